@@ -93,6 +93,7 @@ fn build_job(task: &Task, target: &Target) -> BuildJob {
         target: target.text.clone(),
         schedule: Schedule::Template { knobs }.to_json(),
         wants_trace: false,
+        wants_listing: false,
     }
 }
 

@@ -274,7 +274,7 @@ fn model(folder: &Path, target: &Target, library: &Path) -> String {
     let mut numbers = Numbers::of(&graph, &constants);
     fs::create_dir(folder.join(PROGRAM)).expect("a new folder");
     let mut bench = Prebuilt::new(&mut workers, given(builds));
-    let made = network::make(&mut numbers, &plan, target, &choose, &mut bench, &mut || (), &folder.join(PROGRAM));
+    let made = network::make(&mut numbers, (&plan, None), target, &choose, &mut bench, &mut || (), &folder.join(PROGRAM));
     made.expect("a program");
     fs::write(folder.join(GRAPH), serde_json::to_vec(&graph).expect("plain data")).expect("it can be written");
     source
@@ -296,6 +296,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         method: common::one_run(),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         profile: None,
+        code: job::listing::CodeWishes::default(),
     };
     for _ in 0..2 {
         fs::write(&job.inputs, &bytes).expect("inputs can be written");
@@ -561,6 +562,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             code_bytes: 1,
             packings: job.packings.clone(),
             trace: None,
+            listing: None,
             schedule_ms: 1.0,
             lower_ms: 1.0,
             codegen_ms: 1.0,

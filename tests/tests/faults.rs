@@ -223,6 +223,7 @@ fn built(deed: &str) -> Build {
         packings: vec![Packing::Plain; 2],
         device: None,
         trace: None,
+        listing: None,
         schedule_ms: 1.0,
         lower_ms: 1.0,
         codegen_ms: 1.0,

@@ -4,7 +4,7 @@
 use datasets::{Choose, Outcome, Record, Store};
 use profile::Profile;
 use profile::data::{Kind, Pool};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use tests::workspace::root;
@@ -198,6 +198,116 @@ fn two_profiles_are_compared() {
         let ran = run(bench.opcollect(&format!("profile diff {files}"))).expect(2);
         assert!(ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{ran}");
     }
+}
+
+#[test]
+fn an_operator_is_shown_down_to_its_machine_code() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --batchsize 16 --threads 1 --group-by call";
+    let seen = Seen::of(&bench, &format!("{mlp} --annotate fc1 --annotate-to code --perf-map"));
+    let shown = &seen.report["annotation"];
+    assert_eq!((&shown["places"], &shown["is_code_that_ran"]), (&json!(["fc1"]), &json!(true)), "{shown}");
+    let text = |name: &str| fs::read_to_string(bench.path(&format!("code/{name}"))).expect("the file was written");
+    for (name, wanted) in [
+        ("schedule.json", "template"),
+        ("scheduled.tir.py", "T.sblock"),
+        ("lowered.tir.py", "T.tvm_struct_get"),
+        ("code.ll", "define "),
+        ("code.s", "main"),
+    ] {
+        assert!(text(name).contains(wanted), "{name}: {}", text(name));
+    }
+    let functions = shown["functions"].as_array().expect("functions");
+    let loops = || functions.iter().flat_map(|function| function["loops"].as_array().expect("loops"));
+    let shares: f64 = loops().map(|one| one["share"].as_f64().expect("a share")).sum();
+    assert!(loops().count() > 0 && shares <= 1.0 + 1e-9, "{shares}");
+    let map = seen.report["perf_map"].as_str().expect("a map was asked for").to_owned();
+    let names = fs::read_to_string(&map).expect("it is still there");
+    assert!(names.lines().any(|line| line.contains(" opcollect:fc1:") && line.contains("main")), "{names}");
+    fs::remove_file(map).expect("it is ours");
+    if seen.report["annotation"]["samples"].is_null() {
+        let refusal = seen.profile.refusals.iter().find(|refusal| refusal.counter == "cpu-clock");
+        assert!(shown["basis"] == "estimated", "what was not sampled is not called so: {shown}");
+        return skip(&format!("the kernel samples nothing here: {:?}", refusal.expect("the reason is told").why));
+    }
+    let lines = || functions.iter().flat_map(|function| function["lines"].as_array().expect("lines"));
+    let found: u64 = lines().map(|line| line["samples"].as_u64().expect("a count")).sum();
+    assert_eq!(Some(found), shown["samples"]["own"].as_u64(), "each sample is at an instruction");
+    assert_eq!(shown["basis"] == "sampled", found >= 30, "{}", shown["samples"]);
+    let unknown = run(bench.opcollect("profile --modelsource local --modelname mlp --annotate sofmax")).expect(2);
+    assert!(unknown.stderr.contains("did you mean `softmax`"), "{unknown}");
+}
+
+#[test]
+fn counts_of_threads_are_of_their_parts_alone() {
+    if measure::affinity::allowed().expect("the system tells the CPUs").len() < 2 {
+        return skip("one CPU has no pool of threads");
+    }
+    let bench = Bench::new();
+    let fire = "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2";
+    let counters = "--counters thread_cpu_ns,minor_faults";
+    let seen = Seen::of(&bench, &format!("{fire} {counters} --store store"));
+    assert!(
+        seen.profile.counters.iter().all(|counter| counter.name != "minor_faults_in_tasks"),
+        "they are the process's"
+    );
+    let store = Store::open(&bench.path("store")).expect("a store");
+    for record in store.records(Choose::All).expect("rows") {
+        let record = record.expect("it can be read");
+        assert!(record.n as u64 % seen.number("steps") == 0, "parts are no calls: {record:?}");
+    }
+    let name = "thread_cpu_ns_in_tasks";
+    if seen.profile.counters.iter().all(|counter| counter.name != name) {
+        return skip(&format!("threads count nothing here: {:?}", seen.profile.refusals));
+    }
+    let convolution = seen.rows().iter().find(|row| row["tasks_per_call"] == 2.0).expect("some have a task a thread");
+    assert!(convolution["counters"][name].as_f64().is_some_and(|ns| ns > 0.0), "{convolution}");
+    let threads = seen.report["threads_of_pool"].as_array().expect("threads");
+    assert!(threads.iter().all(|thread| thread["counters"][name].as_f64() > Some(0.0)), "{threads:?}");
+}
+
+#[test]
+fn tables_known_from_elsewhere_say_the_same() {
+    let bench = Bench::new();
+    let mlp = "profile --modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300 --out profile.json --csv t.csv";
+    let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
+    let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
+    let profile: Profile = serde_json::from_str(&text).expect("it is one");
+    let totals = profile::summary::totals(&profile);
+    assert_eq!(torch["self_cpu_time_total_ns"].as_u64(), Some(totals.sum_ns));
+    let dense = torch["rows"].as_array().expect("rows").iter().find(|row| row["name"] == "dense+bias+relu");
+    assert_eq!(dense.and_then(|row| row["count"].as_u64()), Some(2 * totals.steps as u64), "{torch}");
+    let tvm = run(bench.opcollect(&format!("{mlp} --style tvm"))).expect(0);
+    for wanted in ["Duration (us)", "Argument Shapes", "Sum", "Total", "Number of threads: 1", "not attributed"] {
+        assert!(tvm.stdout.contains(wanted), "{wanted}: {tvm}");
+    }
+    let csv = fs::read_to_string(bench.path("t.csv")).expect("the rows were written");
+    assert!(csv.starts_with("Name,Duration (us),Percent,Device,Count,Argument Shapes,Hash"), "{csv}");
+}
+
+#[test]
+fn each_cycle_is_handed_over_when_its_trace_is_ready() {
+    let bench = Bench::new();
+    let mlp = "profile --modelsource local --modelname mlp --threads 1 --wait 300 --json";
+    bench.write("keep.sh", "echo to be seen\ncp \"$1\" \"kept-$(basename \"$1\")\"\n");
+    let schedule = "--schedule wait=1,warmup=1,active=2,repeat=2 --seconds 60";
+    let ready = ["--on-trace-ready", "sh keep.sh"];
+    let mut command = bench.opcollect(&format!("{mlp} {schedule}"));
+    command.args(ready);
+    let ran = run(command).expect(0);
+    assert!(ran.stderr.contains("to be seen") && ran.json()["steps"] == 4, "{ran}");
+    for cycle in ["kept-cycle-0.json", "kept-cycle-1.json"] {
+        let top = run(bench.opcollect(&format!("trace top {cycle} --json"))).expect(0).json();
+        let softmax = top["rows"].as_array().expect("rows").iter().find(|row| row["name"] == "softmax");
+        assert_eq!(softmax.and_then(|row| row["count"].as_u64()), Some(2), "two steps of a cycle: {top}");
+    }
+    let failed = run(bench.opcollect(&format!("{mlp} {schedule} --on-trace-ready false"))).expect(1);
+    let notes = failed.json()["notes"].to_string();
+    assert!(notes.contains("failed for cycle 0: exit status: 1; 1 more cycles"), "{notes}");
+    let sampled = run(bench.opcollect(&format!("{mlp} --sample 4 --seconds 0.05 --out sampled.json"))).expect(0);
+    let text = fs::read_to_string(bench.path("sampled.json")).expect("the profile was written");
+    let profile: Profile = serde_json::from_str(&text).expect("it is one");
+    assert!(profile.steps.iter().all(|step| step.number % 4 == 2), "one of four: {sampled}");
 }
 
 #[test]

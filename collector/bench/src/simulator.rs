@@ -123,6 +123,7 @@ fn build(core: &Core, job: &BuildJob) -> Build {
         schedule_ms: generated.as_secs_f64() * 1e3,
         lower_ms: (begin.elapsed() - generated).as_secs_f64() * 1e3,
         codegen_ms: 0.0,
+        listing: None,
         features: features.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
     }))
 }

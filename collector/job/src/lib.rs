@@ -6,6 +6,7 @@
 pub mod device;
 pub mod flat;
 pub mod kept;
+pub mod listing;
 mod packing;
 pub mod phases;
 pub mod prepared;
@@ -20,6 +21,7 @@ pub mod winograd;
 pub use packing::Packing;
 
 use crate::device::DeviceCode;
+use crate::listing::{CodeWishes, Listing, Samples};
 use crate::space::Schedule;
 use crate::target::Target;
 use anyhow::Context;
@@ -44,6 +46,8 @@ pub struct BuildJob {
     pub schedule: String,
     /// Whether the answer should hold the schedule's trace.
     pub wants_trace: bool,
+    /// Whether the answer should tell what became of the schedule at every station.
+    pub wants_listing: bool,
 }
 
 impl BuildJob {
@@ -54,6 +58,7 @@ impl BuildJob {
             target: target.text.clone(),
             schedule: schedule.to_json(),
             wants_trace: matches!(schedule, Schedule::MetaSchedule { .. }),
+            wants_listing: false,
         }
     }
 }
@@ -84,6 +89,8 @@ pub struct Artifact {
     pub packings: Vec<Packing>,
     /// The schedule's moves, when asked for.
     pub trace: Option<String>,
+    /// What became of the schedule at every station, when asked for.
+    pub listing: Option<Box<Listing>>,
     /// Time of lowering and scheduling, in milliseconds.
     pub schedule_ms: f64,
     /// Time of TVM's passes, in milliseconds.
@@ -262,6 +269,8 @@ pub struct NetworkJob {
     pub counters: CounterRequest,
     /// How to look at its operators, where that is wanted instead of the times of the whole.
     pub profile: Option<profile::Plan>,
+    /// What is wanted of its code beside that.
+    pub code: CodeWishes,
 }
 
 impl NetworkJob {
@@ -281,7 +290,8 @@ impl NetworkJob {
             Some(plan) => Duration::from_nanos(plan.limit_ns),
             None => rule_limit(&self.method),
         };
-        limit + slack
+        let sampling = self.code.sampling.map_or(Duration::ZERO, |sampling| Duration::from_nanos(sampling.budget_ns));
+        limit + sampling + slack
     }
 }
 
@@ -290,6 +300,10 @@ impl NetworkJob {
 pub struct Profiled {
     /// What was seen; that spans speak of calls, and what those are, whoever asked knows.
     pub profile: Profile,
+    /// Where code was, when somebody looked.
+    pub samples: Option<Samples>,
+    /// The file with names of functions for `perf`, where that was wanted.
+    pub perf_map: Option<PathBuf>,
     /// Largest resident memory of the runner so far.
     pub peak_memory_bytes: u64,
 }

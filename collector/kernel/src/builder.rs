@@ -3,12 +3,13 @@
 use crate::apply::{ApplyError, SpaceCache, apply};
 use crate::code;
 use crate::lower::{Form, Lowered, lower};
-use crate::tvm::compile::{CompileTarget, compile};
+use crate::tvm::compile::{CompileTarget, Texts, compile};
 use crate::tvm::expression::Module;
 use crate::tvm::{device, features, object, trace};
 use anyhow::{Context, Result};
 use cuda::nvrtc::Nvrtc;
 use job::device::DeviceCode;
+use job::listing::Listing;
 use job::space::Schedule;
 use job::{Artifact, BuildJob, BuildReply};
 use models::Task;
@@ -67,17 +68,26 @@ impl Builder {
                 Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target, &schedule)? };
             return Ok(artifact);
         }
-        let object = compile(&module, &target, schedule.functions()).context("cannot compile")?;
+        let object = compile(&module, &target, schedule.functions(), job.wants_listing).context("cannot compile")?;
         let macs = task.work().map_or(0, |work| work.macs);
         features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
         // Objects for other processors are not read.
         let mut instruction_sets = Vec::new();
+        let mut listed = Vec::new();
         if let Ok(functions) = object::functions(&object.bytes) {
             instruction_sets = code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()));
             let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
             let found = code::features(own, macs as f64);
             features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
+            if job.wants_listing {
+                let own = functions.iter().filter(|(name, _)| !is_glue(name));
+                listed = code::listing(own.map(|(name, code)| (name.as_str(), code.as_slice())));
+            }
         }
+        let listing = object.texts.map(|texts| {
+            let Texts { scheduled, lowered, llvm } = texts;
+            Box::new(Listing { scheduled, lowered, llvm, functions: listed })
+        });
         Ok(Artifact {
             code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
             object: object.bytes,
@@ -85,6 +95,7 @@ impl Builder {
             device: None,
             packings,
             trace,
+            listing,
             schedule_ms,
             lower_ms: object.lower_ms,
             codegen_ms: object.codegen_ms,
@@ -111,6 +122,7 @@ impl Builder {
             device: Some(code),
             packings: Vec::new(),
             trace: None,
+            listing: None,
             schedule_ms: 0.0,
             lower_ms: source.lower_ms,
             codegen_ms: source.codegen_ms + compiling.elapsed().as_secs_f64() * 1e3,

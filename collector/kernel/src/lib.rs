@@ -6,6 +6,8 @@ pub mod code;
 pub mod lower;
 mod measuring;
 pub mod network;
+mod perf_map;
 pub mod runner;
+mod sampling;
 #[allow(unsafe_code)]
 pub mod tvm;

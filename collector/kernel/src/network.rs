@@ -5,14 +5,17 @@
 //! between two processes at once.
 
 use crate::measuring::ready_this_thread;
+use crate::perf_map;
+use crate::sampling::sampled;
 use crate::tvm::network::{Calls, Network};
 use crate::tvm::staged::Staging;
-use crate::tvm::{launch, workspace};
+use crate::tvm::{launch, thread_counts, workspace};
 use anyhow::{Context, Result};
 use job::kept::Kept;
+use job::listing::CodeWishes;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, Profiled, RunReply};
-use measure::counters::{CounterRequest, CounterSession, papi};
+use measure::counters::{CounterRequest, CounterSession, Sampler, papi};
 use measure::{HostClock, measure};
 use profile::data::Track;
 use profile::{Profile, session};
@@ -55,9 +58,14 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read(&job.program)?;
     let watched = watched_calls(&job.counters);
+    // Before the pool is made, so that its threads are looked at, too.
+    let mut sampler = job.code.sampling.map(|sampling| Sampler::open(&job.cpus, sampling.hertz));
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
     // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
     let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
+    if hooked.is_some() {
+        thread_counts::ask(&job.counters);
+    }
     let has_workspace = job.profile.is_some() && workspace::hook();
     let stages = content.program.stages.clone();
     if !stages.is_empty() {
@@ -65,6 +73,15 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
         launch::hook().context("TVM's function that starts tasks is not to be found")?;
     }
     let network = Network::load(process, &content)?;
+    let is_told = job.code != CodeWishes::default();
+    let functions = if is_told { network.functions(&content.codes) } else { Vec::new() };
+    let perf_map = if job.code.has_perf_map {
+        let first = |code| content.program.calls.iter().find(|call| call.code == code);
+        let scope = |code| first(code).map(|call| call.scope.clone()).unwrap_or_default();
+        Some(perf_map::write(&functions, scope).context("cannot write a map of names for `perf`")?)
+    } else {
+        None
+    };
     // The network has its own copy of everything.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
@@ -79,7 +96,18 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     loop {
         network.poison_outputs()?;
         let reply = match &job.profile {
-            Some(plan) => profiled(&mut calls, plan, &mut clock, &mut counters)?,
+            Some(plan) => {
+                let mut profiled = profiled(&mut calls, plan, &mut clock, &mut counters)?;
+                profiled.perf_map = perf_map.clone();
+                match (&mut sampler, job.code.sampling) {
+                    (Some(Ok(sampler)), Some(sampling)) => {
+                        profiled.samples = Some(sampled(&calls, sampler, sampling, &functions)?);
+                    }
+                    (Some(Err(refusal)), _) => profiled.profile.refusals.push(session::refusal(refusal)),
+                    _ => {}
+                }
+                RunReply::Profiled(Box::new(profiled))
+            }
             None => measured(&calls, &job, &mut counters)?,
         };
         job.write_outputs(network.read_outputs()?)?;
@@ -112,7 +140,7 @@ fn profiled(
     plan: &profile::Plan,
     clock: &mut HostClock,
     counters: &mut CounterSession,
-) -> Result<RunReply> {
+) -> Result<Profiled> {
     let seen = session::watch(calls, plan, clock, counters)?;
     let process = u64::try_from(nix::unistd::getpid().as_raw())?;
     let mut tracks = vec![Track {
@@ -128,5 +156,5 @@ fn profiled(
     if calls.lost_tasks > 0 {
         profile.notes.push(format!("{} tasks of threads had no place and are not shown", calls.lost_tasks));
     }
-    Ok(RunReply::Profiled(Box::new(Profiled { profile, peak_memory_bytes: peak_resident_bytes() })))
+    Ok(Profiled { profile, samples: None, perf_map: None, peak_memory_bytes: peak_resident_bytes() })
 }

@@ -77,7 +77,7 @@ fn bytes_on(target: &str, machine: Cpu, text: &str) -> Vec<u8> {
     let target = compile::CompileTarget::from_json(target).unwrap();
     let lowered = lower(&task, Form::of(&schedule, &target)).unwrap();
     let moves = kernel::apply::apply(&lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
-    compile::compile(&moves.module().unwrap(), &target, schedule.functions()).unwrap().bytes
+    compile::compile(&moves.module().unwrap(), &target, schedule.functions(), false).unwrap().bytes
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
             let lowered = lower(&task, Form::of(&schedule, &compile_target)).unwrap_or_else(|e| panic!("{text}: {e}"));
             let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default());
             let moves = moves.unwrap_or_else(|error| panic!("{text}, {}: {error}", schedule.describe()));
-            compile::compile(&moves.module().unwrap(), &compile_target, schedule.functions()).unwrap();
+            compile::compile(&moves.module().unwrap(), &compile_target, schedule.functions(), false).unwrap();
         }
     }
 }
@@ -149,8 +149,8 @@ fn every_template_compiles_and_its_trace_replays() {
                 let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
                 let functions = schedule.functions();
                 let module = moves.module().map_err(|e| e.to_string())?;
-                let object =
-                    compile::compile(&module, &compile_target, functions).map_err(|e| format!("compile: {e}"))?;
+                let object = compile::compile(&module, &compile_target, functions, false)
+                    .map_err(|e| format!("compile: {e}"))?;
                 // Conditions of loops are no moves, so no trace has them.
                 if lowered.window.is_some() {
                     return Ok(object.bytes.len());
@@ -163,8 +163,8 @@ fn every_template_compiles_and_its_trace_replays() {
                 )
                 .map_err(|e| format!("replay: {e}"))?;
                 let module = again.module().map_err(|e| e.to_string())?;
-                let second =
-                    compile::compile(&module, &compile_target, functions).map_err(|e| format!("recompile: {e}"))?;
+                let second = compile::compile(&module, &compile_target, functions, false)
+                    .map_err(|e| format!("recompile: {e}"))?;
                 if second.bytes != object.bytes {
                     return Err("the replayed trace gives other code".to_owned());
                 }

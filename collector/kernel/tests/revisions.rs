@@ -69,7 +69,7 @@ impl Bench {
         };
         let module = moves.module().map_err(|error| error.to_string())?;
         if !is_device {
-            let object = compile(&module, &self.compiled, schedule.functions());
+            let object = compile(&module, &self.compiled, schedule.functions(), false);
             return object.map(|object| object.bytes).map_err(|error| error.to_string());
         }
         let source = device::generate(&module, &self.compiled, schedule.has_fragments());

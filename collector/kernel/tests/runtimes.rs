@@ -72,6 +72,7 @@ fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, 
         method: Method::Sample(quick),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         profile: None,
+        code: job::listing::CodeWishes::default(),
     };
     (folder, job)
 }

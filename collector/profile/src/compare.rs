@@ -4,7 +4,8 @@
 //! code do on a machine that others use, too. What only one of them has is new or gone.
 
 use crate::data::Profile;
-use crate::summary::{GroupBy, Row, SortBy, rows, totals};
+use crate::sort::SortBy;
+use crate::summary::{GroupBy, Row, rows, totals};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

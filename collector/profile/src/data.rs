@@ -1,7 +1,7 @@
 //! What a profile is: operators, and when each of them ran, on which thread, with which counts and how much memory.
 //!
 //! Times are whole nanoseconds from the profile's own zero to the very end, so that parts never exceed their whole by rounding.
-//! Whatever is not known is absent: a zero is something that was seen. Lists refer to each other by index; [`Profile::check`]
+//! Whatever is not known is absent: a zero is something that was seen. Lists refer to each other by index; `Profile::check`
 //! says whether they fit, and is asked before anything that came from a file is used.
 
 use serde::{Deserialize, Serialize};
@@ -238,18 +238,6 @@ pub enum Pool {
     Device,
 }
 
-/// What does not fit together.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{list} {index}: {why}")]
-pub struct DataError {
-    /// Which list: `span`, `step`, `count`, `memory`, `operator`.
-    pub list: &'static str,
-    /// The place in it.
-    pub index: usize,
-    /// What is wrong with it.
-    pub why: &'static str,
-}
-
 impl Span {
     /// When it ended.
     pub fn end_ns(&self) -> u64 {
@@ -261,117 +249,5 @@ impl Step {
     /// When it ended.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
-    }
-}
-
-impl Profile {
-    /// Whether all lists fit together: no place beyond a list's end, steps one after the other, parts inside of what they are a
-    /// part of.
-    pub fn check(&self) -> Result<(), DataError> {
-        let fail = |list, index, why| Err(DataError { list, index, why });
-        for (index, one) in self.operators.iter().enumerate() {
-            if one.input_dtypes.len() != one.input_shapes.len() {
-                return fail("operator", index, "has another number of element types than of shapes");
-            }
-        }
-        for (index, pair) in self.steps.windows(2).enumerate() {
-            if pair[1].start_ns < pair[0].end_ns() {
-                return fail("step", index + 1, "begins before the one before it has ended");
-            }
-        }
-        for (index, span) in self.spans.iter().enumerate() {
-            if let Err(why) = self.check_span(index, span) {
-                return fail("span", index, why);
-            }
-        }
-        for (index, count) in self.counts.iter().enumerate() {
-            if count.span as usize >= self.spans.len() || count.counter as usize >= self.counters.len() {
-                return fail("count", index, "is of no span, or of no counter");
-            }
-            if !(count.running_ratio > 0.0 && count.running_ratio <= 1.0) {
-                return fail("count", index, "ran for a part of the time that is not in (0, 1]");
-            }
-        }
-        for (index, event) in self.memory.iter().enumerate() {
-            if event.span.is_some_and(|span| span as usize >= self.spans.len()) {
-                return fail("memory", index, "is of no span");
-            }
-        }
-        Ok(())
-    }
-
-    fn check_span(&self, index: usize, span: &Span) -> Result<(), &'static str> {
-        if span.operator as usize >= self.operators.len() || span.track as usize >= self.tracks.len() {
-            return Err("is of no operator, or on no track");
-        }
-        if let Some(step) = span.step
-            && step as usize >= self.steps.len()
-        {
-            return Err("is of no step");
-        }
-        let Some(parent) = span.parent else { return Ok(()) };
-        let Some(parent) = self.spans.get(parent as usize).filter(|_| (parent as usize) < index) else {
-            return Err("is a part of something that does not stand before it");
-        };
-        // What a device does begins after the call that asked for it, and ends when it likes.
-        let is_inside = span.start_ns >= parent.start_ns && span.end_ns() <= parent.end_ns();
-        if span.track == parent.track && !is_inside { Err("is not inside of what it is a part of") } else { Ok(()) }
-    }
-
-    /// What of each span's time is not that of parts of it on the same track: never below nothing.
-    pub fn self_ns(&self) -> Vec<u64> {
-        let mut own: Vec<u64> = self.spans.iter().map(|span| span.duration_ns).collect();
-        for span in &self.spans {
-            if let Some(parent) = span.parent
-                && self.spans[parent as usize].track == span.track
-            {
-                own[parent as usize] = own[parent as usize].saturating_sub(span.duration_ns);
-            }
-        }
-        own
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One run of an operator with one part on its own thread.
-    fn small() -> Profile {
-        let span =
-            |parent, start_ns, duration_ns| Span { step: Some(0), parent, start_ns, duration_ns, ..Span::default() };
-        Profile {
-            tracks: vec![Track::default()],
-            operators: vec![Operator::default()],
-            steps: vec![Step { duration_ns: 100, ..Step::default() }],
-            spans: vec![span(None, 10, 80), span(Some(0), 20, 30)],
-            ..Profile::default()
-        }
-    }
-
-    #[test]
-    fn what_fits_together_passes_and_comes_back() {
-        let profile = small();
-        profile.check().expect("it fits");
-        assert_eq!(profile.self_ns(), [50, 30]);
-        let text = serde_json::to_string(&profile).expect("it is text");
-        assert_eq!(serde_json::from_str::<Profile>(&text).expect("that is read"), profile);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_named() {
-        let refused = |change: fn(&mut Profile)| {
-            let mut profile = small();
-            change(&mut profile);
-            profile.check().expect_err("it does not fit").to_string()
-        };
-        assert_eq!(refused(|p| p.spans[1].operator = 7), "span 1: is of no operator, or on no track");
-        assert_eq!(refused(|p| p.spans[1].start_ns = 90), "span 1: is not inside of what it is a part of");
-        assert_eq!(
-            refused(|p| p.spans[0].parent = Some(1)),
-            "span 0: is a part of something that does not stand before it"
-        );
-        assert_eq!(refused(|p| p.counts.push(Count::default())), "count 0: is of no span, or of no counter");
-        assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: begins before the one before it has ended");
     }
 }

@@ -54,7 +54,7 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
     assert_eq!(profile.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
     let expected: Value = serde_json::from_slice(&unpacked("torch.averages.json.gz")).expect("rows");
     for (key, by_input_shape) in [("name", false), ("shape", true)] {
-        let ours = averages(&profile, Grouping { by_input_shape, by_scope: false });
+        let ours = averages(&profile, Grouping { by_input_shape, by_scope: None });
         let mut ours: Vec<String> = ours.rows.iter().map(|row| comparable(row, by_input_shape)).collect();
         let theirs = expected[key].as_array().expect("rows").iter().map(|row| {
             let number = |name: &str| row[name].as_i64().expect("a number");
@@ -86,7 +86,7 @@ fn an_onnxruntime_profile_sums_up_by_operator() {
         (&[1, 3, 8, 8][..], "f32")
     );
     assert_eq!((convolution.output_shapes.len(), convolution.scope.as_str()), (1, "sums_nchwc"));
-    let apart = averages(&profile, Grouping { by_scope: true, by_input_shape: false });
+    let apart = averages(&profile, Grouping { by_scope: Some(0), by_input_shape: false });
     assert_eq!(row(&apart, "Softmax").scope.as_deref(), Some("second"));
 }
 

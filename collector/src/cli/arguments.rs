@@ -3,6 +3,7 @@
 use super::board::BoardCommand;
 use super::night_arguments::{DRIFT_EXAMPLES, DriftRun, NIGHT_EXAMPLES, NightRun};
 use super::pace::Pace;
+use super::tables::{SortKey, Style};
 use super::trace::TraceCommand;
 use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
@@ -697,6 +698,17 @@ pub struct ProfileRun {
     /// the time allows. Default: 3 runs of warm-up, then every run.
     #[arg(long, value_name = "NUMBERS", help_heading = "Running")]
     pub schedule: Option<profile::Schedule>,
+    /// Look at one of so many runs only, as long as the time allows: what is seen of a long run disturbs it less
+    #[arg(long, value_name = "N", conflicts_with = "schedule", help_heading = "Running",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub sample: Option<u64>,
+    /// Run this shell command with the file of a trace of each cycle of the schedule behind it, as torch.profiler calls
+    /// `on_trace_ready`
+    ///
+    /// The file has the form of torch.profiler's traces and is gone when the command has ended, which it does within 60 s.
+    /// What it prints goes to standard error. Where it fails, no more cycles are handed over, and the exit code is 1.
+    #[arg(long, value_name = "CMD", conflicts_with = "sample", help_heading = "Running")]
+    pub on_trace_ready: Option<String>,
     /// End after so long, once 5 runs are kept [default: 2, with `--schedule` 600]
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Running")]
     pub seconds: Option<f64>,
@@ -719,6 +731,8 @@ pub struct ProfileRun {
     /// They stand beside records of the same operators alone, and name the network in `network_hash`.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub store: Option<PathBuf>,
+    #[command(flatten)]
+    pub code: ProfileCode,
     #[command(flatten)]
     pub pictures: ProfilePictures,
     /// Write the whole profile, each call of each run, to this file as JSON
@@ -761,6 +775,29 @@ pub struct ProfileDiff {
     pub json: bool,
 }
 
+/// What is shown of an operator's code.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Code")]
+pub struct ProfileCode {
+    /// Show one operator down to its machine code: places in the model, schedule, TIR, and the loops its time goes into
+    ///
+    /// OP is a part of its name, its sizes or its place, or the beginning of its task's hash; of several the one that takes
+    /// the most time is shown. After everything else the model runs for 2 s while the kernel looks where its code is. Where
+    /// that is not permitted, or finds the operator too seldom, loops have an estimate from the code, and it says so.
+    #[arg(long, value_name = "OP")]
+    pub annotate: Option<String>,
+    /// Write schedule, TIR, LLVM IR and all machine code of that operator to files in this folder, which is made if needed
+    #[arg(long, value_name = "DIR", requires = "annotate")]
+    pub annotate_to: Option<PathBuf>,
+    /// How often a second one looks where its code is
+    #[arg(long, value_name = "HERTZ", default_value_t = 3989, requires = "annotate",
+          value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub sample_hertz: u64,
+    /// Give built code names that `perf` and debuggers find: a file in /tmp for the process that runs it, which stays there
+    #[arg(long)]
+    pub perf_map: bool,
+}
+
 /// What of a profile is there to look at.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -783,6 +820,9 @@ pub struct ProfilePictures {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct ProfileTable {
+    /// Print a table that people know from elsewhere, in its words; with `--json` and `--csv` those write its columns, too
+    #[arg(long, value_enum)]
+    pub style: Option<Style>,
     /// What is one row
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
     pub group_by: GroupArgument,
@@ -790,8 +830,8 @@ pub struct ProfileTable {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
     /// What rows are ordered by, the largest first
-    #[arg(long, value_enum, value_name = "KEY", default_value_t = SortArgument::SelfCpuTimeTotal)]
-    pub sort_by: SortArgument,
+    #[arg(long, value_enum, value_name = "KEY", default_value_t = SortKey::SelfCpuTimeTotal)]
+    pub sort_by: SortKey,
     /// Show what calls take of the memory between operators, what is taken of it meanwhile, and what they ask of a workspace
     #[arg(long)]
     pub profile_memory: bool,
@@ -814,24 +854,6 @@ pub enum GroupArgument {
     Scope,
     /// Each call of a run
     Call,
-}
-
-/// What rows of a profile are ordered by; most names are torch.profiler's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum SortArgument {
-    /// Mean time of a call
-    CpuTime,
-    /// Time of all calls with what they are made of
-    CpuTimeTotal,
-    /// Time of all calls without what they are made of
-    SelfCpuTimeTotal,
-    /// Number of calls
-    Count,
-    /// Memory that calls take for what they make
-    SelfCpuMemoryUsage,
-    /// The order in which the model calls them
-    Order,
 }
 
 /// Where schedules come from.

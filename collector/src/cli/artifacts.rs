@@ -227,6 +227,7 @@ fn read_builds(dir: &Path, plan: &Plan) -> Result<Builds> {
         let build = match (&built.object, &built.device) {
             (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
             (object, device) => Build::Built(Box::new(Artifact {
+                listing: None,
                 object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
                 // What a loader does not ask for.
                 instruction_sets: Vec::new(),

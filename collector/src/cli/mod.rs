@@ -44,6 +44,7 @@ mod sharing;
 mod staging;
 mod status;
 mod stores;
+mod tables;
 mod tpu;
 mod trace;
 mod values;

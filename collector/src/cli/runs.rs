@@ -5,6 +5,7 @@ use super::{Result, machine, settings};
 use crate::campaign::Config;
 use crate::network;
 use bench::{Bench, Workers};
+use job::listing::CodeWishes;
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::Method;
 use measure::counters::CounterRequest;
@@ -67,6 +68,7 @@ impl Runs {
             method,
             counters: count,
             profile: None,
+            code: CodeWishes::default(),
         }
     }
 

@@ -11,15 +11,15 @@ use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
-use bench::Ability;
+use bench::{Ability, Bench, Build};
 use datasets::{Choose, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
-use job::{Engine, NetworkJob};
+use job::{Artifact, BuildJob, Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
-use models::{Graph, Plan, StagePlan, Task};
+use models::{Graph, Plan, StagePlan, Task, TaskUse};
 use profile::Profile;
 use reference::Tensor;
 use runtimes::{onnxruntime, openvino};
@@ -178,6 +178,23 @@ impl Whole {
     pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
         network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+    }
+
+    /// The tasks it is cut into.
+    pub fn tasks(&self) -> &[TaskUse] {
+        &self.plan.tasks
+    }
+
+    /// One of its tasks built once more, telling what became of its schedule.
+    pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
+        let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
+        let job = BuildJob { wants_listing: true, ..BuildJob::new(&task, &self.target, schedule) };
+        match self.runs.workers.build(&[job], &mut || {}).pop() {
+            Some(Build::Built(artifact)) => Ok(*artifact),
+            Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
+            Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
+            None => Err(Failure::environment("no builder answered")),
+        }
     }
 
     /// The schedule of each task by a rule.

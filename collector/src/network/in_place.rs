@@ -9,7 +9,7 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use models::TaskUse;
 use profile::Profile;
-use profile::data::{Counter, MemoryEvent, Pool};
+use profile::data::{Counter, Kind, MemoryEvent, Pool, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -70,7 +70,8 @@ pub fn describe(
     record::describe_artifact(record, schedule, artifact)?;
     let is_own: Vec<bool> =
         profile.operators.iter().map(|operator| operator.task.as_ref() == Some(&record.task_hash)).collect();
-    let spans = || profile.spans.iter().filter(|span| is_own[span.operator as usize]);
+    let is_call = |span: &&Span| span.kind == Kind::Operator && is_own[span.operator as usize];
+    let spans = || profile.spans.iter().filter(is_call);
     let samples: Vec<f64> = spans().map(|span| span.duration_ns as f64).collect();
     if !capture::times::describe(record, &samples, SAMPLES_MAX) {
         record::fail(record, Outcome::Skipped, "no call of it: what it makes lies there already".to_owned());
@@ -90,7 +91,10 @@ pub fn describe(
 
 fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) -> Result<()> {
     let mut sums: BTreeMap<u32, (f64, f64, u64)> = BTreeMap::new();
-    let is_own = |span: u32| is_own[profile.spans[span as usize].operator as usize];
+    let is_own = |span: u32| {
+        let span = &profile.spans[span as usize];
+        span.kind == Kind::Operator && is_own[span.operator as usize]
+    };
     for count in profile.counts.iter().filter(|count| is_own(count.span)) {
         let sum = sums.entry(count.counter).or_default();
         *sum = (sum.0 + count.value as f64, sum.1 + count.running_ratio, sum.2 + 1);

@@ -3,6 +3,7 @@
 //! The graph is cut as a campaign cuts it, each task is built once by the schedule that is chosen for it, and the program
 //! is written down with its constants. Nothing here prints.
 
+pub mod annotation;
 pub mod arrays;
 mod best;
 mod compare;

@@ -5,6 +5,7 @@
 //! how often the loop turns as far as constants say so, and added up for the whole operator. Only x86-64 is read.
 
 mod instruction_sets;
+mod listing;
 pub mod loops;
 pub mod step;
 pub mod sums;
@@ -13,10 +14,11 @@ pub mod sums;
 mod tests;
 
 pub use instruction_sets::instruction_sets;
+pub use listing::listing;
 
 use loops::Loop;
 use std::collections::{BTreeMap, HashMap};
-use step::Kind;
+use step::{Kind, Step};
 use sums::Sums;
 
 /// Turns of a loop whose count is decided while running: the taps of a window that reach over the edge, mostly.
@@ -118,6 +120,19 @@ impl Nest {
 fn nests(code: &[u8]) -> Vec<Nest> {
     let steps = step::decode(code);
     let found = loops::loops(&steps);
+    let (bodies, plain) = bodies(&steps, &found);
+    let mut nests = vec![Nest { cycles: plain.cycles(), sums: plain, ..Nest::default() }];
+    for ((this, body), weight) in found.iter().zip(&bodies).zip(weights(&found)) {
+        if this.around.is_none() {
+            nests.push(Nest::default());
+        }
+        nests.last_mut().expect("there is one for what stands in no loop").add(this, body, weight);
+    }
+    nests
+}
+
+/// What stands in each loop alone, and what stands in none.
+fn bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     let mut bodies = vec![Body::default(); found.len()];
     let mut plain = Sums::default();
     for (place, step) in steps.iter().enumerate() {
@@ -130,14 +145,7 @@ fn nests(code: &[u8]) -> Vec<Nest> {
             *bodies[inner].chains.entry(step.first).or_default() += 1.0;
         }
     }
-    let mut nests = vec![Nest { cycles: plain.cycles(), sums: plain, ..Nest::default() }];
-    for ((this, body), weight) in found.iter().zip(&bodies).zip(weights(&found)) {
-        if this.around.is_none() {
-            nests.push(Nest::default());
-        }
-        nests.last_mut().expect("there is one for what stands in no loop").add(this, body, weight);
-    }
-    nests
+    (bodies, plain)
 }
 
 /// How often each loop turns in all.

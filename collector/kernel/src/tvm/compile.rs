@@ -83,6 +83,19 @@ pub struct Object {
     pub lower_ms: f64,
     /// Time of code generation, in milliseconds.
     pub codegen_ms: f64,
+    /// TIR and LLVM's IR of it, when asked for.
+    pub texts: Option<Texts>,
+}
+
+/// What code is made of, to be read by people.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    /// TIR as it was scheduled.
+    pub scheduled: String,
+    /// TIR as LLVM's IR is made of it.
+    pub lowered: String,
+    /// LLVM's IR.
+    pub llvm: String,
 }
 
 /// The first passes without arguments, in order, of what makes a function with explicit loops and buffers of a scheduled
@@ -123,17 +136,21 @@ const LAST: &[Name] = &[
 ];
 
 /// Lowers and compiles a module for a CPU, with functions of this kind.
-pub fn compile(module: &Module, target: &CompileTarget, kind: Functions) -> Result<Object> {
+pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_texts: bool) -> Result<Object> {
     let start = Instant::now();
     let lowered = functions::with(kind, dots::instruction(&target.value)?, || lower(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
     let bytes = write_object(&built)?;
-    Ok(Object {
-        bytes,
-        lower_ms: (lowered_at - start).as_secs_f64() * 1e3,
-        codegen_ms: lowered_at.elapsed().as_secs_f64() * 1e3,
-    })
+    let (lower_ms, codegen_ms) = ((lowered_at - start).as_secs_f64() * 1e3, lowered_at.elapsed().as_secs_f64() * 1e3);
+    let texts = if wants_texts { Some(texts(module, &lowered, &built)?) } else { None };
+    Ok(Object { bytes, lower_ms, codegen_ms, texts })
+}
+
+fn texts(scheduled: &Module, lowered: &Module, built: &Value) -> Result<Texts> {
+    let text = |module: &Module| call!(names::TEXT_OF, &module.0)?.text();
+    let llvm = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
+    Ok(Texts { scheduled: text(scheduled)?, lowered: text(lowered)?, llvm })
 }
 
 fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {

@@ -13,6 +13,8 @@ use worker::RunnerProcess;
 /// Machine code that can be called; there is one only in a runner.
 pub struct Kernel {
     function: Function,
+    /// Where its image begins; nothing where the system's loader chose.
+    pub(in crate::tvm) base: Option<u64>,
 }
 
 /// A tensor in native memory.
@@ -71,7 +73,7 @@ impl Kernel {
         };
         // SAFETY: as above; that the entry keeps its signature, and checks what it is called with, is the promise of the
         // builder that made the object.
-        Ok(Kernel { function: unsafe { loaded.function(ENTRY) }? })
+        Ok(Kernel { function: unsafe { loaded.function(ENTRY) }?, base: loaded.base_address() })
     }
 
     /// Calls it `times` times in a row on these tensors, the output last.

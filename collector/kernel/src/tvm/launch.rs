@@ -5,6 +5,7 @@
 //! has no place is counted. A pool's threads get numbers as they first run a task; the thread that calls has one, too.
 
 use super::team::{self, Lambda};
+use super::thread_counts;
 use libloading::os::unix::Library;
 use measure::HostClock;
 use nix::time::ClockId;
@@ -129,7 +130,7 @@ unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
         return code;
     }
     let Some(hook) = HOOK.get() else { return -1 };
-    if !IS_LOOKING.load(Ordering::Relaxed) {
+    if !IS_LOOKING.load(Ordering::Relaxed) && !thread_counts::is_counting() {
         // SAFETY: the caller's own arguments go to the function that it meant.
         return unsafe { (hook.original)(lambda, data, tasks) };
     }
@@ -147,9 +148,13 @@ unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
 unsafe extern "C" fn task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
     // SAFETY: `launch` gave its region, which lives until this task has ended, and nobody writes to it.
     let region = unsafe { &*region.cast::<Region>() };
-    let start_ns = now_ns();
     // SAFETY: these are the lambda, its number and its data as the code that was launched gave them.
-    let code = unsafe { (region.lambda)(number, environment, region.data) };
+    let lambda = || unsafe { (region.lambda)(number, environment, region.data) };
+    if thread_counts::is_counting() {
+        return thread_counts::around(CALL.load(Ordering::Relaxed), own_number(), lambda);
+    }
+    let start_ns = now_ns();
+    let code = lambda();
     let end_ns = now_ns();
     if let Some(place) = HOOK.get().and_then(|hook| hook.places.get(TAKEN.fetch_add(1, Ordering::Relaxed))) {
         let what = u64::from(CALL.load(Ordering::Relaxed)) << 32 | u64::from(own_number());

@@ -29,6 +29,7 @@ pub mod staged;
 mod team;
 pub mod tensor_core;
 mod tf32;
+pub mod thread_counts;
 pub mod trace;
 pub mod workspace;
 

@@ -188,6 +188,8 @@ names! {
     LLVM_VERSION = "target.llvm_version_major", 0, Builder;
     RUN_PASS = "transform.RunPass", 2, Builder;
     MODULE_WRITE = "ffi.ModuleWriteToFile", 3, Builder;
+    MODULE_SOURCE = "ffi.ModuleInspectSource", 2, Builder;
+    TEXT_OF = "ffi.ReprPrint", 1, Builder;
     BIND_TARGET = "tirx.transform.BindTarget", 1, Builder;
     CANONICALIZE_LOOP = "s_tir.transform.CanonicalizeLoop", 0, Builder;
     LOWER_CROSS_THREAD_REDUCTION = "s_tir.transform.LowerCrossThreadReduction", 0, Builder;
@@ -222,7 +224,6 @@ names! {
     LOWER_INTRINSIC = "tirx.transform.LowerIntrin", 0, Builder;
     // what only GPUs need
     BUILD_CUDA = "target.build.cuda", 2, Builder;
-    MODULE_SOURCE = "ffi.ModuleInspectSource", 2, Builder;
     JSON_GRAPH = "ffi.ToJSONGraphString", 2, Builder;
     FILTER = "tirx.transform.Filter", 1, Builder;
     FUNCTION_ATTRIBUTES = "ir.BaseFunc_Attrs", 1, Builder;

@@ -6,11 +6,12 @@
 use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
-use super::object::LoadError;
+use super::object::{self, LoadError};
 use super::staged::Staging;
-use super::{launch, workspace};
+use super::{launch, thread_counts, workspace};
 use executor::{Argument, Content, Place, Port};
-use profile::session::{Subject, Task, Watch};
+use measure::counters::Channel;
+use profile::session::{Subject, Task, ThreadCount, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
@@ -36,6 +37,19 @@ pub struct Network {
     calls: Vec<(usize, Vec<Buffer>)>,
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,
+}
+
+/// A function of built code in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedFunction {
+    /// Which code of the program.
+    pub code: usize,
+    /// Its symbol.
+    pub name: String,
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
 }
 
 /// The calls of a program, each argument as TVM takes it.
@@ -124,6 +138,24 @@ impl Network {
         Ok(bytes)
     }
 
+    /// Where functions of built code are, by address; of the codes that it was loaded from.
+    pub fn functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
+        let of_code = |(code, (kernel, bytes)): (usize, (&Kernel, &Vec<u8>))| {
+            let (base, places) = (kernel.base?, object::places(bytes).ok()?);
+            let placed = move |(name, range): (String, std::ops::Range<usize>)| PlacedFunction {
+                code,
+                name,
+                start: base + range.start as u64,
+                end: base + range.end as u64,
+            };
+            Some(places.into_iter().map(placed))
+        };
+        let mut all: Vec<PlacedFunction> =
+            self.kernels.iter().zip(codes).enumerate().filter_map(of_code).flatten().collect();
+        all.sort_by_key(|function| function.start);
+        all
+    }
+
     /// What a run consists of.
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
@@ -207,6 +239,20 @@ impl Subject for Calls<'_> {
         let (tasks, lost) = if self.has_threads { launch::look_away() } else { (Vec::new(), 0) };
         self.lost_tasks += lost;
         tasks
+    }
+
+    fn count_on_threads(&mut self, group: Option<usize>) {
+        if self.has_threads {
+            thread_counts::select(group);
+        }
+    }
+
+    fn thread_counts(&mut self) -> Vec<ThreadCount> {
+        if self.has_threads { thread_counts::take() } else { Vec::new() }
+    }
+
+    fn thread_channels(&self) -> Vec<Channel> {
+        if self.has_threads { thread_counts::channels() } else { Vec::new() }
     }
 
     fn threads_cpu_ns(&mut self) -> Vec<u64> {

@@ -120,6 +120,7 @@ pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob 
         target: target.text.clone(),
         schedule: schedule.to_json(),
         wants_trace: false,
+        wants_listing: false,
     }
 }
 

@@ -19,6 +19,8 @@ pub mod papi;
 #[cfg_attr(target_arch = "arm", path = "perf_arm.rs")]
 mod perf;
 mod request;
+#[allow(unsafe_code)] // Reading what the kernel writes to a ring.
+mod sampler;
 mod session;
 mod sets;
 mod sys;
@@ -26,6 +28,7 @@ mod usage;
 mod values;
 
 pub use request::CounterRequest;
+pub use sampler::Sampler;
 pub use session::{Availability, CounterSession, available};
 pub use usage::Usage;
 pub use values::{

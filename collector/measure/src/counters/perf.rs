@@ -54,6 +54,24 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
+    /// Opens an event with these attributes for the calling thread, and those that it starts, while they are on one
+    /// processor. It starts as the attributes say.
+    pub(super) fn sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
+        // SAFETY: `attributes` is a valid structure that says its own size and outlives the call.
+        let descriptor =
+            unsafe { perf::perf_event_open(&mut attributes, 0, cpu, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC)) };
+        if descriptor < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
+        Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// What the kernel writes samples to can be mapped from here.
+    pub(super) fn file(&self) -> &File {
+        &self.0
+    }
+
     /// Switches the group of this leader on or off.
     pub fn switch(&self, is_on: bool) {
         let descriptor = self.0.as_raw_fd();

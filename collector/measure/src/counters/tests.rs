@@ -173,6 +173,39 @@ fn a_set_that_does_not_start_goes_down_the_ladder() {
     assert!(counted(&mut second, spin).iter().all(|reading| reading.value > 0));
 }
 
+/// Samples of a loop of ours lie in this program, and a refusal says why.
+#[test]
+fn a_sampler_sees_where_this_program_is() {
+    let cpus = crate::affinity::allowed().expect("the system tells the CPUs");
+    let mut sampler = match Sampler::open(&cpus, 1999) {
+        Ok(sampler) => sampler,
+        Err(refusal) => {
+            assert!(refusal.errno.is_some() && refusal.why.len() > 5, "{refusal:?}");
+            return eprintln_skip("sampling", &refusal);
+        }
+    };
+    let mut before = 0;
+    sampler.take(|_| before += 1);
+    assert_eq!(before, 0, "it is switched off at first");
+    sampler.switch(true);
+    let mut found = Vec::new();
+    // A processor that has much else to do gives us few turns.
+    for _ in 0..2000 {
+        spin();
+        sampler.take(|address| found.push(address));
+        if found.len() > 20 {
+            break;
+        }
+    }
+    sampler.switch(false);
+    assert!(found.len() > 20 && found.iter().all(|address| *address > 4096), "{found:?}");
+    sampler.take(|_| {});
+    spin();
+    let mut after = 0;
+    sampler.take(|_| after += 1);
+    assert_eq!(after, 0, "it is switched off again");
+}
+
 /// A test that cannot run here says so.
 #[allow(clippy::print_stderr)]
 fn eprintln_skip(what: &str, why: &dyn std::fmt::Debug) {

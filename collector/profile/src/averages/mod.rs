@@ -5,48 +5,25 @@
 //! its own, and part of the device time of the call that asked for it. What was allocated while a call ran counts as its own,
 //! on whichever thread it was, as torch.profiler counts it.
 
+mod memory;
 pub mod style;
 pub mod tvm;
 
-use crate::data::{Kind, Pool, Profile, Span};
+use crate::data::{Kind, Profile, Span};
+use crate::sort::SortBy;
+use crate::summary::outermost;
+use memory::Memory;
 use serde::Serialize;
 use std::collections::HashMap;
-
-/// What rows are ordered by, the largest first; the words are torch.profiler's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SortBy {
-    /// Time of a call on the host.
-    CpuTime,
-    /// Time of all calls on the host.
-    CpuTimeTotal,
-    /// The same without parts.
-    #[default]
-    SelfCpuTimeTotal,
-    /// Time of a call on the device.
-    DeviceTime,
-    /// Time of all calls on the device.
-    DeviceTimeTotal,
-    /// The same without parts.
-    SelfDeviceTimeTotal,
-    /// What was taken of the host's memory.
-    CpuMemoryUsage,
-    /// The same without parts.
-    SelfCpuMemoryUsage,
-    /// What was taken of the device's memory.
-    DeviceMemoryUsage,
-    /// The same without parts.
-    SelfDeviceMemoryUsage,
-    /// Number of calls.
-    Count,
-}
 
 /// What stands in one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
     /// Calls with other input shapes stand in other rows.
     pub by_input_shape: bool,
-    /// Calls at other places in the model stand in other rows, where places are known.
-    pub by_scope: bool,
+    /// Calls at other places in the model stand in other rows, where places are known: by so many of the outermost names of
+    /// modules, or all of them with 0.
+    pub by_scope: Option<usize>,
 }
 
 /// One row.
@@ -128,6 +105,8 @@ impl Row {
             SortBy::DeviceMemoryUsage => self.device_memory_usage_bytes as f64,
             SortBy::SelfDeviceMemoryUsage => self.self_device_memory_usage_bytes as f64,
             SortBy::Count => self.count as f64,
+            // Rows are made in this order, and sorting keeps that of equal ones.
+            SortBy::Order => 0.0,
         }
     }
 }
@@ -251,7 +230,7 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
         by_operator.entry((span.kind, span.operator)).or_insert_with(|| {
             let operator = &profile.operators[span.operator as usize];
             let name = operator.name.as_str();
-            let scope = grouping.by_scope.then_some(operator.scope.as_str());
+            let scope = grouping.by_scope.map(|levels| outermost(&operator.scope, levels));
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
             // Shapes alone tell rows apart, as they do in torch.profiler.
             *by_key.entry((span.kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
@@ -286,58 +265,4 @@ pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
         }
     }
     times
-}
-
-/// Sums of what was taken, by time: of the host and of devices.
-struct Memory {
-    at_ns: Vec<u64>,
-    sums: Vec<[i64; 2]>,
-}
-
-impl Memory {
-    fn of(profile: &Profile) -> Memory {
-        let mut sum = [0; 2];
-        let sums = profile.memory.iter().map(|event| {
-            sum[usize::from(event.pool == Pool::Device)] += event.bytes;
-            sum
-        });
-        let sums = std::iter::once([0; 2]).chain(sums).collect();
-        Memory { at_ns: profile.memory.iter().map(|event| event.at_ns).collect(), sums }
-    }
-
-    fn is_known(&self) -> bool {
-        !self.at_ns.is_empty()
-    }
-
-    /// Both ends count.
-    fn during(&self, span: &Span) -> [i64; 2] {
-        if is_device(span) {
-            return [0; 2];
-        }
-        let from = self.at_ns.partition_point(|at| *at < span.start_ns);
-        let to = self.at_ns.partition_point(|at| *at <= span.end_ns()).max(from);
-        let (before, after) = (self.sums[from], self.sums[to]);
-        [after[0] - before[0], after[1] - before[1]]
-    }
-
-    /// What was taken while nothing ran.
-    fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<Row> {
-        let none = grouping.by_input_shape.then(Vec::new);
-        let mut row = Row { name: "[memory]".to_owned(), input_shapes: none, ..Row::default() };
-        let (mut spans, mut end) = (profile.spans.iter().filter(|span| !is_device(span)).peekable(), None);
-        for (place, at) in self.at_ns.iter().enumerate() {
-            while let Some(span) = spans.next_if(|span| span.start_ns <= *at) {
-                end = end.max(Some(span.end_ns()));
-            }
-            if end.is_none_or(|end| end < *at) {
-                let [host, device] = [0, 1].map(|pool| self.sums[place + 1][pool] - self.sums[place][pool]);
-                row.count += 1;
-                row.cpu_memory_usage_bytes += host;
-                row.self_cpu_memory_usage_bytes += host;
-                row.device_memory_usage_bytes += device;
-                row.self_device_memory_usage_bytes += device;
-            }
-        }
-        (row.count > 0).then_some(row)
-    }
 }

@@ -3,7 +3,7 @@
 //! A value is wrapped in the name of its unit, `{"microseconds": 12.5}`. Calls of one hash (or name), shapes and device are one
 //! row: durations, counts and percentages add up, ratios are averaged, texts that differ become empty.
 
-use crate::data::{Kind, Operator, Profile, Span};
+use crate::data::{Kind, Operator, Profile, Source, Span};
 use report::{Table, figures, words};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,17 +101,31 @@ pub fn of(profile: &Profile) -> Report {
         let total = totals.entry(device(profile, span)).or_insert((u64::MAX, 0));
         *total = (total.0.min(span.start_ns), total.1.max(span.end_ns()));
     }
+    // Between steps of ours there are runs that nobody looked at.
+    let steps_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
+    if let Some(total) = totals.get_mut(HOST).filter(|_| profile.source != Source::Imported && steps_ns > 0) {
+        *total = (0, steps_ns);
+    }
     let whole_us = |(start, end): &(u64, u64)| (end - start) as f64 / 1e3;
     let longest = totals.values().map(whole_us).fold(0.0, f64::max);
     let percent = |us: f64| Metric::Percent(if longest > 0.0 { us / longest * 100.0 } else { 0.0 });
+    let mut counts: BTreeMap<u32, Metrics> = BTreeMap::new();
+    for count in profile.counts.iter().filter(|count| profile.spans[count.span as usize].kind != Kind::Task) {
+        let metrics = counts.entry(profile.spans[count.span as usize].operator).or_default();
+        let value = Metric::Count(i64::try_from(count.value).unwrap_or(i64::MAX));
+        let name = &profile.counters[count.counter as usize].name;
+        let sum = metrics.get(name).map_or_else(|| value.clone(), |known| known.with(&value));
+        metrics.insert(name.clone(), sum);
+    }
     let mut sums: BTreeMap<(u32, String), (u64, i64)> = BTreeMap::new();
     for (span, own) in profile.spans.iter().zip(own).filter(|(span, _)| span.kind != Kind::Task) {
         let sum = sums.entry((span.operator, device(profile, span))).or_default();
         *sum = (sum.0 + own, sum.1 + 1);
     }
     let calls = sums.into_iter().map(|((operator, device), (ns, count))| {
+        let counts = counts.remove(&operator).unwrap_or_default();
         let operator = &profile.operators[operator as usize];
-        let mut call = Metrics::new();
+        let mut call = counts;
         let us = ns as f64 / 1e3;
         call.insert(NAME.to_owned(), Metric::String(operator.name.clone()));
         call.insert(DURATION.to_owned(), Metric::Microseconds(us));

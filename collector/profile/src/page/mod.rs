@@ -8,7 +8,8 @@ pub mod parts;
 
 use crate::averages::{Grouping, averages};
 use crate::data::{Kind, Profile, Source};
-use crate::summary::{self, GroupBy, SortBy};
+use crate::sort::SortBy;
+use crate::summary::{self, GroupBy};
 use report::{duration, page, percent};
 use serde_json::{Value, json};
 
@@ -105,7 +106,7 @@ fn device_rows(profile: &Profile) -> Vec<Value> {
         return Vec::new();
     }
     let mut all = averages(profile, Grouping::default());
-    all.sort(crate::averages::SortBy::SelfDeviceTimeTotal);
+    all.sort(SortBy::SelfDeviceTimeTotal);
     let whole = all.self_device_time_total_ns.max(1) as f64;
     let rows = all.rows.iter().filter(|row| matches!(row.kind, Kind::Kernel | Kind::Copy));
     let rows = rows.map(|row| {

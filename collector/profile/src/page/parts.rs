@@ -1,7 +1,8 @@
 //! The parts of a page that are drawings: time line, memory, roofline.
 
 use crate::data::{Pool, Profile};
-use crate::summary::{self, GroupBy, SortBy};
+use crate::sort::SortBy;
+use crate::summary::{self, GroupBy};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What a session keeps, the places that a run writes to, and what is done in one step.
 
 use super::watchers::{Counts, Times};
-use super::{Plan, Subject, Task};
+use super::{Plan, Subject, Task, ThreadCount};
 use crate::data::Step;
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
@@ -32,6 +32,11 @@ pub(super) struct Session {
     /// What threads did in the run that was looked at last, and their processor time in it.
     pub(super) threads: Threads,
     pub(super) kept_threads: Vec<Threads>,
+    /// What threads counted in the runs that were counted last.
+    pub(super) thread_counts: Vec<ThreadCount>,
+    pub(super) kept_thread_counts: Vec<Vec<ThreadCount>>,
+    /// What those counts are of.
+    pub(super) thread_channels: Vec<Channel>,
 }
 
 /// What threads of a pool did in one step.
@@ -61,6 +66,9 @@ impl Session {
             kept_counts: Vec::new(),
             threads: Threads::default(),
             kept_threads: Vec::new(),
+            thread_counts: Vec::new(),
+            kept_thread_counts: Vec::new(),
+            thread_channels: Vec::new(),
         }
     }
 
@@ -104,9 +112,14 @@ impl Session {
             return Ok(());
         }
         let calls = self.calls;
+        self.thread_counts.clear();
         for (group, readings) in self.readings.chunks_exact_mut((calls + 1) * channels).enumerate() {
             counters.select(group);
-            subject.run_watched(&mut Counts { counters, channels, calls, readings })?;
+            subject.count_on_threads(Some(group));
+            let ran = subject.run_watched(&mut Counts { counters, channels, calls, readings });
+            subject.count_on_threads(None);
+            ran?;
+            self.thread_counts.extend(subject.thread_counts());
         }
         Ok(())
     }
@@ -122,7 +135,8 @@ impl Session {
         self.kept_stamps.extend_from_slice(&self.stamps);
         self.kept_threads.push(std::mem::take(&mut self.threads));
         self.keep_counts();
-        let tasks = self.kept_threads.last().map_or(0, |threads| threads.tasks.len());
+        let tasks = self.kept_threads.last().map_or(0, |threads| threads.tasks.len()) + self.thread_counts.len();
+        self.kept_thread_counts.push(std::mem::take(&mut self.thread_counts));
         let cells = self.steps.len() * (self.calls * (1 + self.channels.len()) + tasks);
         if self.steps.len() > 1 && cells > self.cells_max {
             self.thin_out();
@@ -148,6 +162,7 @@ impl Session {
         every_second(&mut self.steps, 1);
         every_second(&mut self.bare_ns, 1);
         every_second(&mut self.kept_threads, 1);
+        every_second(&mut self.kept_thread_counts, 1);
         every_second(&mut self.kept_stamps, per_stamp);
         every_second(&mut self.kept_counts, per_count);
         self.stride *= 2;

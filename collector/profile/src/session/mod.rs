@@ -13,8 +13,10 @@ use crate::data::Profile;
 use crate::schedule::{Action, Schedule};
 use kept::{Session, alone};
 use measure::Clock;
-use measure::counters::CounterReader;
+use measure::counters::{Channel, CounterReader, Reading};
 use serde::{Deserialize, Serialize};
+
+pub use told::refusal;
 
 /// What hears of the calls of a run.
 pub trait Watch {
@@ -44,6 +46,16 @@ pub trait Subject {
     fn tasks(&mut self) -> Vec<Task> {
         Vec::new()
     }
+    /// In runs that follow, threads of a pool count around what they do, with counters of this group; with none they stop.
+    fn count_on_threads(&mut self, _group: Option<usize>) {}
+    /// What they counted since this was asked last.
+    fn thread_counts(&mut self) -> Vec<ThreadCount> {
+        Vec::new()
+    }
+    /// What was counted so, by the places that counts name.
+    fn thread_channels(&self) -> Vec<Channel> {
+        Vec::new()
+    }
     /// Processor time of each thread of the pool so far.
     fn threads_cpu_ns(&mut self) -> Vec<u64> {
         Vec::new()
@@ -61,6 +73,19 @@ pub struct Task {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
+}
+
+/// What one thread of a pool counted in all its parts of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadCount {
+    /// Of which call.
+    pub call: usize,
+    /// By which thread of the pool.
+    pub thread: u32,
+    /// Which counter, by its place among those of threads.
+    pub channel: usize,
+    /// The count.
+    pub reading: Reading,
 }
 
 /// How a model is looked at.
@@ -123,6 +148,7 @@ pub fn watch<S: Subject>(
         }
         number += 1;
     }
+    session.thread_channels = subject.thread_channels();
     Ok(session.profile(number, last, counters))
 }
 

@@ -4,6 +4,7 @@ use super::kept::{Session, counted};
 use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
 use crate::schedule::Schedule;
 use measure::counters::{Channel, CounterReader, Coverage};
+use std::collections::BTreeMap;
 
 impl Session {
     /// The profile, after so many runs of those that were planned.
@@ -18,6 +19,7 @@ impl Session {
         };
         self.add_counts(&mut profile);
         self.add_threads(&mut profile);
+        self.add_thread_counts(&mut profile);
         Profile { steps: self.steps, bare_ns: self.bare_ns, ..profile }
     }
 
@@ -73,6 +75,32 @@ impl Session {
                     duration_ns: end_ns - start_ns,
                     ..whole
                 });
+            }
+        }
+    }
+
+    /// A counter of threads, by a name of its own: polling between parts is not in it. Reading costs what it costs the caller.
+    fn in_tasks(&self, channel: &Channel) -> Counter {
+        let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
+        let one = counter(channel, same.and_then(|(_, alone)| *alone));
+        Counter { name: format!("{}_in_tasks", one.name), coverage: "task".to_owned(), ..one }
+    }
+
+    /// What threads counted in their parts: it stands at the first part that a thread did of a call.
+    fn add_thread_counts(&self, profile: &mut Profile) {
+        let first = profile.counters.len();
+        profile.counters.extend(self.thread_channels.iter().map(|channel| self.in_tasks(channel)));
+        let mut places: BTreeMap<(u32, u32, u32), usize> = BTreeMap::new();
+        for (place, span) in profile.spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Task) {
+            places.entry((span.step.unwrap_or(0), span.operator, span.track)).or_insert(place);
+        }
+        let index = |place: usize| u32::try_from(place).expect("what is kept is bounded");
+        for (step, counts) in self.kept_thread_counts.iter().enumerate() {
+            for count in counts.iter().filter(|count| count.channel < self.thread_channels.len()) {
+                let place = places.get(&(index(step), index(count.call), count.thread + 1));
+                let Some((place, (value, running_ratio))) = place.zip(counted(count.reading)) else { continue };
+                let (span, counter) = (index(*place), index(first + count.channel));
+                profile.counts.push(Count { span, counter, value, running_ratio });
             }
         }
     }
@@ -135,7 +163,8 @@ fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
     }
 }
 
-fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
+/// What was to be counted, and was not.
+pub fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
     Refusal {
         counter: refusal.event.clone(),
         source: refusal.step.name().to_owned(),

@@ -82,9 +82,12 @@ impl Group {
     fn counters(&self, profile: &Profile, counted: &BTreeMap<(u32, u32), (f64, u64)>) -> BTreeMap<String, f64> {
         let mut sums: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
         for operator in self.operators.keys() {
+            let calls = self.operators[operator].len() as u64;
             for ((_, counter), (sum, spans)) in counted.range((*operator, 0)..=(*operator, u32::MAX)) {
                 let all = sums.entry(*counter).or_default();
-                *all = (all.0 + sum, all.1 + spans);
+                // What threads counted is of all their parts of a call together.
+                let is_of_parts = profile.counters[*counter as usize].coverage == "task";
+                *all = (all.0 + sum, all.1 + if is_of_parts { calls } else { *spans });
             }
         }
         let mean = |(counter, (sum, spans)): (u32, (f64, u64))| {

@@ -8,6 +8,7 @@ mod group;
 pub mod threads;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
+use crate::sort::SortBy;
 use group::Group;
 use measure::statistics::median;
 use measure::{Ratio, ratio};
@@ -27,24 +28,6 @@ pub enum GroupBy {
     Scope(usize),
     /// Each call of a run.
     Call,
-}
-
-/// What rows are ordered by, the largest first; the names are those of torch.profiler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SortBy {
-    /// Mean time of a call.
-    CpuTime,
-    /// Time of all calls, parts included.
-    CpuTimeTotal,
-    /// Time of all calls, without parts.
-    #[default]
-    SelfCpuTimeTotal,
-    /// Number of calls.
-    Count,
-    /// Memory that calls take.
-    SelfCpuMemoryUsage,
-    /// As the model calls them.
-    Order,
 }
 
 /// One row.
@@ -110,6 +93,26 @@ pub struct Row {
     /// How its parts were spread over threads.
     #[serde(flatten)]
     pub spread: Spread,
+}
+
+impl Row {
+    /// What rows are ordered by, the largest first; equal ones stay as they are called.
+    fn order(&self, by: SortBy) -> f64 {
+        match by {
+            SortBy::CpuTime => self.mean_ns,
+            SortBy::CpuTimeTotal => self.total_ns as f64,
+            SortBy::SelfCpuTimeTotal => self.self_total_ns as f64,
+            SortBy::Count => self.calls as f64,
+            SortBy::CpuMemoryUsage | SortBy::SelfCpuMemoryUsage => self.allocated_bytes.unwrap_or(0) as f64,
+            SortBy::Order => 0.0,
+            // Of calls nothing but times on the host is known here.
+            SortBy::DeviceTime
+            | SortBy::DeviceTimeTotal
+            | SortBy::SelfDeviceTimeTotal
+            | SortBy::DeviceMemoryUsage
+            | SortBy::SelfDeviceMemoryUsage => 0.0,
+        }
+    }
 }
 
 /// What follows from counts, where all that it takes was counted.
@@ -179,15 +182,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let mut ordered: Vec<&Group> = groups.values().collect();
     ordered.sort_by_key(|group| group.first);
     let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, sum_ns, group_by)).collect();
-    let descending = |value: fn(&Row) -> f64| move |left: &Row, right: &Row| value(right).total_cmp(&value(left));
-    match sort_by {
-        SortBy::CpuTime => rows.sort_by(descending(|row| row.mean_ns)),
-        SortBy::CpuTimeTotal => rows.sort_by(descending(|row| row.total_ns as f64)),
-        SortBy::SelfCpuTimeTotal => rows.sort_by(descending(|row| row.self_total_ns as f64)),
-        SortBy::Count => rows.sort_by(descending(|row| row.calls as f64)),
-        SortBy::SelfCpuMemoryUsage => rows.sort_by(descending(|row| row.allocated_bytes.unwrap_or(0) as f64)),
-        SortBy::Order => {}
-    }
+    rows.sort_by(|left, right| right.order(sort_by).total_cmp(&left.order(sort_by)));
     rows
 }
 
@@ -263,7 +258,7 @@ fn key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
 const SEPARATORS: [char; 2] = ['.', '/'];
 
 /// So many of the outermost names of a scope; none for all.
-fn outermost(scope: &str, levels: usize) -> &str {
+pub(crate) fn outermost(scope: &str, levels: usize) -> &str {
     let end = scope.match_indices(SEPARATORS).map(|(end, _)| end).nth(levels.wrapping_sub(1));
     end.filter(|_| levels > 0).map_or(scope, |end| &scope[..end])
 }

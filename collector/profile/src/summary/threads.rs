@@ -23,6 +23,8 @@ pub struct Thread {
     /// Processor time that it took outside of its parts: polling for work, waking, falling asleep; of the thread that calls,
     /// its own code, too.
     pub polling_ns: Option<u64>,
+    /// What it counted in its parts, of a mean step, by the names of counters.
+    pub counters: BTreeMap<String, f64>,
 }
 
 /// How the parts of one operator's calls were spread.
@@ -46,7 +48,17 @@ pub fn threads(profile: &Profile) -> Vec<Thread> {
         let one = all.entry(span.track).or_default();
         *one = (one.0 + 1, one.1 + span.duration_ns);
     }
-    let thread = |(track, (tasks, busy_ns)): (u32, (u64, u64))| {
+    let mut counts: BTreeMap<u32, BTreeMap<String, f64>> = BTreeMap::new();
+    for count in &profile.counts {
+        let span = &profile.spans[count.span as usize];
+        if span.kind == Kind::Task {
+            let name = &profile.counters[count.counter as usize].name;
+            let sum = counts.entry(span.track).or_default().entry(name.clone()).or_default();
+            *sum += count.value as f64 / profile.steps.len().max(1) as f64;
+        }
+    }
+    let mut thread = |(track, (tasks, busy_ns)): (u32, (u64, u64))| {
+        let counters = counts.remove(&track).unwrap_or_default();
         let track = &profile.tracks[track as usize];
         Thread {
             name: track.name.clone(),
@@ -56,9 +68,10 @@ pub fn threads(profile: &Profile) -> Vec<Thread> {
             busy_share: if total_ns == 0 { 0.0 } else { busy_ns as f64 / total_ns as f64 },
             idle_ns: operators_ns.saturating_sub(busy_ns),
             polling_ns: track.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(busy_ns)),
+            counters,
         }
     };
-    all.into_iter().map(thread).collect()
+    all.into_iter().map(&mut thread).collect()
 }
 
 /// Of each operator span that has parts: how many, how uneven, how late the last thread began.

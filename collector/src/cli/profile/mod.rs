@@ -1,37 +1,45 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
+mod annotate;
 mod diff;
+mod files;
 mod grouping;
 mod pictures;
+mod ready;
+mod styled;
 mod table;
 
-use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, SortArgument, Sweep};
+use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
 use super::failure::{Failure, chain};
 use super::keeping::Keeping;
 use super::runs::Runs;
 use super::whole::{Asked, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
 use crate::campaign::record;
+use crate::network::annotation::Annotation;
 use crate::network::{self, Comparison};
-use datasets::output::Output;
 use datasets::{Outcome, Record, ScheduleSource};
+use files::Files;
+use job::listing::{CodeWishes, Sampling};
 use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
 use models::Task;
-use pictures::Pictures;
 use profile::data::{Counter, Refusal};
 use profile::summary::threads::Thread;
-use profile::summary::{self, Row, SortBy, Totals, comma};
-use profile::{Plan, Profile};
+use profile::summary::{self, Row, Totals};
+use profile::{Plan, Profile, Schedule};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use styled::Styled;
 
 /// The folder of the program.
 const PROGRAM: &str = "program";
 /// How long runs are looked at when nothing is said, and how long when a schedule says which.
 const SECONDS: f64 = 2.0;
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
+/// How long samples of its code are taken.
+const SAMPLING_NS: u64 = 2_000_000_000;
 
 /// What a profile says, for scripts.
 #[derive(Serialize)]
@@ -54,6 +62,8 @@ struct Report<'a> {
     records: Option<Stored>,
     group_by: &'static str,
     threads_of_pool: Vec<Thread>,
+    annotation: Option<Annotation>,
+    perf_map: Option<PathBuf>,
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
@@ -89,34 +99,15 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
 }
 
 fn look(arguments: &ProfileRun) -> Result<u8> {
-    let sweep = Sweep {
-        threads: arguments.threads.into_iter().collect(),
-        seed: arguments.seed,
-        counters: counters(&arguments.counters),
-        ..Sweep::default()
-    };
-    let mut whole = Whole::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
-        threads: arguments.threads,
-        inputs: &arguments.given,
-        is_checked: !arguments.no_check,
-        engines: &[],
-        may_use_gpu: false,
-    })?;
+    let mut whole = whole(arguments)?;
+    let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
     let job = job(arguments, &whole, &folder);
     let _exclusive = machine::exclusive(arguments.wait)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
-    let keeping = match &arguments.store {
-        Some(store) => {
-            let schedules = (whole.schedules(&choose), ScheduleSource::Default);
-            let schedules = (schedules.0.as_slice(), schedules.1);
-            Some(Keeping::begin_operators(store, &mut whole, schedules, &job, &arguments.given)?)
-        }
-        None => None,
-    };
+    let keeping = begin(arguments, &mut whole, &choose, &job)?;
     let made = match whole.make(&folder, &choose) {
         Ok(made) => made,
         Err(error) => {
@@ -152,9 +143,21 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
             network::in_place::describe(row, &profile, built, profiled.peak_memory_bytes)
         }
     })?;
+    let annotated =
+        |meant: &Vec<usize>| annotate::annotate(&mut whole, &made, &profile, meant, profiled.samples.as_ref());
+    let annotation = meant.as_ref().map(annotated).transpose()?;
+    if let (Some(folder), Some(annotation)) = (&arguments.code.annotate_to, &annotation) {
+        annotate::keep(folder, annotation)?;
+    }
     let rows = rows(&profile, &arguments.table);
     let totals = summary::totals(&profile);
-    files.keep(&profile, &rows)?;
+    let styled = arguments.table.style.map(|style| Styled::of(&profile, style, &arguments.table, threads));
+    files.keep(&profile, &rows, styled.as_ref())?;
+    let mut notes = profile.notes.clone();
+    if let Some(command) = &arguments.on_trace_ready {
+        notes.extend(ready::hand_over(&profile, command, u64::from(arguments.pictures.trace_mib) << 20)?);
+    }
+    let has_losses = notes.len() > profile.notes.len() || check.is_some_and(|check| !check.is_right);
     let report = Report {
         model: profile.model.clone(),
         batch: whole.request.batch,
@@ -172,20 +175,59 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         check,
         records: kept,
         group_by: grouping::name(arguments.table.group_by),
+        annotation,
+        perf_map: profiled.perf_map,
         threads_of_pool: summary::threads::threads(&profile),
         rows: &rows,
         counters: &profile.counters,
         refusals: &profile.refusals,
-        notes: &profile.notes,
+        notes: &notes,
     };
-    if arguments.json {
-        print_json(&report)?
-    } else {
-        let mut lines = vec![table::describe(&report, &arguments.table)];
-        lines.extend(peaks::describe(&peaks));
-        print(&lines.join("\n"))?
+    match (&styled, arguments.json) {
+        (Some(styled), true) => {
+            tell(&notes);
+            styled.print_json()?
+        }
+        (None, true) => print_json(&report)?,
+        (_, false) => {
+            let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
+            lines.extend(peaks::describe(&peaks));
+            let others = meant.map_or(0, |meant| meant.len() - 1);
+            lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
+            print(&lines.join("\n"))?
+        }
     }
-    Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
+    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// The records of operators, where they are wanted.
+fn begin(
+    arguments: &ProfileRun,
+    whole: &mut Whole,
+    choose: &dyn Fn(&Task) -> job::space::Schedule,
+    job: &NetworkJob,
+) -> Result<Option<Keeping>> {
+    let Some(store) = &arguments.store else { return Ok(None) };
+    let schedules = whole.schedules(choose);
+    Keeping::begin_operators(store, whole, (&schedules, ScheduleSource::Default), job, &arguments.given).map(Some)
+}
+
+/// The model that is meant, ready to be built.
+fn whole(arguments: &ProfileRun) -> Result<Whole> {
+    let sweep = Sweep {
+        threads: arguments.threads.into_iter().collect(),
+        seed: arguments.seed,
+        counters: counters(&arguments.counters),
+        ..Sweep::default()
+    };
+    Whole::of(Asked {
+        config: settings::config(&arguments.models, &sweep)?,
+        threads: arguments.threads,
+        inputs: &arguments.given,
+        is_checked: !arguments.no_check,
+        engines: &[],
+        may_use_gpu: false,
+    })
 }
 
 /// What is counted: nothing when nothing is said.
@@ -199,12 +241,19 @@ fn counters(names: &[String]) -> Vec<String> {
 
 fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
     let config = &whole.runs.config;
-    let schedule = arguments.schedule.unwrap_or_default();
+    let every =
+        |runs: u64| Schedule { skip_first: 3, wait: runs - 1, warmup: 0, active: 1, repeat: 0, skip_first_wait: 0 };
+    let schedule = arguments.schedule.or(arguments.sample.map(every)).unwrap_or_default();
     let usual = if arguments.schedule.is_some() { SECONDS_WITH_SCHEDULE } else { SECONDS };
     let budget_ns = (arguments.seconds.unwrap_or(usual) * 1e9) as u64;
     let method = Method::Sample(SamplingPlan::default());
     let job = whole.runs.job(whole.engine(), folder.to_owned(), PROGRAM, method, config.counters.clone());
-    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), ..job }
+    let sampling = Sampling { hertz: arguments.code.sample_hertz, budget_ns: SAMPLING_NS };
+    let code = CodeWishes {
+        sampling: arguments.code.annotate.is_some().then_some(sampling),
+        has_perf_map: arguments.code.perf_map,
+    };
+    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code, ..job }
 }
 
 /// Why nothing was seen, of what became of the run.
@@ -225,15 +274,7 @@ fn keep(
 }
 
 fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
-    let sort_by = match table.sort_by {
-        SortArgument::CpuTime => SortBy::CpuTime,
-        SortArgument::CpuTimeTotal => SortBy::CpuTimeTotal,
-        SortArgument::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
-        SortArgument::Count => SortBy::Count,
-        SortArgument::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
-        SortArgument::Order => SortBy::Order,
-    };
-    summary::rows(profile, grouping::group_by(table.group_by, table.levels), sort_by)
+    summary::rows(profile, grouping::group_by(table.group_by, table.levels), table.sort_by.meaning())
 }
 
 fn timed(totals: &Totals) -> Timed {
@@ -248,34 +289,5 @@ fn timed(totals: &Totals) -> Timed {
         bare_median_ns: totals.bare_median_ns,
         profiler_slowdown: slowdown.map(|ratio| ratio.median),
         profiler_slowdown_interval: slowdown.and_then(|ratio| ratio.interval),
-    }
-}
-
-/// Files that are wanted, tried before the work.
-struct Files {
-    out: Option<Output>,
-    csv: Option<Output>,
-    pictures: Pictures,
-}
-
-impl Files {
-    fn create(arguments: &ProfileRun) -> Result<Files> {
-        let create = |path: &Option<std::path::PathBuf>| {
-            path.as_deref().map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)))
-        };
-        let pictures = Pictures::create(&arguments.pictures)?;
-        Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)?, pictures })
-    }
-
-    fn keep(self, profile: &Profile, rows: &[Row]) -> Result<()> {
-        if let Some(mut file) = self.out {
-            serde_json::to_writer(&mut file, profile).map_err(Failure::environment)?;
-            file.keep().map_err(Failure::environment)?;
-        }
-        if let Some(mut file) = self.csv {
-            comma::write(rows, &mut file).map_err(Failure::environment)?;
-            file.keep().map_err(Failure::environment)?;
-        }
-        self.pictures.keep(profile)
     }
 }

@@ -1,5 +1,6 @@
 //! A profile for a reader: rows, the whole that they are parts of, and what looking cost.
 
+use super::styled::Styled;
 use super::{Report, Stored};
 use crate::cli::arguments::ProfileTable;
 use crate::cli::{model, paper};
@@ -9,15 +10,18 @@ use report::{Cell, Table, duration, figures, number, or_unknown, percent, words}
 use std::collections::BTreeSet;
 
 /// The table with what stands below it.
-pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
+pub fn describe(report: &Report<'_>, asked: &ProfileTable, styled: Option<&Styled>) -> String {
     let row_limit = asked.row_limit;
     let plural = if report.threads == 1 { "" } else { "s" };
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
         report.model, report.calls, report.tasks, report.threads, report.seed
     )];
-    lines.push(rows(report, asked).on(&paper()));
-    if report.rows.len() > row_limit {
+    match styled {
+        Some(styled) => lines.push(styled.table(row_limit)),
+        None => lines.push(rows(report, asked).on(&paper())),
+    }
+    if styled.is_none() && report.rows.len() > row_limit {
         lines.push(format!(
             "{} more rows: `--row-limit {}` shows all",
             report.rows.len() - row_limit,
@@ -40,11 +44,23 @@ pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
     });
     let stored = |stored: &Stored| format!("records         {} in `{}`", stored.keys.len(), stored.store);
     lines.extend(report.records.as_ref().map(stored));
+    let named = |path: &std::path::PathBuf| format!("names for perf  `{}`", path.display());
+    lines.extend(report.perf_map.as_ref().map(named));
     lines.extend(alone(report));
     lines.extend(refused(report));
     lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
     lines.join("\n")
 }
+
+/// What follows from counts: shown where all that it takes was counted.
+type DerivedColumn = (&'static str, fn(&Row) -> Option<f64>);
+
+const DERIVED: [DerivedColumn; 4] = [
+    ("IPC", |row| row.derived.instructions_per_cycle),
+    ("misses/kFLOP", |row| row.derived.llc_misses_per_kflop),
+    ("GB/s missed", |row| row.derived.llc_gbytes_per_second),
+    ("GHz", |row| row.derived.ghz),
+];
 
 fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
     let shown = &report.rows[..asked.row_limit.min(report.rows.len())];
@@ -66,6 +82,9 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
     if has_parts {
         columns.extend([figures("imbalance"), figures("wake").drops(5)]);
     }
+    let derived: Vec<&DerivedColumn> =
+        DERIVED.iter().filter(|(_, value)| shown.iter().any(|row| value(row).is_some())).collect();
+    columns.extend(derived.iter().map(|(name, _)| figures(*name).drops(1)));
     if asked.profile_memory {
         columns.extend([figures("takes"), figures("taken"), figures("workspace")]);
     }
@@ -88,6 +107,7 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
             cells.push(or_unknown(row.spread.imbalance, |ratio| format!("{ratio:.2}×")).into());
             cells.push(or_unknown(row.spread.wake_ns, duration).into());
         }
+        cells.extend(derived.iter().map(|(_, value)| Cell::from(or_unknown(value(row), number))));
         if asked.profile_memory {
             let bytes = |bytes: Option<u64>| Cell::from(or_unknown(bytes, model::size));
             cells.extend([bytes(row.allocated_bytes), bytes(row.live_bytes), bytes(row.workspace_bytes)]);
@@ -126,12 +146,14 @@ fn threads(report: &Report<'_>) -> Vec<String> {
     let mean = |ns: u64| duration(ns as f64 / steps);
     let line = |thread: &Thread| {
         let polling = or_unknown(thread.polling_ns, mean);
+        let counts = thread.counters.iter().map(|(name, count)| format!("; {} {name}", number(*count)));
         format!(
-            "{:<15} busy {} a run, {}; idle in operators {}; on the processor beside {polling}",
+            "{:<15} busy {} a run, {}; idle in operators {}; on the processor beside {polling}{}",
             thread.name,
             mean(thread.busy_ns),
             percent(thread.busy_share),
-            mean(thread.idle_ns)
+            mean(thread.idle_ns),
+            counts.collect::<String>()
         )
     };
     report.threads_of_pool.iter().map(line).collect()

@@ -1,8 +1,8 @@
 //! What can be said to `trace`.
 
+use super::super::tables::{SortKey, Style};
 use super::super::values::some_seconds;
 use clap::{Args, Subcommand, ValueEnum};
-use profile::averages::SortBy;
 use std::path::PathBuf;
 
 /// What can be done with traces.
@@ -211,55 +211,4 @@ pub enum Alignment {
     Start,
     /// As they are
     Keep,
-}
-
-/// Whose table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Style {
-    /// torch.profiler's
-    Torch,
-    /// That of the report TVM had
-    Tvm,
-}
-
-/// Words to order by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum SortKey {
-    CpuTime,
-    CpuTimeTotal,
-    SelfCpuTimeTotal,
-    #[value(alias = "cuda_time")]
-    DeviceTime,
-    #[value(alias = "cuda_time_total")]
-    DeviceTimeTotal,
-    #[value(alias = "self_cuda_time_total")]
-    SelfDeviceTimeTotal,
-    CpuMemoryUsage,
-    SelfCpuMemoryUsage,
-    #[value(alias = "cuda_memory_usage")]
-    DeviceMemoryUsage,
-    #[value(alias = "self_cuda_memory_usage")]
-    SelfDeviceMemoryUsage,
-    Count,
-}
-
-impl SortKey {
-    /// What it means.
-    pub fn meaning(self) -> SortBy {
-        match self {
-            SortKey::CpuTime => SortBy::CpuTime,
-            SortKey::CpuTimeTotal => SortBy::CpuTimeTotal,
-            SortKey::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
-            SortKey::DeviceTime => SortBy::DeviceTime,
-            SortKey::DeviceTimeTotal => SortBy::DeviceTimeTotal,
-            SortKey::SelfDeviceTimeTotal => SortBy::SelfDeviceTimeTotal,
-            SortKey::CpuMemoryUsage => SortBy::CpuMemoryUsage,
-            SortKey::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
-            SortKey::DeviceMemoryUsage => SortBy::DeviceMemoryUsage,
-            SortKey::SelfDeviceMemoryUsage => SortBy::SelfDeviceMemoryUsage,
-            SortKey::Count => SortBy::Count,
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! `trace top`: where the time of a trace went, operator by operator.
 
 use super::super::failure::Failure;
+use super::super::tables::Style;
 use super::super::{Result, paper, print, print_json, tell};
-use super::arguments::{Style, Top};
+use super::arguments::Top;
 use super::{tell_skipped, unread};
 use capture::events::Found;
 use profile::averages::tvm::Report;
@@ -29,7 +30,7 @@ pub fn run(top: &Top) -> Result<u8> {
     if top.style == Style::Tvm {
         return show_report(top, &averages::tvm::of(&profile), &found);
     }
-    let grouping = Grouping { by_input_shape: top.group_by_input_shape, by_scope: top.group_by_scope };
+    let grouping = Grouping { by_input_shape: top.group_by_input_shape, by_scope: top.group_by_scope.then_some(0) };
     let mut averages = averages::averages(&profile, grouping);
     averages.sort(top.sort_by.meaning());
     if let Some(path) = &top.csv {

@@ -55,7 +55,7 @@ impl Code {
         let lowered = lower(&task, Form::of(&schedule, &compiled)).expect("the task can be lowered");
         let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
         let module = moves.module().expect("a module");
-        let object = compile::compile(&module, &compiled, schedule.functions()).expect("it compiles");
+        let object = compile::compile(&module, &compiled, schedule.functions(), false).expect("it compiles");
         let loaded = object::load(&object.bytes).expect("it loads");
         // SAFETY: this is code of our own making, called as it is meant to be.
         let function = unsafe { loaded.function("main") }.expect("it has an entry");

@@ -23,6 +23,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -88,7 +89,26 @@ pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
 /// The functions of an object file by name, in the order of their code.
 pub fn functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
     let object = read::read(bytes)?;
-    let mut begins: Vec<(usize, usize, &str)> = Vec::new();
+    let code = |(name, section, range): (&str, usize, Range<usize>)| {
+        (name.to_owned(), object.sections[section].bytes.get(range).unwrap_or_default().to_vec())
+    };
+    Ok(of_code(&object).into_iter().map(code).collect())
+}
+
+/// Where the functions of an object file are once it is loaded, from the image's first byte.
+pub fn places(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
+    let object = read::read(bytes)?;
+    let layout = Layout::new(&object)?;
+    let place = |(name, section, range): (&str, usize, Range<usize>)| {
+        let start = layout.sections[section].start;
+        (name.to_owned(), start + range.start..start + range.end)
+    };
+    Ok(of_code(&object).into_iter().map(place).collect())
+}
+
+/// The functions of an object by name, in the order of their code, with their sections and their places in those.
+fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)> {
+    let mut begins: Vec<(usize, usize, &'a str)> = Vec::new();
     for symbol in &object.symbols {
         if let read::Place::Section { section, offset } = symbol.place
             && !symbol.name.is_empty()
@@ -103,14 +123,21 @@ pub fn functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
         Some((next, offset, _)) if *next == section => *offset,
         _ => object.sections[section].bytes.len(),
     };
-    let function = |(place, (section, offset, name)): (usize, &(usize, usize, &str))| {
-        let code = object.sections[*section].bytes.get(*offset..end(place, *section)).unwrap_or_default();
-        ((*name).to_owned(), code.to_vec())
+    let function = |(place, (section, offset, name)): (usize, &(usize, usize, &'a str))| {
+        (*name, *section, *offset..end(place, *section).max(*offset))
     };
-    Ok(begins.iter().enumerate().map(function).collect())
+    begins.iter().enumerate().map(function).collect()
 }
 
 impl Loaded {
+    /// Where the image begins; nothing where the system's loader chose, which knows the names itself.
+    pub fn base_address(&self) -> Option<u64> {
+        match &*self.backing {
+            Backing::Image { image, .. } => image.address(0).map(|base| base.as_ptr() as u64),
+            Backing::Library(_) => None,
+        }
+    }
+
     /// The address of a symbol that the object defines, or `None`.
     ///
     /// The address is valid as long as this value, or a function made from it, lives.

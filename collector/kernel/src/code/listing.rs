@@ -1,0 +1,48 @@
+//! Machine code to read: instructions with their loops, and an estimate of where the time goes among those.
+
+use super::{Body, Nest, bodies, loops, step, weights};
+use iced_x86::{Formatter, Instruction, IntelFormatter};
+use job::listing::{Line, ListedFunction, ListedLoop};
+
+/// Functions of an operator, in the order in which they are given.
+pub fn listing<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<ListedFunction> {
+    let mut listed: Vec<ListedFunction> = functions.into_iter().map(|(name, code)| listed(name, code)).collect();
+    share_out(&mut listed);
+    listed
+}
+
+/// A function; its loops have cycles in the place of shares.
+fn listed(name: &str, code: &[u8]) -> ListedFunction {
+    let steps = step::decode(code);
+    let found = loops::loops(&steps);
+    let (bodies, _) = bodies(&steps, &found);
+    let mut formatter = IntelFormatter::new();
+    formatter.options_mut().set_space_after_operand_separator(true);
+    let mut line = |instruction: &Instruction| {
+        let mut text = String::new();
+        formatter.format(instruction, &mut text);
+        Line { offset: instruction.ip(), text }
+    };
+    let lines = steps.iter().map(|step| line(&step.instruction)).collect();
+    let cycles = |((this, body), weight): ((&loops::Loop, &Body), f64)| {
+        let mut nest = Nest::default();
+        nest.add(this, body, weight);
+        ListedLoop {
+            first: this.first,
+            last: this.last,
+            around: this.around,
+            turns: this.turns,
+            estimated_share: nest.cycles,
+        }
+    };
+    let loops = found.iter().zip(&bodies).zip(weights(&found)).map(cycles).collect();
+    ListedFunction { name: name.to_owned(), lines, loops }
+}
+
+/// Cycles become parts of all.
+fn share_out(functions: &mut [ListedFunction]) {
+    let all: f64 = functions.iter().flat_map(|function| &function.loops).map(|one| one.estimated_share).sum();
+    for one in functions.iter_mut().flat_map(|function| &mut function.loops).filter(|_| all > 0.0) {
+        one.estimated_share /= all;
+    }
+}

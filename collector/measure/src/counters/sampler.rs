@@ -1,0 +1,159 @@
+//! Where a thread and those it starts spend their time, by looking many times a second which instruction they are at.
+//!
+//! One event for each processor, with a ring that the kernel writes to: cycles where the processor counts them, else the
+//! kernel's own timer, which every machine has. What the ring had no room for is counted.
+
+use super::perf::{PerfCounter, explain};
+use super::values::Refusal;
+use super::{Step, names::PerfEvent};
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use perf_event_open_sys::bindings as sys;
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Pages that a ring has for records, a power of two, beside one that says how full it is. An unprivileged process may
+/// have 516 KiB for each processor.
+const RING_PAGES: usize = 64;
+/// The pages of perf's rings.
+const PAGE_BYTES: usize = 4096;
+/// Largest record of ours; the kernel writes none that is longer with what is asked for.
+const RECORD_BYTES: usize = 64;
+
+/// What is sampled by, the best first.
+const EVENTS: [(&str, PerfEvent); 2] = [
+    ("cycles", PerfEvent { kind: sys::PERF_TYPE_HARDWARE, config: sys::PERF_COUNT_HW_CPU_CYCLES as u64 }),
+    ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
+];
+
+/// Samples the calling thread and those that it starts later, while they are on some processors.
+#[derive(Debug)]
+pub struct Sampler {
+    /// What it samples by.
+    pub event: &'static str,
+    rings: Vec<Ring>,
+}
+
+/// What is asked of the kernel of one event beside what it is.
+pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
+    let mut attributes = sys::perf_event_attr {
+        type_: event.kind,
+        size: u32::try_from(size_of::<sys::perf_event_attr>()).expect("a small structure"),
+        config: event.config,
+        sample_type: u64::from(sys::PERF_SAMPLE_IP),
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_1.sample_freq = hertz;
+    attributes.set_freq(1);
+    attributes.set_disabled(1);
+    attributes.set_inherit(1);
+    attributes.set_exclude_kernel(1);
+    attributes.set_exclude_hv(1);
+    attributes
+}
+
+impl Sampler {
+    /// Opens it, switched off, with so many samples a second on each of these processors.
+    pub fn open(cpus: &[usize], hertz: u64) -> Result<Sampler, Refusal> {
+        let mut last = None;
+        for (name, event) in EVENTS {
+            let rings = cpus.iter().map(|cpu| Ring::open(event, hertz, *cpu)).collect::<Result<Vec<Ring>, Errno>>();
+            match rings {
+                Ok(rings) => return Ok(Sampler { event: name, rings }),
+                Err(errno) => last = Some((name, errno)),
+            }
+        }
+        let (event, errno) = last.expect("there is an event");
+        let (event, why) = (event.to_owned(), explain(errno));
+        Err(Refusal { event, step: Step::Perf, errno: Some(errno as i32), why })
+    }
+
+    /// Begins or stops sampling.
+    pub fn switch(&self, is_on: bool) {
+        self.rings.iter().for_each(|ring| ring.event.switch(is_on));
+    }
+
+    /// Takes the samples that are there: the address of the instruction of each. Says how many had no room.
+    pub fn take(&mut self, mut each: impl FnMut(u64)) -> u64 {
+        self.rings.iter_mut().map(|ring| ring.take(&mut each)).sum()
+    }
+}
+
+/// What one event writes to.
+#[derive(Debug)]
+struct Ring {
+    event: PerfCounter,
+    base: NonNull<c_void>,
+}
+
+// SAFETY: the mapping belongs to the process; what is read of it is read through one owner at a time.
+unsafe impl Send for Ring {}
+
+/// Places in the first page of the ring, as `perf_event_mmap_page` has them.
+const HEAD: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_head);
+const TAIL: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_tail);
+
+impl Ring {
+    fn open(event: PerfEvent, hertz: u64, cpu: usize) -> Result<Ring, Errno> {
+        let cpu = i32::try_from(cpu).map_err(|_| Errno::EINVAL)?;
+        let event = PerfCounter::sampling(attributes(event, hertz), cpu)?;
+        let length = NonZeroUsize::new((1 + RING_PAGES) * PAGE_BYTES).expect("more than nothing");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping of an event of ours at an address of the kernel's choice touches no memory in use.
+        let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event.file(), 0) }?;
+        Ok(Ring { event, base })
+    }
+
+    fn word(&self, place: usize) -> &AtomicU64 {
+        // SAFETY: both places are aligned words of the first page, which is mapped as long as `self` lives; the kernel
+        // and we write one of them each, atomically.
+        unsafe { &*self.base.as_ptr().cast::<u8>().add(place).cast::<AtomicU64>() }
+    }
+
+    /// So many bytes of the ring from a place on, which may go over its end.
+    fn bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
+        let size = RING_PAGES * PAGE_BYTES;
+        // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their size.
+        let at = |place: usize| unsafe { *self.base.as_ptr().cast::<u8>().add(PAGE_BYTES + place % size) };
+        let start = (place % size as u64) as usize;
+        let mut bytes = [0; RECORD_BYTES];
+        bytes.iter_mut().take(length).enumerate().for_each(|(offset, byte)| *byte = at(start + offset));
+        bytes
+    }
+
+    fn take(&mut self, each: &mut impl FnMut(u64)) -> u64 {
+        const HEADER_BYTES: usize = 8;
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
+        let mut lost = 0;
+        while tail < head {
+            let header = self.bytes(tail, HEADER_BYTES);
+            let kind = u32::from_ne_bytes(header[..4].try_into().expect("four bytes"));
+            let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().expect("two bytes")));
+            if size < HEADER_BYTES {
+                break;
+            }
+            let record = self.bytes(tail, size.min(RECORD_BYTES));
+            let word = |place: usize| u64::from_ne_bytes(record[place..][..8].try_into().expect("eight bytes"));
+            match kind {
+                sys::PERF_RECORD_SAMPLE => each(word(8)),
+                sys::PERF_RECORD_LOST => lost += word(16),
+                _ => {}
+            }
+            tail += size as u64;
+        }
+        // What was taken may be written over.
+        self.word(TAIL).store(head, Ordering::Release);
+        lost
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of this length, and no reference to it is left.
+        let unmapped = unsafe { munmap(self.base, (1 + RING_PAGES) * PAGE_BYTES) };
+        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+    }
+}

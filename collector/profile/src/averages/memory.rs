@@ -1,0 +1,58 @@
+//! What was taken of memory while calls ran, by the sums of all that was taken until then.
+
+use super::{Grouping, Row, is_device};
+use crate::data::{Pool, Profile, Span};
+
+/// Sums of what was taken, by time: of the host and of devices.
+pub(super) struct Memory {
+    at_ns: Vec<u64>,
+    sums: Vec<[i64; 2]>,
+}
+
+impl Memory {
+    pub(super) fn of(profile: &Profile) -> Memory {
+        let mut sum = [0; 2];
+        let sums = profile.memory.iter().map(|event| {
+            sum[usize::from(event.pool == Pool::Device)] += event.bytes;
+            sum
+        });
+        let sums = std::iter::once([0; 2]).chain(sums).collect();
+        Memory { at_ns: profile.memory.iter().map(|event| event.at_ns).collect(), sums }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        !self.at_ns.is_empty()
+    }
+
+    /// Both ends count.
+    pub(super) fn during(&self, span: &Span) -> [i64; 2] {
+        if is_device(span) {
+            return [0; 2];
+        }
+        let from = self.at_ns.partition_point(|at| *at < span.start_ns);
+        let to = self.at_ns.partition_point(|at| *at <= span.end_ns()).max(from);
+        let (before, after) = (self.sums[from], self.sums[to]);
+        [after[0] - before[0], after[1] - before[1]]
+    }
+
+    /// What was taken while nothing ran.
+    pub(super) fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<Row> {
+        let none = grouping.by_input_shape.then(Vec::new);
+        let mut row = Row { name: "[memory]".to_owned(), input_shapes: none, ..Row::default() };
+        let (mut spans, mut end) = (profile.spans.iter().filter(|span| !is_device(span)).peekable(), None);
+        for (place, at) in self.at_ns.iter().enumerate() {
+            while let Some(span) = spans.next_if(|span| span.start_ns <= *at) {
+                end = end.max(Some(span.end_ns()));
+            }
+            if end.is_none_or(|end| end < *at) {
+                let [host, device] = [0, 1].map(|pool| self.sums[place + 1][pool] - self.sums[place][pool]);
+                row.count += 1;
+                row.cpu_memory_usage_bytes += host;
+                row.self_cpu_memory_usage_bytes += host;
+                row.device_memory_usage_bytes += device;
+                row.self_device_memory_usage_bytes += device;
+            }
+        }
+        (row.count > 0).then_some(row)
+    }
+}
