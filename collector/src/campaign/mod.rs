@@ -28,4 +28,4 @@ pub use module::PlannedModule;
 pub use planned::{Attempt, Bases, Code, PlannedTask};
 pub use source::{Source, Sweep};
 pub use tune::Tune;
-pub use tuning::{Ground, Search, Stop, Tuning, TuningError};
+pub use tuning::{Ground, Lessons, Search, Stop, Tuning, TuningError};

@@ -1,6 +1,7 @@
 //! The search for one task on one number of threads with one state of caches.
 
 use super::TuningError;
+use super::lessons::Told;
 use crate::campaign::attempt::{attempt, source_of};
 use crate::campaign::planned::{Attempt, Code};
 use crate::campaign::tune::Tune;
@@ -70,7 +71,11 @@ impl Search {
     pub(super) fn new(default: Attempt, ground: &super::Ground<'_>, tune: &Tune) -> Result<Search, TuningError> {
         let planned = &ground.tasks[default.task];
         let threads = default.cpus.len();
-        let problem = Problem::of(planned.scheduled(), ground.target, threads);
+        let mut problem = Problem::of(planned.scheduled(), ground.target, threads);
+        problem.space = problem.space.only(&tune.only).map_err(|source| {
+            let task = planned.task.describe();
+            TuningError::Empty { task, source }
+        })?;
         let own = format!("{} {} {threads} {:?}", ground.config.seed, planned.task.hash(), default.state);
         let digest = blake3::hash(own.as_bytes());
         let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
@@ -93,6 +98,16 @@ impl Search {
     pub(super) fn ground(&self) -> Ground {
         let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
+    }
+
+    /// What its own records say of where they were measured.
+    pub(super) fn told_by(&self) -> Told {
+        let (task, threads, is_cold) = self.ground();
+        let code = match &self.default.code {
+            Code::Compiled { revision, .. } => revision.to_string(),
+            _ => String::new(),
+        };
+        (task, threads, is_cold, self.default.with_task.host_class.clone(), code)
     }
 
     pub(super) fn config_hash(&self) -> Option<String> {
@@ -195,7 +210,8 @@ impl Search {
         self.tuner.learn(problem, schedule, over_default);
     }
 
-    pub(super) fn problem(&self) -> &Arc<Problem> {
+    /// What is searched.
+    pub fn problem(&self) -> &Arc<Problem> {
         &self.problem
     }
 
