@@ -12,7 +12,7 @@ use models::{Op, Task};
 use std::collections::BTreeMap;
 
 pub(super) const UNLIMITED: Limits =
-    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None, sums: i64::MAX };
+    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, window: 1, tiles: None, sums: i64::MAX };
 
 /// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
 const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
@@ -109,6 +109,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_dense: strides.iter().all(|&stride| stride == 1),
                 step: strides.last().copied().unwrap_or(1),
                 is_single: taps == 1,
+                window: parameter_extents(task, 1).get(2..).and_then(|window| window.last().copied()).unwrap_or(1),
                 reaches: if taps > 1 { reaches(task) } else { Vec::new() },
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
@@ -134,6 +135,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             is_single: false,
             is_close: true,
             reaches: Vec::new(),
+            window: 1,
             sources: 1,
             weights: 1,
             blocking: match op {
@@ -207,6 +209,8 @@ pub(super) struct Extents {
     is_close: bool,
     /// What windows reach, where that may lie outside of the image.
     reaches: Vec<Reach>,
+    /// Columns of a window.
+    window: i64,
     /// Numbers of a convolution's input, and of its weights.
     sources: i64,
     weights: i64,
@@ -283,6 +287,7 @@ fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
+        window: extents.window,
         tiles: None,
         sums: dots::registers(machine),
     };
@@ -517,8 +522,12 @@ fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> 
     let mut axes = vec![
         numbers("vector", "columns in one vector", settings),
         numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
-        numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]),
     ];
+    let steps: i64 = output.iter().rev().skip(1).product();
+    if steps > 1 {
+        let grains = [1, 2, 4, 8].into_iter().filter(|grain| 2 * grain <= steps);
+        axes.push(numbers("grain", "steps of those loops that a thread takes at once", grains));
+    }
     let mut default = BTreeMap::from([
         ("vector".to_owned(), Setting::Number(vector)),
         ("parallel".to_owned(), Setting::Number(parallel)),

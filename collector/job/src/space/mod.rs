@@ -86,6 +86,8 @@ enum Limits {
         tile_elements: i64,
         /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
         unrolled_elements: i64,
+        /// Columns of a convolution's window.
+        window: i64,
         /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
         tiles: Option<[i64; 2]>,
         /// Registers for sums of products of bytes.

@@ -14,6 +14,9 @@ pub struct Rule {
 /// How much longer an element takes to compile by itself than as part of a vector.
 const SCALAR_COST: i64 = 8;
 
+/// And an odd vector's element for each column of a window that is written out.
+const ODD_COST: i64 = 2;
+
 /// Names of the rules for CPUs.
 const REGISTERS: &str = "registers";
 const CODE: &str = "code";
@@ -31,7 +34,7 @@ impl Space {
         let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
             Limits::Device(limits) => return limits.rules(),
             Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums } => {
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _ } => {
                 (tile_elements, unrolled_elements, tiles, sums)
             }
         };
@@ -46,7 +49,7 @@ impl Space {
                 name: CODE,
                 text: format!(
                     "its elements, times split_r where that is written out, are at most {unrolled_elements}; elements without \
-                     vectors count {SCALAR_COST} times"
+                     vectors count {SCALAR_COST} times, those of odd vectors {ODD_COST} times for each column of a window"
                 ),
             },
             Rule {
@@ -76,10 +79,10 @@ impl Space {
 
     /// The name of the rule that forbids a point; nothing where none does.
     pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
+        let (tile_elements, unrolled_elements, window, tiles, sums) = match &self.limits {
             Limits::Device(limits) => return limits.forbidden(knobs),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums } => {
-                (*tile_elements, *unrolled_elements, *tiles, *sums)
+            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums } => {
+                (*tile_elements, *unrolled_elements, *window, *tiles, *sums)
             }
         };
         if dots::is_of_places(knobs) {
@@ -114,6 +117,9 @@ impl Space {
         // Single elements take the compiler far longer than vectors of them.
         let is_scalar = knobs.choice("vectorize") == Some("no");
         let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
+        // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
+        let is_odd = !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
+        let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
         (written_out > unrolled_elements).then_some(CODE)
     }
 

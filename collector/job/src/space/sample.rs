@@ -70,6 +70,9 @@ pub fn canonical(mut knobs: Knobs) -> Knobs {
     if !["cache_c", "cache_y", "cache_x"].iter().any(|name| knobs.0.contains_key(*name)) {
         knobs.0.remove("sum_at");
     }
+    if knobs.choice("pool") == Some("no") {
+        knobs.0.remove("grain");
+    }
     if knobs.winograd_tile().is_some() {
         knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions" | "pool"));
     } else {
