@@ -651,7 +651,7 @@ fn moves_that_only_searches_make() {
         "conv3d:ci=4,size=5x7x10,co=16,k=3,p=1",
         "matmul:m=19,n=48,k=20",
         "dense:m=13,n=50,k=24,bias=1,act=relu",
-        "max_pool:c=5,hw=13,k=3,s=2,p=1",
+        "max_pool2d:c=5,hw=13,k=3,s=2,p=1",
     ];
     let tasks: Vec<(String, Task)> = texts.iter().map(|text| ((*text).to_owned(), task(text))).collect();
     let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();

@@ -118,7 +118,8 @@ impl Space {
         let is_scalar = knobs.choice("vectorize") == Some("no");
         let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
         // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
-        let is_odd = !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
+        let is_window = window > 1 && !matches!(knobs.choice("order"), Some("kernel_first" | "xyc"));
+        let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
         let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
         (written_out > unrolled_elements).then_some(CODE)
     }
