@@ -2,6 +2,7 @@
 //! them tells a time that would be found here, but what schedules gain over the default one is alike.
 
 use super::Search;
+use super::of_task::Told;
 use datasets::{CacheState, Outcome, Record, ScheduleSource, Source};
 use job::space::Schedule;
 use job::target::Target;
@@ -12,9 +13,6 @@ use std::collections::{BTreeMap, HashSet};
 /// Lessons that one search hears at most, and those of one task among them: trees over more take longer than they are worth.
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
-
-/// A task where it was measured: hash, threads, whether caches were cold, class of hosts, and the code.
-pub(super) type Told = (String, i64, bool, String, String);
 
 /// Times of schedules of one task, measured alike.
 #[derive(Default)]

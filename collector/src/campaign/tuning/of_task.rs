@@ -1,7 +1,6 @@
 //! The search for one task on one number of threads with one state of caches.
 
 use super::TuningError;
-use super::lessons::Told;
 use crate::campaign::attempt::{attempt, source_of};
 use crate::campaign::planned::{Attempt, Code};
 use crate::campaign::tune::Tune;
@@ -18,6 +17,9 @@ use std::sync::Arc;
 
 /// What a search is of: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
+
+/// A task where it was measured: hash, threads, whether caches were cold, class of hosts, and the code.
+pub(super) type Told = (String, i64, bool, String, String);
 
 /// The search that a record would belong to.
 pub(super) fn ground_of(record: &Record) -> Option<Ground> {
