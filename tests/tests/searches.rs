@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tests::{Bench, Ran, processes, run, start, stores};
 
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=32,k=16 --config quick.toml --store store";
+const SPACE: &str = "--modelsource simple --modelname matmul:m=16,n=32,k=16";
 
 fn counted(ran: &Ran) -> u64 {
     ran.json()["outcomes"]["counts"].as_object().expect("counts").values().filter_map(Value::as_u64).sum()
@@ -115,6 +116,57 @@ fn what_cannot_be_searched_is_one_clear_error() {
         "`tuner` is draft; `draft` searches schedules, and a library has none",
         "",
     );
+    refused("--only tile_x=4", "`--only` is for a search, and none was asked for", "hint: add `--iftune true`");
+    refused("--iftune true --only tile_x", "`--only tile_x` is not an axis with settings", "write it as `tile_x=4,8`");
+    refused(
+        "--iftune true --tuner metaschedule --only tile_x=4",
+        "`only` is tile_x; draws from TVM's own space have none of our axes",
+        "",
+    );
     let ran = run(bench.opcollect(&format!("{PRODUCT} --iftune true --tuner oracle"))).expect(2);
     assert!(ran.stderr.contains("invalid value 'oracle' for '--tuner <TUNER>'"), "{ran}");
+}
+
+#[test]
+fn an_empty_space_is_refused_with_what_there_is() {
+    let bench = Bench::new();
+    let refused = |arguments: &str, message: &str, hint: &str| {
+        for command in [format!("{PRODUCT} --iftune true {arguments}"), format!("space {SPACE} {arguments}")] {
+            let ran = run(bench.opcollect(&command)).expect(2);
+            assert!(ran.stderr.contains(&format!("error: {message}")), "{command}: {ran}");
+            assert!(ran.stderr.contains(hint), "{command}: {ran}");
+        }
+    };
+    refused("--only tile_z=4", "`only` names the axis `tile_z`, which no task of these models has", "hint: axes are ");
+    refused("--only tile_x=999", "`only` leaves no schedule of `matmul", "none of the settings of `tile_x`");
+    refused(
+        "--only tile_x=16 --only tile_c=16 --only block=32",
+        "`only` leaves no schedule of `matmul",
+        "such as `registers`",
+    );
+    let shown = run(bench.opcollect(&format!("space {SPACE} --only tile_x=4 --sample 3"))).expect(0);
+    assert!(shown.stdout.contains("rule `registers`: "), "{shown}");
+    assert!(shown.stdout.lines().filter(|line| line.contains("tile_x=4 ")).count() == 3, "{shown}");
+    let told = run(bench.opcollect(&format!("space {SPACE} --json"))).expect(0).json();
+    assert_eq!(told[0]["version"], job::space::VERSION, "{told}");
+    assert!(told[0]["rules"].as_array().is_some_and(|rules| rules.len() >= 3), "{told}");
+}
+
+#[test]
+fn a_search_of_other_spaces_is_not_gone_on_with() {
+    let bench = Bench::new();
+    let command = format!("{PRODUCT} --iftune true --trials 2");
+    run(bench.opcollect(&command)).expect(0);
+    let store = datasets::Store::open(&bench.path("store")).expect("a store");
+    let texts = store.config_texts().expect("its configurations");
+    let version = format!(r#""spaces":{}"#, job::space::VERSION);
+    assert!(texts.iter().any(|text| text.contains(&version)), "{texts:?}");
+    for text in texts {
+        store.keep_config(&text.replace(&version, r#""spaces":1"#)).expect("kept");
+    }
+    let ran = run(bench.opcollect(&command)).expect(2);
+    let message =
+        "error: store `store` has this search in version 1 of the schedule spaces, and this program has version 2";
+    assert!(ran.stderr.contains(message) && ran.stderr.contains("hint: give another `--store`"), "{ran}");
+    run(bench.opcollect(&command.replace("--trials 2", "--trials 3"))).expect(0);
 }

@@ -635,3 +635,36 @@ fn any_legal_window() {
     check_tasks(LITTLE, &draw(10, any_transposed_conv()));
     check_tasks(LITTLE, &draw(14, any_pool()));
 }
+
+/// Moves that default schedules do not make: loops over tiles and of sums in any order, tiles taken together, sums finished
+/// together, tiles that reach past the end, grains, results written apart from sums. A variable asks for more of them.
+#[test]
+fn moves_that_only_searches_make() {
+    const DRAWS: usize = 400;
+    const MOVES: [&str; 6] = ["cache_c", "cache_y", "cache_x", "sum_at", "grain", "write_at"];
+    let each = std::env::var("OPCOLLECT_MOVES").ok().and_then(|count| count.parse().ok()).unwrap_or(3);
+    let texts = [
+        "conv2d:ci=6,hw=11,co=24,k=3,p=1,bias=1,act=relu",
+        "conv2d:ci=8,size=9x13,co=20,k=3x2,s=2x1,p=1x0x1x1",
+        "conv2d:ci=12,hw=7,co=40,k=1,bias=1",
+        "depthwise_conv2d:c=6,hw=15,k=3,p=1,bias=1,act=relu",
+        "conv1d:ci=5,size=23,co=16,k=3,p=1",
+        "conv3d:ci=4,size=5x7x10,co=16,k=3,p=1",
+        "matmul:m=19,n=48,k=20",
+        "dense:m=13,n=50,k=24,bias=1,act=relu",
+        "max_pool2d:c=5,hw=13,k=3,s=2,p=1",
+    ];
+    let tasks: Vec<(String, Task)> = texts.iter().map(|text| ((*text).to_owned(), task(text))).collect();
+    let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
+    let mut candidates = Vec::new();
+    for (place, (_, task)) in tasks.iter().enumerate() {
+        let is_new = |knobs: &job::space::Knobs| {
+            let is_order = |name| knobs.choice(name).is_some_and(|order| order.len() == 3);
+            MOVES.iter().any(|name| knobs.0.contains_key(*name)) || is_order("outer") || is_order("order")
+        };
+        let points = sample(&space(task, &target.machine), 5, DRAWS).into_iter().filter(is_new).take(each);
+        candidates.extend(points.map(|knobs| (place, Schedule::Template { knobs })));
+    }
+    assert!(candidates.len() >= tasks.len() * each.min(3), "{}", candidates.len());
+    check_candidates(&tasks, &candidates);
+}

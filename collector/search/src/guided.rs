@@ -1,9 +1,10 @@
 //! `xgb` and its kin, as AutoTVM has them: a plan of points, of which each batch takes the next; when as many were seen
 //! as a plan has, trees are grown, and annealing over what they say makes the next plan. A few points are drawn all the same.
+//! Trees that see loops learn from other problems, too: speeds are relative to each one's default schedule.
 
 use crate::anneal::anneal;
 use crate::features::{self, View};
-use crate::model::{self, Goal, Lessons};
+use crate::model::{self, Features, Goal, Lessons};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, Seen, Tuner};
@@ -18,6 +19,15 @@ const EXPLORED: f64 = 0.05;
 /// Points that annealing begins with, of those that were seen.
 const STARTS: usize = 16;
 
+/// What trees learn of a row.
+#[derive(Clone, Copy)]
+enum Label {
+    /// A time in nanoseconds.
+    Own(f64),
+    /// Over the default schedule of another problem.
+    Other(f64),
+}
+
 struct Guided {
     problem: Problem,
     points: Points,
@@ -27,6 +37,9 @@ struct Guided {
     lessons: Lessons,
     /// What was seen: points with their time, infinite for failures.
     seen: Vec<(Knobs, f64)>,
+    /// What trees learn of each row, the own ones' times among them.
+    labels: Vec<Label>,
+    default_ns: Option<f64>,
     plan: VecDeque<Knobs>,
     planned: usize,
 }
@@ -51,6 +64,8 @@ fn guided(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<Box<dy
         seed,
         lessons: Lessons::default(),
         seen: Vec::new(),
+        labels: Vec::new(),
+        default_ns: None,
         plan: VecDeque::new(),
         planned: 0,
     }))
@@ -59,18 +74,24 @@ fn guided(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<Box<dy
 impl Guided {
     fn make_plan(&mut self) -> Result<()> {
         let best = self.seen.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
-        if !best.is_finite() {
+        if !best.is_finite() && self.labels.len() == self.seen.len() {
             return Ok(());
         }
-        let labels: Vec<f32> = self.seen.iter().map(|(_, ns)| (best / ns) as f32).collect();
+        let usual = self.default_ns.unwrap_or(best);
+        let label = |label: &Label| match label {
+            Label::Own(ns) if ns.is_finite() => (usual / ns) as f32,
+            Label::Own(_) => 0.0,
+            Label::Other(over_default) => (1.0 / over_default) as f32,
+        };
+        let labels: Vec<f32> = self.labels.iter().map(label).collect();
         let model = self.lessons.fit(&labels, self.goal, std::iter::once(self.seed))?;
         let mut starts = self.seen.clone();
         starts.sort_by(|one, other| one.1.total_cmp(&other.1));
         let starts: Vec<Knobs> = starts.into_iter().take(STARTS).map(|(knobs, _)| knobs).collect();
         let (problem, view) = (&self.problem, self.view);
-        let score = |knobs: &Knobs| model.ask(&features::of(problem, knobs, view)).mean;
+        let score = |knobs: &Knobs| model.ask(&features_of(problem, knobs, view)).mean;
         self.plan = anneal(&mut self.points, &starts, PLAN, score).into();
-        self.planned = self.seen.len();
+        self.planned = self.labels.len();
         Ok(())
     }
 
@@ -89,7 +110,7 @@ impl Guided {
 
 impl Tuner for Guided {
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
-        if self.seen.len() >= self.planned + PLAN {
+        if self.labels.len() >= self.planned + PLAN {
             self.make_plan()?;
         }
         let proposed = (0..count).map_while(|_| self.next());
@@ -104,7 +125,28 @@ impl Tuner for Guided {
             Seen::Failed => f64::INFINITY,
             Seen::Elsewhere => return,
         };
-        self.lessons.add(&features::of(&self.problem, knobs, self.view));
+        if *knobs == self.problem.space.default && ns.is_finite() {
+            self.default_ns = Some(ns);
+        }
+        self.lessons.add(&features_of(&self.problem, knobs, self.view));
+        self.labels.push(Label::Own(ns));
         self.seen.push((knobs.clone(), ns));
     }
+
+    fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
+        // A knob by itself means something else in another space.
+        if let (Schedule::Template { knobs }, View::Loops | View::Curves) = (schedule, self.view) {
+            self.lessons.add(&features_of(problem, knobs, self.view));
+            self.labels.push(Label::Other(over_default));
+        }
+    }
+}
+
+/// What trees see of a schedule, and of the problem, where they learn from several.
+fn features_of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
+    let mut features = features::of(problem, knobs, view);
+    if view != View::Knobs {
+        features::of_problem(problem, &mut features);
+    }
+    features
 }

@@ -8,6 +8,7 @@ mod anneal;
 mod draft;
 mod draws;
 mod error;
+mod explain;
 pub mod features;
 mod genetic;
 mod grid;
@@ -22,6 +23,7 @@ pub mod spending;
 mod synthetic;
 
 pub use error::{Error, Result};
+pub use explain::{Effect, effects};
 pub use features::View;
 pub use name::TunerName;
 pub use problem::Problem;

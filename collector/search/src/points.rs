@@ -73,7 +73,8 @@ impl Points {
         let mut whole = knobs.clone();
         for axis in &self.space.axes {
             if !whole.0.contains_key(axis.name) {
-                let usual = self.space.default.0.get(axis.name).cloned();
+                let usual = Space::neutral(axis.name).filter(|setting| axis.settings.contains(setting));
+                let usual = usual.or_else(|| self.space.default.0.get(axis.name).cloned());
                 whole.0.insert(axis.name.to_owned(), usual.unwrap_or_else(|| setting(axis, &mut self.random)));
             }
         }

@@ -1,6 +1,6 @@
 //! What is searched: a task, its space, and where it runs.
 
-use job::space::{Space, space};
+use job::space::{Knobs, Space, Template, space};
 use job::target::{Machine, Target};
 use models::Task;
 use samples::features::{Device, Work};
@@ -23,6 +23,12 @@ impl Problem {
     pub fn of(task: &Task, target: &Target, threads: usize) -> Problem {
         let space = space(task, &target.machine);
         Problem { space, threads, work: work_of(task).ok(), device: device(&target.machine) }
+    }
+
+    /// A task of which only times are heard, and nothing is searched; nothing where it cannot be understood.
+    pub fn elsewhere(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
+        let space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
+        Some(Problem { space, threads, work: Some(work_of(task).ok()?), device: device(&target.machine) })
     }
 }
 

@@ -838,7 +838,9 @@ mod tests {
         check_tune("", expect_test::expect!["None"]);
         check_tune(
             "[tune]",
-            expect_test::expect!["Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100 })"],
+            expect_test::expect![
+                "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), spaces: 2 })"
+            ],
         );
         check_tune("[tune]\ntrials = 0", expect_test::expect!["`trials` is 0; allowed are 1 to 1000000"]);
         check_tune(

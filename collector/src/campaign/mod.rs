@@ -30,4 +30,4 @@ pub use night::Night;
 pub use planned::{Attempt, Bases, Code, PlannedTask};
 pub use source::{Source, Sweep};
 pub use tune::Tune;
-pub use tuning::{Ground, Search, Stop, Tuning, TuningError};
+pub use tuning::{Ground, Lessons, Search, Stop, Tuning, TuningError};

@@ -1,5 +1,6 @@
 //! What was asked of a search.
 
+use job::space::{Filter, VERSION};
 use job::target::Kind;
 use search::TunerName;
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,23 @@ pub struct Tune {
     pub trials_per_task: Option<usize>,
     /// A task that gained nothing in so many trials gets no more; 0 never gives up.
     pub patience: usize,
+    /// Settings that schedules may have.
+    #[serde(skip_serializing_if = "Filter::is_empty")]
+    pub only: Filter,
+    /// The version of the spaces that are searched; this program has one.
+    pub spaces: u32,
 }
 
 impl Default for Tune {
     fn default() -> Tune {
-        Tune { tuner: TunerName::Draft, trials: 3000, trials_per_task: None, patience: 100 }
+        Tune {
+            tuner: TunerName::Draft,
+            trials: 3000,
+            trials_per_task: None,
+            patience: 100,
+            only: Filter::default(),
+            spaces: VERSION,
+        }
     }
 }
 
@@ -45,6 +58,18 @@ impl Tune {
         let wrong = counts.into_iter().find(|(_, count, allowed, _)| !allowed.contains(count));
         if let Some((field, count, _, allowed)) = wrong {
             return Some((field, count.to_string(), allowed.to_owned()));
+        }
+        if self.spaces != VERSION {
+            return Some((
+                "spaces",
+                self.spaces.to_string(),
+                format!("this program has version {VERSION} of the schedule spaces"),
+            ));
+        }
+        if self.tuner == TunerName::Metaschedule && !self.only.is_empty() {
+            let axes: Vec<&str> = self.only.0.keys().map(String::as_str).collect();
+            let why = "draws from TVM's own space have none of our axes: leave it out, or take another tuner";
+            return Some(("only", axes.join(", "), why.to_owned()));
         }
         let sizes = "schedules are searched for one size at a time: leave out the executor `vm`";
         let why = self.tuner.misfit(target).or_else(|| is_for_sizes.then(|| sizes.to_owned()))?;

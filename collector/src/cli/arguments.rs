@@ -196,6 +196,12 @@ pub struct Tuning {
     /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
     #[arg(long, value_name = "N")]
     pub patience: Option<usize>,
+    /// Search only among schedules with these settings of an axis; several axes are named by several flags
+    ///
+    /// Where the setting decides nothing a schedule stays, and tasks without the axis are not concerned. The default schedule is
+    /// measured all the same. `opcollect space` lists axes and settings. Example: --only layout=blocked --only tile_x=4,8
+    #[arg(long, value_name = "AXIS=SETTING,...")]
+    pub only: Vec<String>,
     /// Write a page with the learning curves to this file, to open in a browser
     #[arg(long, value_name = "FILE")]
     pub curves: Option<PathBuf>,
@@ -915,6 +921,9 @@ pub enum Command {
     Space {
         #[command(flatten)]
         models: Models,
+        /// Show what is left of the spaces with these settings of an axis
+        #[arg(long, value_name = "AXIS=SETTING,...")]
+        only: Vec<String>,
         /// Also list this many sampled schedules of each task
         #[arg(long, value_name = "N", default_value_t = 0)]
         sample: usize,

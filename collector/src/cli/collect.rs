@@ -5,12 +5,13 @@ use super::boards::{self, Standing};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
+use super::inspect;
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
@@ -18,12 +19,13 @@ use crate::campaign::{
     Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
     TuningError, attempts, planned_modules, planned_tasks,
 };
-use crate::report::learning::{self, Learning, learnings};
+use crate::report::learning::{self, Course, Effort, Learning, Searched, courses, learnings};
 use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
 use bench::{Bench, Boards, Remembering, Simulator, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
+use job::space::space;
 use job::target::{self, Fabric, Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
@@ -58,6 +60,10 @@ struct Report<'a> {
     models: Vec<Summary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     searches: Option<&'a [Learning]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    courses: Option<&'a [Course]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     comparisons: Option<Vec<Compared>>,
 }
@@ -100,9 +106,14 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let versions = machine::prepare(&target, library, &mut workers)?;
     let _exclusive = if ground.board.is_none() { Some(machine::exclusive(measuring.wait)?) } else { None };
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
+    if let Some(tune) = &config.tune {
+        let spaces = tasks.iter().map(|planned| (planned.task.describe(), space(planned.scheduled(), &target.machine)));
+        inspect::left_of(spaces.collect(), &tune.only)?;
+    }
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     repeat.leave_to_night(&store, measuring)?;
+    spaces::refuse_others(&config, &store)?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
     let (compares, as_json, sink) = (arguments.ifcompare, arguments.json, arguments.sink.as_deref());
@@ -235,8 +246,8 @@ impl Job<'_> {
         }
         self.store.keep_config(&config.text()).map_err(failed)?;
         let done = self.make(work, base, bench)?;
-        if let Some((learnings, file)) = done.learnings.as_ref().zip(self.curves.take()) {
-            keep_curves(learnings, config, file)?;
+        if let Some((searched, file)) = done.searched.as_ref().zip(self.curves.take()) {
+            keep_curves(searched, config, file)?;
         }
         // Who interrupts wants an end, not a roofline; of a GPU or a board none is measured.
         let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
@@ -256,9 +267,9 @@ impl Job<'_> {
             for peak in peaks::describe(&peaks) {
                 print(&peak)?;
             }
-            if let Some(learnings) = &done.learnings {
+            if let Some(searched) = &done.searched {
                 let what = if is_simulated { "all times are simulated\n" } else { "" };
-                print(&format!("\n{what}{}\n", learning::render(learnings, &paper())))?;
+                print(&format!("\n{what}{}\n", learning::render(searched, &paper())))?;
             }
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
@@ -286,7 +297,9 @@ impl Job<'_> {
                 seconds,
                 peaks: &peaks,
                 models: summaries,
-                searches: done.learnings.as_deref(),
+                searches: done.searched.as_ref().map(|searched| &searched.learnings[..]),
+                courses: done.searched.as_ref().map(|searched| &searched.courses[..]),
+                effort: done.searched.as_ref().map(|searched| &searched.effort),
                 comparisons,
             })?;
         } else {
@@ -327,6 +340,13 @@ impl Job<'_> {
                 wanted.len() - todo.len()
             }
             Work::Search(tuning) => {
+                let lessons = pass::lessons(&self.store, tuning, self.campaign.target)?;
+                let heard = tuning.learn(&lessons, self.campaign.target);
+                if heard > 0 {
+                    tell(&[format!(
+                        "{heard} times of other tasks, hosts or code in the store teach the tuners before they begin"
+                    )]);
+                }
                 tuning.resume(&pass::records(&self.store, tasks, Choose::Middle)?);
                 tuning.leave_out(|key| ledger.is_known(key));
                 tuning.known()
@@ -334,14 +354,17 @@ impl Job<'_> {
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let at = pass::At { signal: &signal, pace: self.measuring.progress, store: &self.store, host: &base.host };
-        let (outcomes, learnings) = match work {
+        let began = Instant::now();
+        let (outcomes, searched) = match work {
             Work::Sweep(todo) => {
                 (at.pass(Makes::Unknown, ledger, &mut Sweep::new(&todo), &self.campaign, bench)?, None)
             }
             Work::Search(mut tuning) => {
                 let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
                 wanted.extend(tuning.keys());
-                (outcomes, Some(learnings))
+                let courses = courses(&learnings);
+                let effort = Effort::new(&outcomes, tuning.busy(), began.elapsed());
+                (outcomes, Some(Searched { learnings, courses, effort }))
             }
         };
         let is_measured = self.campaign.target.kind != Kind::Pynq;
@@ -366,7 +389,7 @@ impl Job<'_> {
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, learnings })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, searched })
     }
 
     /// Makes the trials of a search, and measures the best of each task again.
@@ -413,9 +436,9 @@ impl Job<'_> {
 }
 
 /// Writes the page with learning curves.
-fn keep_curves(learnings: &[Learning], config: &Config, mut file: Output) -> Result<()> {
+fn keep_curves(searched: &Searched, config: &Config, mut file: Output) -> Result<()> {
     let models: Vec<String> = config.models.iter().map(ModelRequest::label).collect();
-    let page = learning_page(&format!("Searches of {}", models.join(", ")), learnings);
+    let page = learning_page(&format!("Searches of {}", models.join(", ")), searched);
     let path = file.path().display().to_string();
     file.write_all(page.as_bytes()).map_err(Failure::environment)?;
     file.keep().map_err(failed)?;
@@ -434,7 +457,7 @@ enum Work {
 fn of_tuning(error: TuningError) -> Failure {
     match error {
         TuningError::Search(_) => Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT),
-        TuningError::Planning(_) | TuningError::NoSpace => Failure::usage(chain(&error)),
+        TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => Failure::usage(chain(&error)),
     }
 }
 
@@ -523,7 +546,7 @@ pub struct Done {
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
     /// What the searches found, where there were any.
-    pub learnings: Option<Vec<Learning>>,
+    pub searched: Option<Searched>,
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.

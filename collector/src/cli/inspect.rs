@@ -9,14 +9,14 @@ use crate::campaign::graphs::{load_with_notes, notes};
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::drawing::{Told, drawn};
 use datasets::{Choose, Outcome, Record, Source};
-use job::space;
+use job::space::{self, Filter, Space};
 use models::partner::partner;
 use models::{Graph, Work};
 use passes::partition::claims;
 use report::{Table, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use zoo::transformers;
 
@@ -263,13 +263,16 @@ fn compiled(planned: &[PlannedTask]) -> String {
 }
 
 /// The schedule space of each task.
-pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Result<u8> {
+pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
+    let filter = settings::filter(only)?;
     let config = config_of(arguments)?;
     let machine = machine::guess(&config.target)?;
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let spaces = planned.iter().map(|planned| (planned.task.describe(), space::space(planned.scheduled(), &machine)));
+    let spaces = left_of(spaces.collect(), &filter)?;
     let mut documents = Vec::new();
-    for planned in &planned {
-        let space = space::space(planned.scheduled(), &machine);
+    for (planned, space) in planned.iter().zip(spaces) {
+        let rules = space.rules();
         let samples = if sample > 0 { space::sample(&space, seed, sample) } else { Vec::new() };
         if as_json {
             let axes: Vec<_> = space
@@ -277,8 +280,10 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
                 .iter()
                 .map(|axis| json!({ "name": axis.name, "meaning": axis.meaning, "settings": axis.settings }))
                 .collect();
+            let rules: Vec<_> = rules.iter().map(|rule| json!({ "name": rule.name, "text": rule.text })).collect();
             documents.push(json!({ "task": planned.task.hash(), "text": planned.task.describe(), "axes": axes,
-                                   "size": space.size(), "default": space.default, "sample": samples }));
+                                   "version": space::VERSION, "size": space.size(), "rules": rules,
+                                   "default": space.default, "sample": samples }));
             continue;
         }
         print(&format!("{}\n  {} points before limits", planned.task.describe(), space.size()))?;
@@ -286,10 +291,14 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
         let mut table = Table::new(columns);
         for axis in &space.axes {
             let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
-            let default = space.default.0.get(axis.name).map(ToString::to_string).unwrap_or_default();
+            let default = space.default.0.get(axis.name).cloned().or_else(|| Space::neutral(axis.name));
+            let default = default.map(|setting| setting.to_string()).unwrap_or_default();
             table.row([axis.name.to_owned(), axis.meaning.to_owned(), settings.join(" "), default]);
         }
         print(&table.on(&paper()))?;
+        for rule in rules {
+            print(&format!("  rule `{}`: {}", rule.name, rule.text))?;
+        }
         for knobs in samples {
             let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
             print(&format!("  {}", parts.join(" ")))?;
@@ -300,6 +309,24 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
         print_json(&documents)?;
     }
     Ok(DONE)
+}
+
+/// What a filter leaves of the spaces of tasks: something of each, and it names no axis that none has.
+pub fn left_of(spaces: Vec<(String, Space)>, filter: &Filter) -> Result<Vec<Space>> {
+    if let Some(axis) = filter.0.keys().find(|axis| !spaces.iter().any(|(_, space)| space.has(axis))) {
+        let names: BTreeSet<&str> =
+            spaces.iter().flat_map(|(_, space)| space.axes.iter().map(|axis| axis.name)).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        return Err(Failure::usage(format!("`only` names the axis `{axis}`, which no task of these models has"))
+            .with_hint(format!("axes are {}", names.join(", "))));
+    }
+    let left = spaces.into_iter().map(|(task, space)| {
+        space.only(filter).map_err(|error| {
+            Failure::usage(format!("`only` leaves no schedule of `{task}`: {error}"))
+                .with_hint("see `opcollect space` for axes, settings and rules")
+        })
+    });
+    left.collect()
 }
 
 fn config_of(arguments: &Models) -> Result<Config> {

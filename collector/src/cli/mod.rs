@@ -41,6 +41,7 @@ mod replay;
 mod runs;
 mod settings;
 mod sharing;
+mod spaces;
 mod staging;
 mod status;
 mod stores;
@@ -92,7 +93,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
             None => inspect::graph(&models, raw, format, html.as_deref(), store.as_deref()),
         },
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
-        Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
+        Some(Command::Space { models, only, sample, seed, json }) => inspect::space(&models, &only, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
         Some(Command::Run { dir, store, measuring, program, json }) => match program::is_one(&dir) {
             true => program::run(&dir, store.as_deref(), &measuring, &program, json),

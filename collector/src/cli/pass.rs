@@ -6,10 +6,11 @@ use super::ledger::Ledger;
 use super::pace::Pace;
 use super::progress::{Progress, ToStore};
 use crate::campaign::record::now_us;
-use crate::campaign::{Campaign, Outcomes, PlannedTask, Source, collect, collect::Outside};
+use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect, collect::Outside};
 use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
+use job::target::Target;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,6 +75,15 @@ impl At<'_> {
         };
         Some(ToStore { telling: self.store.telling().ok()?, status })
     }
+}
+
+/// What a store may teach searches beside their own records.
+pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
+    let mut lessons = Lessons::new(tuning.searches(), target);
+    for record in store.records(Choose::Middle).map_err(failed)? {
+        lessons.take(&record.map_err(failed)?);
+    }
+    Ok(lessons)
 }
 
 /// What a store knows of some tasks, in the order of time and without its long columns.

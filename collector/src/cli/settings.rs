@@ -9,6 +9,7 @@ use super::failure::{Failure, chain};
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::graphs::settle_batches;
 use crate::campaign::{Config, RawConfig, Tune};
+use job::space::Filter;
 use measure::affinity;
 use measure::counters::Backend;
 use search::TunerName;
@@ -202,7 +203,7 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
 }
 
 fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()> {
-    let Tuning { iftune, tuner, trials, trials_per_task, patience, curves } = tuning;
+    let Tuning { iftune, tuner, trials, trials_per_task, patience, only, curves } = tuning;
     match iftune {
         Some(true) => drop(raw.tune.get_or_insert_with(Tune::default)),
         Some(false) => raw.tune = None,
@@ -214,6 +215,7 @@ fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()
             ("--trials", trials.is_some()),
             ("--trials-per-task", trials_per_task.is_some()),
             ("--patience", patience.is_some()),
+            ("--only", !only.is_empty()),
             ("--curves", curves.is_some()),
         ];
         let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
@@ -231,7 +233,17 @@ fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()
     tune.trials = trials.unwrap_or(tune.trials);
     tune.trials_per_task = trials_per_task.or(tune.trials_per_task);
     tune.patience = patience.unwrap_or(tune.patience);
+    if !only.is_empty() {
+        tune.only = filter(only)?;
+    }
     Ok(())
+}
+
+/// Settings of axes, as they are typed.
+pub fn filter(only: &[String]) -> Result<Filter> {
+    Filter::parse(only).map_err(|text| {
+        Failure::usage(format!("`--only {text}` is not an axis with settings")).with_hint("write it as `tile_x=4,8`")
+    })
 }
 
 fn name_of(tuner: TunerArgument) -> TunerName {

@@ -1,13 +1,15 @@
-//! What searches found, and how soon: best times so far over trials and over seconds.
+//! What searches found, how soon, and by what: best times so far over trials and over seconds, and the axes that mattered.
 
-use crate::campaign::{Finals, Found, PlannedTask, Search, Stop, Tuning, Verdict};
+use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
-use job::space::{Schedule, space};
+use job::space::{Knobs, Schedule, space};
 use job::target::Target;
 use measure::statistics::median;
 use report::{Paper, Table, duration, figures, or_unknown, words};
+use search::{Effect, effects};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 /// A search and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +47,65 @@ pub struct Learning {
     pub stop: Stop,
     /// Every trial that was better than all before, and the last one.
     pub curve: Vec<Point>,
+    /// Which axes mattered around the best schedules, those that did most first.
+    pub axes: Vec<Effect>,
+    /// When each trial began, and the best time after it.
+    #[serde(skip)]
+    course: Vec<(i64, String, f64)>,
+}
+
+/// All tasks of the campaign together on some threads: the sum of their best times, each as often as its task is run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Course {
+    /// Threads.
+    pub threads: usize,
+    /// What caches held.
+    pub cache_state: CacheState,
+    /// How many tasks there are.
+    pub tasks: usize,
+    /// The sum, from the trial after which each task had a time.
+    pub curve: Vec<Point>,
+}
+
+/// What a search took beside trying schedules.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effort {
+    /// Seconds of all trials and of what was measured again.
+    pub seconds: f64,
+    /// Of those what tuners took to propose and to learn.
+    pub tuner_seconds: f64,
+    /// And as a part of them.
+    pub tuner_share: f64,
+    /// The part of them in which runs were waited for.
+    pub run_share: f64,
+    /// And builds.
+    pub build_share: f64,
+}
+
+impl Effort {
+    /// From what was waited for.
+    pub fn new(outcomes: &Outcomes, busy: Duration, all: Duration) -> Effort {
+        let seconds = all.as_secs_f64();
+        let share = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
+        Effort {
+            seconds,
+            tuner_seconds: busy.as_secs_f64(),
+            tuner_share: share(busy.as_secs_f64()),
+            run_share: share(outcomes.run_ms as f64 / 1e3),
+            build_share: share(outcomes.build_ms as f64 / 1e3),
+        }
+    }
+}
+
+/// All that is known of a campaign's searches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Searched {
+    /// Each search.
+    pub learnings: Vec<Learning>,
+    /// All tasks together.
+    pub courses: Vec<Course>,
+    /// What it took.
+    pub effort: Effort,
 }
 
 /// The best time after a trial, by the upper ends of medians.
@@ -107,7 +168,68 @@ fn learning(
         verdict,
         stop,
         curve: curve(&firsts, &moments),
+        axes: effects_of(search, &firsts),
+        course: course(&firsts),
     }
+}
+
+/// What trees say of a search's axes; nothing where there are none to ask.
+fn effects_of(search: &Search, trials: &[&Record]) -> Vec<Effect> {
+    const SEED: u64 = 1;
+    let timed = trials.iter().filter(|record| record.outcome == Outcome::Ok).filter_map(|record| {
+        let Schedule::Template { knobs } = search.usable(record)? else { return None };
+        Some((knobs, record.upper_end_ns()?))
+    });
+    let timed: Vec<(Knobs, f64)> = timed.collect();
+    effects(search.problem(), &timed, SEED).unwrap_or_default()
+}
+
+/// When each trial began, the process it belongs to, and the best time after it.
+fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
+    let mut best_ns = f64::INFINITY;
+    let steps = trials.iter().map(|record| {
+        let own = record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok).unwrap_or(f64::INFINITY);
+        best_ns = best_ns.min(own);
+        (record.started_at_us, record.run_id.clone(), best_ns)
+    });
+    steps.collect()
+}
+
+/// The courses of all searches together, those on as many threads and with the same caches.
+pub fn courses(learnings: &[Learning]) -> Vec<Course> {
+    let mut grounds: Vec<(usize, CacheState)> = Vec::new();
+    for one in learnings {
+        if !grounds.contains(&(one.threads, one.cache_state)) {
+            grounds.push((one.threads, one.cache_state));
+        }
+    }
+    let of = |(threads, cache_state): (usize, CacheState)| {
+        let own: Vec<&Learning> =
+            learnings.iter().filter(|one| one.threads == threads && one.cache_state == cache_state).collect();
+        Course { threads, cache_state, tasks: own.len(), curve: sum_of(&own) }
+    };
+    grounds.into_iter().map(of).collect()
+}
+
+/// The sum of best times after each trial of any of these, from where all have one.
+fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
+    let trials = learnings.iter().enumerate();
+    let trials = trials
+        .flat_map(|(place, one)| one.course.iter().map(move |(began, run, ns)| (*began, run.as_str(), place, *ns)));
+    let mut trials: Vec<(i64, &str, usize, f64)> = trials.collect();
+    trials.sort_by_key(|(began, _, place, _)| (*began, *place));
+    let starts: Vec<(&str, i64)> = trials.iter().map(|(began, run, ..)| (*run, *began)).collect();
+    let mut bests = vec![f64::INFINITY; learnings.len()];
+    let mut curve: Vec<Point> = Vec::new();
+    for (number, ((.., place, ns), seconds)) in trials.iter().zip(passed(&starts)).enumerate() {
+        bests[*place] = *ns;
+        let best_ns: f64 = bests.iter().zip(learnings).map(|(ns, one)| ns * one.count as f64).sum();
+        let is_news = curve.last().is_none_or(|last| best_ns < last.best_ns) || number + 1 == trials.len();
+        if best_ns.is_finite() && is_news {
+            curve.push(Point { trial: number + 1, seconds, best_ns });
+        }
+    }
+    curve
 }
 
 /// The middle of all times of an experiment.
@@ -125,16 +247,23 @@ fn difference(schedule: &Schedule, default: &Schedule) -> String {
     }
 }
 
-/// When each trial ended being tried, in seconds from the first: what lies between two processes is no time of a search.
+/// When each trial began, in seconds from the first.
 fn seconds(trials: &[&Record]) -> Vec<f64> {
+    let starts: Vec<(&str, i64)> = trials.iter().map(|record| (record.run_id.as_str(), record.started_at_us)).collect();
+    passed(&starts)
+}
+
+/// Seconds from the first moment to each, given with the process it belongs to: what lies between two processes is no time of a
+/// search.
+fn passed(starts: &[(&str, i64)]) -> Vec<f64> {
     let mut spans: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
-    for record in trials {
-        let span = spans.entry(&record.run_id).or_insert_with(|| {
-            order.push(&record.run_id);
-            (record.started_at_us, record.started_at_us)
+    for &(run, moment) in starts {
+        let span = spans.entry(run).or_insert_with(|| {
+            order.push(run);
+            (moment, moment)
         });
-        span.1 = span.1.max(record.started_at_us);
+        span.1 = span.1.max(moment);
     }
     let mut before = BTreeMap::new();
     let mut passed = 0;
@@ -142,11 +271,7 @@ fn seconds(trials: &[&Record]) -> Vec<f64> {
         before.insert(run, passed);
         passed += spans[run].1 - spans[run].0;
     }
-    let moment = |record: &&Record| {
-        let run = record.run_id.as_str();
-        (before[run] + record.started_at_us - spans[run].0) as f64 / 1e6
-    };
-    trials.iter().map(moment).collect()
+    starts.iter().map(|(run, moment)| (before[run] + moment - spans[run].0) as f64 / 1e6).collect()
 }
 
 fn curve(trials: &[&Record], moments: &[f64]) -> Vec<Point> {
@@ -185,7 +310,7 @@ impl Learning {
 }
 
 /// The searches as a table.
-pub fn render(learnings: &[Learning], paper: &Paper) -> String {
+pub fn render(searched: &Searched, paper: &Paper) -> String {
     let mut table = Table::new([
         words("search").least(24),
         figures("threads").drops(3),
@@ -199,7 +324,7 @@ pub fn render(learnings: &[Learning], paper: &Paper) -> String {
         words("measured again").least(16).drops(7),
         words("ended by").least(8).drops(8),
     ]);
-    for one in learnings {
+    for one in &searched.learnings {
         let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
         table.row([
             one.task.clone(),
@@ -216,7 +341,14 @@ pub fn render(learnings: &[Learning], paper: &Paper) -> String {
         ]);
     }
     let text = table.on(paper).to_string();
-    format!("{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it")
+    let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
+    format!(
+        "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it\n\
+         {seconds:.1} s of search: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
+        100.0 * run_share,
+        100.0 * build_share,
+        100.0 * tuner_share
+    )
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Learning curves as a page: each search's best time so far, over its trials and over its seconds.
+//! Learning curves as a page: all tasks together and each search, their best time so far over trials and over seconds, and which
+//! axes mattered.
 
-use super::learning::{Learning, Point};
+use super::learning::{Course, Learning, Point, Searched};
 use report::page::chart::{STYLE, Scale, svg, ticks};
 use report::page::{escaped, page};
 use report::{duration, or_unknown};
+use search::Effect;
 use std::fmt::Write;
 
 /// One picture: its size, and what is left around its field for letters.
@@ -15,14 +17,26 @@ const TOP: f64 = 14.0;
 const RIGHT: f64 = 14.0;
 
 /// A page with the curves of all searches, the slowest tasks first.
-pub fn learning_page(title: &str, learnings: &[Learning]) -> String {
-    let mut sorted: Vec<&Learning> = learnings.iter().collect();
+pub fn learning_page(title: &str, searched: &Searched) -> String {
+    let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
     let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
         schedule. The mark at the right is the middle of what was measured again in turns. Pauses between processes are left out of \
         seconds.</p>"
         .to_owned();
+    let effort = &searched.effort;
+    let _ = write!(
+        body,
+        "<p>{:.0} s of search: {:.0} % waiting for runs, {:.0} % for builds, {:.1} % in the tuner.</p>",
+        effort.seconds,
+        100.0 * effort.run_share,
+        100.0 * effort.build_share,
+        100.0 * effort.tuner_share
+    );
+    for course in searched.courses.iter().filter(|course| course.tasks > 1) {
+        body += &together(course);
+    }
     for one in sorted {
         let plural = if one.threads == 1 { "" } else { "s" };
         let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
@@ -43,20 +57,70 @@ pub fn learning_page(title: &str, learnings: &[Learning]) -> String {
             one.stop.words(),
         );
         if !one.curve.is_empty() {
-            let trials = picture(one, "trials", |point| point.trial as f64);
-            let seconds = picture(one, "seconds", |point| point.seconds);
-            let _ = write!(body, "<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>");
+            body += &pictures(&one.curve, one.default_ns, one.best_ns);
+        }
+        if !one.axes.is_empty() {
+            body += &axes(&one.axes);
         }
     }
     page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escaped(title)))
 }
 
+/// All tasks together.
+fn together(course: &Course) -> String {
+    let Some(last) = course.curve.last() else { return String::new() };
+    let plural = if course.threads == 1 { "" } else { "s" };
+    format!(
+        "<h2>all {} tasks together, {} thread{plural}, {} caches</h2><p class=\"soft\">The sum of best times, each as often as its task \
+         is run, from where every task had one: {} after {} trials in {:.0} s.</p>{}",
+        course.tasks,
+        course.threads,
+        course.cache_state,
+        duration(last.best_ns),
+        last.trial,
+        last.seconds,
+        pictures(&course.curve, None, None)
+    )
+}
+
+/// Axes that mattered.
+fn axes(effects: &[Effect]) -> String {
+    const SHOWN: usize = 6;
+    let rows = effects.iter().take(SHOWN).map(|effect| {
+        format!(
+            "<tr><td>{}</td><td>{:.2}×</td><td>{}</td><td>{}</td></tr>",
+            escaped(&effect.axis),
+            effect.worst_over_best,
+            escaped(&effect.best.to_string()),
+            escaped(&effect.worst.to_string())
+        )
+    });
+    format!(
+        "<details open><summary>Which axes mattered, as trees over its trials say: one axis changed around the best schedules</summary>\
+         <table><tr><th>axis</th><th>worst over best setting</th><th>best</th><th>worst</th></tr>{}</table></details>",
+        rows.collect::<String>()
+    )
+}
+
+/// A curve over trials and over seconds.
+fn pictures(curve: &[Point], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
+    let trials = picture(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
+    let seconds = picture(curve, default_ns, best_ns, "seconds", |point| point.seconds);
+    format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
+}
+
 /// The steps of one curve over something.
-fn picture(one: &Learning, over: &str, place: impl Fn(&Point) -> f64) -> String {
-    let times = one.curve.iter().map(|point| point.best_ns).chain(one.default_ns).chain(one.best_ns);
+fn picture(
+    curve: &[Point],
+    default_ns: Option<f64>,
+    best_ns: Option<f64>,
+    over: &str,
+    place: impl Fn(&Point) -> f64,
+) -> String {
+    let times = curve.iter().map(|point| point.best_ns).chain(default_ns).chain(best_ns);
     let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
     let margin = (high - low).max(0.02 * high) * 0.08;
-    let end = one.curve.last().map_or(1.0, &place).max(f64::MIN_POSITIVE);
+    let end = curve.last().map_or(1.0, &place).max(f64::MIN_POSITIVE);
     let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
     let mut svg = svg(WIDTH, HEIGHT, &format!("best time so far over {over}"));
@@ -86,16 +150,16 @@ fn picture(one: &Learning, over: &str, place: impl Fn(&Point) -> f64) -> String 
         (LEFT + WIDTH - RIGHT) / 2.0,
         HEIGHT - 6.0
     );
-    if let Some(default) = one.default_ns {
+    if let Some(default) = default_ns {
         let y = down.place(default);
         let _ = write!(svg, "<path class=\"law\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
     }
-    let steps = one.curve.iter().enumerate().map(|(number, point)| {
+    let steps = curve.iter().enumerate().map(|(number, point)| {
         let (x, y) = (across.place(place(point)), down.place(point.best_ns));
         if number == 0 { format!("M{x:.1} {y:.1}") } else { format!("H{x:.1}V{y:.1}") }
     });
     let _ = write!(svg, "<path class=\"line\" d=\"{}\"/>", steps.collect::<String>());
-    if let Some(best) = one.best_ns {
+    if let Some(best) = best_ns {
         let _ = write!(svg, "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>", WIDTH - RIGHT, down.place(best));
     }
     svg + "</svg>"

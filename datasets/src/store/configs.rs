@@ -56,6 +56,15 @@ impl Store {
         }
     }
 
+    /// The sound texts.
+    pub fn config_texts(&self) -> Result<Vec<String>> {
+        let mut texts = Vec::new();
+        for path in self.configs()? {
+            texts.extend(read(&path)?.filter(|text| is_named_after(&path, text)));
+        }
+        Ok(texts)
+    }
+
     /// Takes over the sound texts of another store.
     pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
         for path in other.configs()? {

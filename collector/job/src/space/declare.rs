@@ -12,9 +12,15 @@ use models::{Op, Task};
 use std::collections::BTreeMap;
 
 pub(super) const UNLIMITED: Limits =
-    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None, sums: i64::MAX };
+    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, window: 1, tiles: None, sums: i64::MAX };
 
-/// Channel blocks, or channels, that one register tile may have.
+/// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
+const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
+
+/// Tiles along one dimension that may be taken together, so that they share what a cache holds.
+const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
+
+/// Those of which the default schedule takes one.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// The space of a task on CPUs.
@@ -25,7 +31,11 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {
         Template::Contraction => {
-            let mut space = contraction(machine, &by_phases(task, &output, contraction_extents(task, &output)));
+            let mut space = contraction(
+                machine,
+                &by_phases(task, &output, contraction_extents(task, &output)),
+                task.steps.len() > 1,
+            );
             winograd::extend(&mut space, task, machine);
             if let Some(dots) = dots::dots(task) {
                 dots::add_to(&mut space, machine, &dots);
@@ -99,6 +109,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_dense: strides.iter().all(|&stride| stride == 1),
                 step: strides.last().copied().unwrap_or(1),
                 is_single: taps == 1,
+                window: parameter_extents(task, 1).get(2..).and_then(|window| window.last().copied()).unwrap_or(1),
                 reaches: if taps > 1 { reaches(task) } else { Vec::new() },
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
@@ -124,6 +135,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             is_single: false,
             is_close: true,
             reaches: Vec::new(),
+            window: 1,
             sources: 1,
             weights: 1,
             blocking: match op {
@@ -197,6 +209,8 @@ pub(super) struct Extents {
     is_close: bool,
     /// What windows reach, where that may lie outside of the image.
     reaches: Vec<Reach>,
+    /// Columns of a window.
+    window: i64,
     /// Numbers of a convolution's input, and of its weights.
     sources: i64,
     weights: i64,
@@ -214,7 +228,7 @@ pub(super) enum Blocking {
     Padded,
 }
 
-fn contraction(machine: &Cpu, extents: &Extents) -> Space {
+fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
     let lanes = machine.vector_lanes;
     let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
     let may_block = !blocks.is_empty();
@@ -232,25 +246,48 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     axes.push(numbers(
         "tile_c",
         "channel blocks (blocked) or channels (plain) in one register tile",
-        upto(extents.channels, &TILE_CHANNELS),
+        ANY_CHANNELS.into_iter().filter(|&channels| channels <= extents.channels),
     ));
-    axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
-    axes.push(numbers("tile_x", "columns in one register tile", widths.iter().copied()));
+    axes.push(numbers("tile_y", "rows in one register tile", 1..=extents.rows.min(8)));
+    axes.push(numbers("tile_x", "columns in one register tile", any_widths(extents, &widths, may_block)));
     axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
-        axes.push(choices("order", "which reduction loop is outside", ["depth_first", "kernel_first"]));
+        let orders = ["depth_first", "kernel_first"].into_iter();
+        let others = super::order::SUMS.iter().filter(|_| !extents.is_single).map(|(name, _)| *name);
+        axes.push(choices("order", "order of the reduction loops", orders.chain(others)));
     }
     axes.push(numbers("unroll", "innermost reduction loops written out", [0, 1]));
-    axes.push(choices("outer", "which output dimension is outside", ["channels", "space"]));
+    let orders = ["channels", "space"].into_iter();
+    let others = super::order::PLACES.iter().filter(|_| extents.is_conv).map(|(name, _)| *name);
+    axes.push(choices("outer", "order of the loops over tiles, or which is outside", orders.chain(others)));
+    for (name, meaning, tiles) in [
+        ("cache_c", "tiles along channels that are taken together", extents.channels),
+        ("cache_y", "tiles along rows that are taken together", extents.rows),
+        ("cache_x", "tiles along columns that are taken together", extents.columns),
+    ] {
+        if tiles > 1 {
+            axes.push(numbers(name, meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
+        }
+    }
+    axes.push(choices(
+        "sum_at",
+        "whether sums of a tile, or of tiles taken together, are finished first",
+        ["tile", "cache"],
+    ));
     axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
+    axes.push(numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]));
     if extents.is_padded {
-        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer", "tile"]));
+    }
+    if has_epilogue {
+        axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "outer", "root"]));
     }
     axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
     let default = contraction_default(machine, extents, &blocks, &widths);
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
+        window: extents.window,
         tiles: None,
         sums: dots::registers(machine),
     };
@@ -278,6 +315,20 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     }
     widths.sort_unstable();
     widths
+}
+
+/// Those and all others that a register tile may have: where columns are no vector the last tile may reach past the end, and a
+/// convolution computes columns past the end and leaves them out.
+fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
+    const MOST: i64 = 16;
+    let is_any = may_block && !extents.is_conv;
+    let is_close =
+        |width: &i64| extents.may_fill && (filled(extents.columns, *width) - extents.columns) * 8 <= extents.columns;
+    let others = (1..=extents.columns.min(MOST)).filter(|width| is_any || is_close(width));
+    let mut all: Vec<i64> = widths.iter().copied().chain(others).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Whether no two channels of the result read the same ones.
@@ -472,12 +523,17 @@ fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> 
         numbers("vector", "columns in one vector", settings),
         numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
     ];
+    let steps: i64 = output.iter().rev().skip(1).product();
+    if steps > 1 {
+        let grains = [1, 2, 4, 8].into_iter().filter(|grain| 2 * grain <= steps);
+        axes.push(numbers("grain", "steps of those loops that a thread takes at once", grains));
+    }
     let mut default = BTreeMap::from([
         ("vector".to_owned(), Setting::Number(vector)),
         ("parallel".to_owned(), Setting::Number(parallel)),
     ]);
     if is_padded {
-        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer", "tile"]));
         default.insert("pad_at".to_owned(), choice("outer"));
     }
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }

@@ -9,8 +9,11 @@ mod axes;
 mod core;
 mod declare;
 pub mod dots;
+mod filter;
 pub mod gpu;
+pub mod order;
 mod pool;
+mod rules;
 mod sample;
 mod schedule;
 mod taps;
@@ -19,12 +22,18 @@ mod winograd;
 
 pub use self::core::core_knobs;
 pub use attention::Sight;
+pub use filter::{Filter, FilterError};
+pub use rules::Rule;
 pub use sample::{canonical, point, sample};
 pub use schedule::{ByTaps, Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};
 
 use crate::target::Machine;
 use models::Task;
+
+/// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
+/// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
+pub const VERSION: u32 = 2;
 
 /// The space of a task on a machine.
 ///
@@ -80,6 +89,8 @@ enum Limits {
         tile_elements: i64,
         /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
         unrolled_elements: i64,
+        /// Columns of a convolution's window.
+        window: i64,
         /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
         tiles: Option<[i64; 2]>,
         /// Registers for sums of products of bytes.
@@ -90,9 +101,6 @@ enum Limits {
     /// Those of a board's core.
     Core(core::CoreLimits),
 }
-
-/// How much longer an element takes to compile by itself than as part of a vector.
-const SCALAR_COST: i64 = 8;
 
 /// Whether a compiler makes good code of vectors of this many elements: short ones and powers of two.
 fn is_vector(width: i64) -> bool {
@@ -105,41 +113,17 @@ impl Space {
         Space { template, axes, default, limits: declare::UNLIMITED }
     }
 
+    /// The setting of an axis that a point has which does not name it: the one that leaves the move out.
+    pub fn neutral(name: &str) -> Option<Setting> {
+        match name {
+            "cache_c" | "cache_y" | "cache_x" | "grain" => Some(Setting::Number(1)),
+            "sum_at" | "write_at" => Some(axes::choice("tile")),
+            _ => None,
+        }
+    }
+
     /// Number of points before limits; saturates.
     pub fn size(&self) -> u64 {
         self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))
-    }
-
-    /// Whether a point obeys the limits.
-    pub fn allows(&self, knobs: &Knobs) -> bool {
-        let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
-            Limits::Device(limits) => return limits.allow(knobs),
-            Limits::Core(limits) => return limits.allow(knobs),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums } => {
-                (*tile_elements, *unrolled_elements, *tiles, *sums)
-            }
-        };
-        if dots::is_of_places(knobs) {
-            return dots::allows(knobs, sums);
-        }
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
-        if let Some(tile) = knobs.winograd_tile() {
-            let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });
-            let places = number("tile_p");
-            return tiles > 0 && tiles % places == 0 && places * number("block") <= tile_elements;
-        }
-        let tile = number("tile_x") * number("tile_y") * number("tile_c");
-        let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));
-        let vector = if is_blocked { number("block") } else { 1 };
-        let innermost = if is_blocked { vector } else { number("tile_x") };
-        if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
-            return false;
-        }
-        let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
-        let written_out = tile * vector * steps;
-        // Single elements take the compiler far longer than vectors of them.
-        let is_scalar = knobs.choice("vectorize") == Some("no");
-        let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
-        tile * vector <= tile_elements && written_out <= unrolled_elements
     }
 }

@@ -31,15 +31,25 @@ pub fn sample(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
             if chosen.len() >= count {
                 break;
             }
-            let knobs = space.axes.iter().map(|axis| {
-                let place = random.random_range(0..axis.settings.len());
-                (axis.name.to_owned(), axis.settings[place].clone())
-            });
-            keep(canonical(Knobs(knobs.collect())), &mut chosen);
+            keep(draw(space, &mut random), &mut chosen);
         }
     }
     chosen.truncate(count);
     chosen
+}
+
+/// Points without end, whether rules forbid them or not, the same ones every time.
+pub(super) fn drawn(space: &Space) -> impl Iterator<Item = Knobs> {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    std::iter::repeat_with(move || draw(space, &mut random))
+}
+
+fn draw(space: &Space, random: &mut ChaCha8Rng) -> Knobs {
+    let knobs = space.axes.iter().map(|axis| {
+        let place = random.random_range(0..axis.settings.len());
+        (axis.name.to_owned(), axis.settings[place].clone())
+    });
+    canonical(Knobs(knobs.collect()))
 }
 
 /// The point of a position in the product of the axes; whether it is allowed is another question.
@@ -55,6 +65,14 @@ pub fn point(space: &Space, mut position: u64) -> Knobs {
 
 /// Leaves out knobs that decide nothing, so that equal schedules are equal points.
 pub fn canonical(mut knobs: Knobs) -> Knobs {
+    knobs.0.retain(|name, setting| Space::neutral(name).as_ref() != Some(setting));
+    // Without tiles that are taken together there is nothing else to finish first.
+    if !["cache_c", "cache_y", "cache_x"].iter().any(|name| knobs.0.contains_key(*name)) {
+        knobs.0.remove("sum_at");
+    }
+    if knobs.choice("pool") == Some("no") {
+        knobs.0.remove("grain");
+    }
     if knobs.winograd_tile().is_some() {
         knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions" | "pool"));
     } else {

@@ -3,11 +3,15 @@
 //! The result is tiled; the anchor is computed inside a tile into a small accumulator, its reduction loops outside
 //! of the tile's own loops, so that the accumulator lives in registers for the whole reduction.
 
-use super::{Knobs, Result, block_of_part, choice, fuse_parallel, last_epilogue, number, plain_copy, single_epilogue};
+use super::{
+    Knobs, Result, block_of_part, choice, fuse_grains, fuse_parallel, last_epilogue, number, plain_copy,
+    single_epilogue,
+};
 use crate::lower::{Lowered, Part, Window};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
+use job::space::order;
 
 /// Which dimensions of the result are what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,22 +33,27 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         moves.compute_inline(pad)?;
     }
     let is_blocked = matches!(choice(knobs, "layout")?, "blocked" | "dots");
-    let (result, cut) = ends(lowered, moves, &anchor)?;
+    let write_at = knobs.choice("write_at").unwrap_or("tile");
+    let (result, cut, written) = match write_at {
+        "tile" => ends(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
+        _ => written_apart(lowered, moves, &anchor)?,
+    };
     let tile = Tile::new(knobs, is_blocked)?;
-    let tiled = tile_result(form, moves, &result, &tile, choice(knobs, "outer")? == "channels")?;
-    let innermost = tiled.outer.last().expect("a contraction has at least two output dimensions");
-    moves.compute_at(&anchor, innermost)?;
-    let rank = tiled.outer.len();
-    let reduction = schedule_anchor(moves, &anchor, knobs, rank)?;
-    if choice(knobs, "vectorize")? == "yes" {
-        moves.vectorize(tiled.inner.last().expect("as many as outer loops"))?;
-    }
+    let tiled = tile_result(form, moves, &result, &tile, knobs)?;
+    let reduction = schedule_anchor(form, moves, &anchor, knobs, &tile, &tiled)?;
     // Columns that fill whole tiles are cut to those of the result where all of a row are there.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
     let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, "parallel")?).unwrap_or(1) };
-    let fused = fuse_parallel(moves, &tiled.outer, parallel)?;
+    let home = tiled.home(knobs);
+    let parallel = parallel.min(home);
+    let fused = fuse_grains(moves, &tiled.outer, parallel, knobs)?;
     if let Some(cut) = cut {
         moves.reverse_compute_at(&cut, &fused)?;
+    }
+    match written {
+        Some(end) if write_at == "outer" => moves.reverse_compute_at(&end, &fused)?,
+        Some(end) => plain_copy(moves, &end)?,
+        None => {}
     }
     // Phases are brought together when all of them are there.
     if let Some(together) = apart {
@@ -53,7 +62,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     match pad.filter(|_| pad_at != "inline") {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
         Some(pad) => {
-            moves.compute_at(&pad, &fused)?;
+            moves
+                .compute_at(&pad, if pad_at == "tile" && home > parallel { &tiled.outer[home - 1] } else { &fused })?;
             let own = moves.loops(&pad)?;
             moves.annotate_loop(own.last().expect("it has columns"), "pragma_loop_partition_hint", 1)?;
         }
@@ -147,56 +157,132 @@ impl Tile {
     }
 }
 
+/// The block that tiles are made of, and the last one behind it, where it stands for itself. Columns that fill whole tiles are cut
+/// as ever.
+fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
+    if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
+        return ends(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
+    }
+    let end = last_epilogue(&lowered.blocks, moves)?;
+    Ok((moves.cache_write(anchor, Memory::Global)?, None, end))
+}
+
 /// Loops over tiles and loops inside one.
 struct Tiled {
     outer: Vec<Loop>,
     inner: Vec<Loop>,
     /// How many of the outer loops surround all tiles of a row.
     rows: usize,
+    /// How many of the outer loops surround tiles that are taken together.
+    together: usize,
 }
 
-fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_outside: bool) -> Result<Tiled> {
+impl Tiled {
+    /// How many of the outer loops surround the sums.
+    fn home(&self, knobs: &Knobs) -> usize {
+        if knobs.choice("sum_at") == Some("cache") { self.together } else { self.outer.len() }
+    }
+}
+
+fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, knobs: &Knobs) -> Result<Tiled> {
     let loops = moves.loops(result)?;
     let rank = loops.len();
-    let mut outer = Vec::with_capacity(rank);
-    let mut inner = Vec::with_capacity(rank);
+    let (mut outer, mut inside, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     for (place, target) in loops.iter().enumerate() {
         let parts = moves.split(target, &[None, Some(tile.extent(form, place, rank))])?;
-        outer.push(parts[0].clone());
         inner.push(parts[1].clone());
+        let together = together(form, place, rank, knobs);
+        if together > 1 {
+            let halves = moves.split(&parts[0], &[None, Some(together)])?;
+            outer.push(halves[0].clone());
+            inside.push((place, halves[1].clone()));
+        } else {
+            outer.push(parts[0].clone());
+        }
     }
-    let (channel, first) = match form {
-        Form::Conv => (1, 1),
-        Form::Product => (rank - 1, rank - 2),
+    let places = order_of_places(form, rank, choice(knobs, "outer")?);
+    let mut ordered: Vec<Loop> = places.iter().map(|&place| outer[place].clone()).collect();
+    let together = ordered.len();
+    for place in &places {
+        ordered.extend(inside.iter().filter(|(own, _)| own == place).map(|(_, target)| target.clone()));
+    }
+    moves.reorder(&ordered.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    let columns = match form {
+        Form::Conv => rank - 1,
+        Form::Product => rank - 2,
     };
-    let moved = outer.remove(channel);
-    let place = if channels_outside { first } else { outer.len() };
-    outer.insert(place, moved);
-    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
-    // Of a convolution the columns are the last loop, or the channels are.
-    let rows = if channels_outside { rank - 1 } else { rank - 2 };
-    Ok(Tiled { outer, inner, rows })
+    let rows = places.iter().position(|&place| place == columns).expect("columns are a place");
+    Ok(Tiled { outer: ordered, inner, rows, together })
 }
 
-/// The anchor inside a tile: reduction loops, then the tile, its last loop a vector.
+/// Tiles along a dimension of the result that are taken together.
+fn together(form: Form, place: usize, rank: usize, knobs: &Knobs) -> i64 {
+    let one = Tile {
+        channels: knobs.number("cache_c").unwrap_or(1),
+        rows: knobs.number("cache_y").unwrap_or(1),
+        columns: knobs.number("cache_x").unwrap_or(1),
+    };
+    one.extent(form, place, rank)
+}
+
+/// The dimensions of the result in the order of the loops over its tiles.
+fn order_of_places(form: Form, rank: usize, outer: &str) -> Vec<usize> {
+    let channel = match form {
+        Form::Conv => 1,
+        Form::Product => rank - 1,
+    };
+    if let Some((_, letters)) = order::PLACES.iter().find(|(name, _)| *name == outer) {
+        return order::places(*letters, channel, rank);
+    }
+    let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
+    let at = match (outer, form) {
+        ("channels", Form::Conv) => 1,
+        ("channels", Form::Product) => rank - 2,
+        _ => rank - 1,
+    };
+    places.insert(at, channel);
+    places
+}
+
+/// The anchor inside a tile: reduction loops, then the tile, its last loop a vector. Where the sums of several tiles are finished
+/// together, the outermost reduction loop surrounds those tiles.
 ///
-/// `outer` loops surround it already; those of its own places follow, then its reduction loops. Returns the
-/// reduction loops, outermost first.
-fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize) -> Result<Vec<Loop>> {
+/// Returns the reduction loops, outermost first.
+fn schedule_anchor(
+    form: Form,
+    moves: &Moves,
+    anchor: &Block,
+    knobs: &Knobs,
+    tile: &Tile,
+    tiled: &Tiled,
+) -> Result<Vec<Loop>> {
+    let surrounding = tiled.home(knobs);
+    let is_cached = surrounding < tiled.outer.len();
+    moves.compute_at(anchor, &tiled.outer[surrounding - 1])?;
     let spatial = moves.reduces(anchor)?.iter().filter(|reduces| !**reduces).count();
     let loops = moves.loops(anchor)?;
-    let tile = loops[outer..outer + spatial].to_vec();
-    let reduction = loops[outer + spatial..].to_vec();
-    let reduction = order_reduction(moves, &reduction, knobs)?;
-    moves.reorder(&reduction.iter().chain(&tile).cloned().collect::<Vec<_>>())?;
-    // A whole depth written out would take minutes to compile: only a split part or a kernel's width is short.
-    let is_short = number(knobs, "split_r")? > 1 || knobs.choice("order") == Some("depth_first");
+    let mut own = loops[surrounding..surrounding + spatial].to_vec();
+    let (reduction, ends_with_depth) = order_reduction(moves, &loops[surrounding + spatial..], knobs)?;
+    let mut tiles = Vec::new();
+    if is_cached {
+        for (place, target) in own.iter_mut().enumerate() {
+            let parts = moves.split(target, &[None, Some(tile.extent(form, place, spatial))])?;
+            tiles.push(parts[0].clone());
+            *target = parts[1].clone();
+        }
+    }
+    let (outermost, others) = reduction.split_first().expect("a contraction reduces");
+    let order = std::iter::once(outermost).chain(&tiles).chain(others).chain(&own);
+    moves.reorder(&order.cloned().collect::<Vec<_>>())?;
+    // A whole depth written out would take minutes to compile: only a split part or a kernel's extent is short.
+    let is_short = number(knobs, "split_r")? > 1 || !ends_with_depth;
     if number(knobs, "unroll")? > 0 && is_short {
         moves.unroll(reduction.last().expect("just counted"))?;
     }
-    let (last, others) = split_last(&tile);
+    let (last, others) = split_last(&own);
     if choice(knobs, "vectorize")? == "yes" {
         moves.vectorize(&last)?;
+        moves.vectorize(tiled.inner.last().expect("as many as dimensions"))?;
     }
     for target in &others {
         moves.unroll(target)?;
@@ -209,18 +295,19 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits the depth and puts the reduction loops into their order.
-fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<Vec<Loop>> {
+/// Splits the depth and puts the reduction loops into their order; says whether the whole depth is the last of them.
+fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = number(knobs, "split_r")?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");
-    let mut depth = vec![depth.clone()];
-    if inner > 1 {
-        depth = moves.split(&depth[0], &[None, Some(inner)])?;
-    }
-    let rest = depth.split_off(1);
-    let ordered = match knobs.choice("order") {
-        Some("kernel_first") => kernel.iter().cloned().chain(depth).chain(rest).collect(),
-        _ => depth.into_iter().chain(kernel.iter().cloned()).chain(rest).collect(),
+    let parts = if inner > 1 { moves.split(depth, &[None, Some(inner)])? } else { vec![depth.clone()] };
+    let (depth, rest) = parts.split_first().expect("a split has parts");
+    let all = [std::slice::from_ref(depth), kernel].concat();
+    let name = knobs.choice("order").unwrap_or("kernel_first");
+    let places: Vec<usize> = match order::SUMS.iter().find(|(own, _)| *own == name) {
+        Some((_, letters)) => order::places(*letters, 0, all.len()),
+        None if name == "kernel_first" => (1..all.len()).chain([0]).collect(),
+        None => (0..all.len()).collect(),
     };
-    Ok(ordered)
+    let ordered = places.iter().map(|&place| all[place].clone()).chain(rest.iter().cloned());
+    Ok((ordered.collect(), name != "depth_first" && places.last() == Some(&0)))
 }

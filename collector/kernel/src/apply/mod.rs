@@ -142,6 +142,20 @@ fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
     Ok(fused)
 }
 
+/// Fuses the first loops and runs them on the pool, several steps at a time where that is asked for. Returns the loop whose steps
+/// they are.
+fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
+    let grain = knobs.number("grain").unwrap_or(1);
+    if grain == 1 {
+        return fuse_parallel(moves, loops, count);
+    }
+    let count = count.clamp(1, loops.len());
+    let fused = if count == 1 { loops[0].clone() } else { moves.fuse(&loops[..count])? };
+    let parts = moves.split(&fused, &[None, Some(grain)])?;
+    moves.parallel(&parts[0])?;
+    Ok(parts[1].clone())
+}
+
 /// Runs a block that stands by itself on the pool, its last loop as vectors.
 fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
     const VECTOR: i64 = 16;

@@ -2,7 +2,7 @@
 //! neighbours, these are added as vectors.
 
 use super::rows::{along_rows, partial};
-use super::{Knobs, Result, block_of_part, fuse_parallel, number, plain_copy};
+use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, number, plain_copy};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 
@@ -42,10 +42,11 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let fused = if outer.is_empty() {
         fuse_parallel(moves, std::slice::from_ref(&inside), 1)?
     } else {
-        fuse_parallel(moves, outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1))?
+        fuse_grains(moves, outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1), knobs)?
     };
     match pad.filter(|_| pad_at != "inline") {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
+        Some(pad) if pad_at == "tile" && !outer.is_empty() => moves.compute_at(&pad, &inside)?,
         Some(pad) => moves.compute_at(&pad, &fused)?,
         None => {}
     }

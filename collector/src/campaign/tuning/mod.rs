@@ -1,10 +1,12 @@
 //! A search as a source of attempts: every trial is an attempt like any other, known records are heard first, and trials go
 //! where they save most.
 
+mod lessons;
 mod of_task;
 #[cfg(test)]
 mod tests;
 
+pub use lessons::Lessons;
 pub use of_task::{Search, Stop};
 
 use super::attempt::attempts;
@@ -14,11 +16,12 @@ use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
 use super::source::Source;
 use super::tune::Tune;
 use datasets::{Key, Record};
-use job::space::Schedule;
+use job::space::{FilterError, Schedule};
 use job::target::Target;
 use search::{Problem, Seen, spending};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Trials of one search that are proposed at once: few, because each batch follows from what the one before taught.
 const BATCH: usize = 4;
@@ -40,6 +43,8 @@ pub struct Tuning {
     /// Experiments of no search.
     others: Vec<Key>,
     failure: Option<search::Error>,
+    /// What proposing and learning took.
+    busy: Duration,
 }
 
 /// What a search is made for: the campaign's tasks, and the machine.
@@ -70,6 +75,8 @@ pub enum TuningError {
     Search(#[from] search::Error),
     #[error("there is nothing to search: libraries compute all tasks of this campaign")]
     NoSpace,
+    #[error("`only` leaves no schedule of `{task}`")]
+    Empty { task: String, source: FilterError },
 }
 
 impl Tuning {
@@ -86,17 +93,32 @@ impl Tuning {
         }
         let ours = compiled.into_iter().filter(|attempt| is_ours(attempt.key));
         let searches = ours.map(|default| Search::new(default, ground, tune));
+        let searches = searches.collect::<Result<Vec<Search>, TuningError>>()?;
         let fixed: Vec<Attempt> = fixed.into_iter().filter(|attempt| is_ours(attempt.key)).collect();
         Ok(Tuning {
             tune: tune.clone(),
             others: fixed.iter().map(|attempt| attempt.key).collect(),
             fixed,
-            searches: searches.collect::<Result<Vec<Search>, TuningError>>()?,
+            searches,
             left: tune.trials.saturating_mul(config.models.len()),
             totals: Vec::new(),
             keys: HashSet::new(),
             failure: None,
+            busy: Duration::ZERO,
         })
+    }
+
+    /// What a store of others taught, which is no trial and no time of its own; says how many lessons were heard.
+    pub fn learn(&mut self, lessons: &Lessons, target: &Target) -> usize {
+        let began = Instant::now();
+        let count = lessons.teach(&mut self.searches, target);
+        self.busy += began.elapsed();
+        count
+    }
+
+    /// What the tuners themselves took so far: proposing, learning, deciding whose turn it is.
+    pub fn busy(&self) -> Duration {
+        self.busy
     }
 
     /// Hears the records of a store in the order of time. Those of this very campaign are trials that need not be made again;
@@ -168,6 +190,12 @@ impl Tuning {
     }
 
     fn hear(&mut self, place: usize, schedule: &Schedule, record: &Record) {
+        let began = Instant::now();
+        self.hear_of(place, schedule, record);
+        self.busy += began.elapsed();
+    }
+
+    fn hear_of(&mut self, place: usize, schedule: &Schedule, record: &Record) {
         self.searches[place].hear(schedule, record);
         if let Some(over_default) = self.searches[place].over_default(record) {
             let problem: Arc<Problem> = Arc::clone(self.searches[place].problem());
@@ -187,6 +215,13 @@ impl Tuning {
 
     /// The next batch of the search that promises most; nothing where all wait or have ended.
     fn next_batch(&mut self) -> Vec<Attempt> {
+        let began = Instant::now();
+        let batch = self.batch();
+        self.busy += began.elapsed();
+        batch
+    }
+
+    fn batch(&mut self) -> Vec<Attempt> {
         let mut waiting: HashSet<usize> = HashSet::new();
         while self.left > 0 && self.failure.is_none() {
             let able = self
@@ -204,7 +239,7 @@ impl Tuning {
                     return batch;
                 }
                 Err(TuningError::Search(error)) => self.failure = Some(error),
-                Err(TuningError::Planning(_) | TuningError::NoSpace) => drop(waiting.insert(place)),
+                Err(_) => drop(waiting.insert(place)),
             }
         }
         Vec::new()
@@ -248,12 +283,16 @@ impl Source for Tuning {
         let before = self.totals[self.totals.len().saturating_sub(RECENT + 1)];
         let gain = |from: &f64| format!("{:.1} %", 100.0 * (from - last) / from);
         let of = if self.searches.len() > 1 { "sum of bests" } else { "best" };
+        let trials = self.trials_left();
+        let open = self.searches.iter().filter(|search| search.stop(&self.tune).is_none());
+        let saved = spending::expected(open.map(|search| &search.standing), trials);
         Some(format!(
-            "{of} {}, {} below the first; the last {} trials gained {}",
+            "{of} {}, {} below the first; the last {} trials gained {}, and {:.1} % more may be expected of the {trials} left",
             report::duration(*last),
             gain(first),
             RECENT.min(self.totals.len() - 1),
-            gain(&before)
+            gain(&before),
+            100.0 * saved / last,
         ))
     }
 

@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// What a search is of: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
 
+/// A task where it was measured: hash, threads, whether caches were cold, class of hosts, and the code.
+pub(super) type Told = (String, i64, bool, String, String);
+
 /// The search that a record would belong to.
 pub(super) fn ground_of(record: &Record) -> Option<Ground> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
@@ -70,7 +73,11 @@ impl Search {
     pub(super) fn new(default: Attempt, ground: &super::Ground<'_>, tune: &Tune) -> Result<Search, TuningError> {
         let planned = &ground.tasks[default.task];
         let threads = default.cpus.len();
-        let problem = Problem::of(planned.scheduled(), ground.target, threads);
+        let mut problem = Problem::of(planned.scheduled(), ground.target, threads);
+        problem.space = problem.space.only(&tune.only).map_err(|source| {
+            let task = planned.task.describe();
+            TuningError::Empty { task, source }
+        })?;
         let own = format!("{} {} {threads} {:?}", ground.config.seed, planned.task.hash(), default.state);
         let digest = blake3::hash(own.as_bytes());
         let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
@@ -93,6 +100,16 @@ impl Search {
     pub(super) fn ground(&self) -> Ground {
         let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
+    }
+
+    /// What its own records say of where they were measured.
+    pub(super) fn told_by(&self) -> Told {
+        let (task, threads, is_cold) = self.ground();
+        let code = match &self.default.code {
+            Code::Compiled { revision, .. } => revision.to_string(),
+            _ => String::new(),
+        };
+        (task, threads, is_cold, self.default.with_task.host_class.clone(), code)
     }
 
     pub(super) fn config_hash(&self) -> Option<String> {
@@ -195,7 +212,8 @@ impl Search {
         self.tuner.learn(problem, schedule, over_default);
     }
 
-    pub(super) fn problem(&self) -> &Arc<Problem> {
+    /// What is searched.
+    pub fn problem(&self) -> &Arc<Problem> {
         &self.problem
     }
 

@@ -32,8 +32,8 @@ fn made(text: &str) -> Made {
 }
 
 impl Made {
-    fn tuning(&self, is_ours: impl Fn(Key) -> bool) -> Tuning {
-        let ground = Ground {
+    fn ground(&self) -> Ground<'_> {
+        Ground {
             tasks: &self.tasks,
             modules: &[],
             target: &self.target,
@@ -41,8 +41,11 @@ impl Made {
             bases: &self.bases,
             cpus: &[0],
             flush_bytes: 0,
-        };
-        Tuning::new(&ground, self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
+        }
+    }
+
+    fn tuning(&self, is_ours: impl Fn(Key) -> bool) -> Tuning {
+        Tuning::new(&self.ground(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
     }
 }
 
@@ -118,6 +121,43 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
         tuning.resume(&known.iter().map(change).collect::<Vec<_>>());
         assert_eq!(tuning.known(), 0);
     }
+}
+
+#[test]
+fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
+    let known = tune(&mut made.tuning(|_| true), 24);
+    let taught = |records: &[Record]| {
+        let mut tuning = made.tuning(|_| true);
+        let mut lessons = Lessons::new(tuning.searches(), &made.target);
+        records.iter().for_each(|record| lessons.take(record));
+        let heard = tuning.learn(&lessons, &made.target);
+        (tuning, heard)
+    };
+    let there: Vec<Record> =
+        known.iter().map(|record| Record { host_class: "there".to_owned(), ..record.clone() }).collect();
+    let (mut tuning, heard) = taught(&there);
+    assert_eq!((heard, tuning.known(), tuning.left()), (48, 0, 40), "both searches hear of both products");
+    assert_ne!(tune(&mut tuning, usize::MAX), tune(&mut made.tuning(|_| true), usize::MAX));
+    assert_eq!(taught(&known).1, 0, "own times are no lessons");
+    let nothing: Vec<Record> = there.into_iter().map(|record| Record { task: None, ..record }).collect();
+    assert_eq!(taught(&nothing).1, 0, "of what task they were is not known");
+}
+
+#[test]
+fn a_filter_leaves_some_schedules_and_the_default_one() {
+    let refused = |text: &str| {
+        let made = made(text);
+        let ground = made.ground();
+        let tune = made.config.tune.as_ref().expect("a search");
+        Tuning::new(&ground, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
+    };
+    let made_of = made("[tune]\ntuner = 'random'\ntrials = 20\nonly = { vectorize = ['no'] }");
+    let records = tune(&mut made_of.tuning(|_| true), usize::MAX);
+    let is_one =
+        |record: &&Record| record.schedule.as_ref().is_some_and(|text| text.text().contains(r#""vectorize":"no""#));
+    assert_eq!((records.len(), records.iter().filter(is_one).count()), (40, 38));
+    assert!(refused("[tune]\nonly = { tile_x = [999] }").starts_with("`only` leaves no schedule of `matmul"));
 }
 
 #[test]

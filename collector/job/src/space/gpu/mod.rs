@@ -8,7 +8,7 @@ pub mod tensor;
 use super::axes::{choice, choices, numbers, upto};
 use super::declare::contraction_extents;
 use super::template::{rows_of, template};
-use super::{Axis, Knobs, Setting, Space, Template};
+use super::{Axis, Knobs, Rule, Setting, Space, Template};
 use crate::target::Gpu;
 use models::{Dim, Op, Task};
 use std::collections::BTreeMap;
@@ -99,6 +99,14 @@ impl Window {
 /// Registers a thread has for its tile of the result, leaving room for operands and addresses.
 const TILE_ELEMENTS: i64 = 128;
 
+/// Names of the rules.
+const THREADS: &str = "threads";
+const TILE: &str = "tile";
+const EVEN: &str = "even";
+const STAGED: &str = "staged";
+const FRAGMENTS: &str = "fragments";
+const SUMMED: &str = "summed";
+
 /// Multiply-adds that are written out: bounds the time of a build.
 const UNROLLED_ELEMENTS: i64 = 2048;
 
@@ -137,31 +145,70 @@ impl Shape {
 }
 
 impl Limits {
-    /// Whether a block of threads fits.
-    pub(super) fn allow(&self, knobs: &Knobs) -> bool {
-        if knobs.choice("unit") == Some("tensor") {
-            return self.tensor.is_some_and(|operands| operands.allow(knobs, self.block_threads, self.shared_bytes));
+    /// The rules by their names.
+    pub(super) fn rules(&self) -> Vec<Rule> {
+        let rule = |name, text: String| Rule { name, text };
+        let mut rules = vec![
+            rule(THREADS, format!("a block has at most {} threads", self.block_threads)),
+            rule(
+                TILE,
+                format!(
+                    "a thread's tile has at most {TILE_ELEMENTS} elements, and {UNROLLED_ELEMENTS} with its steps written out"
+                ),
+            ),
+            rule(EVEN, "tiles of more than one element, and parts of a sum, divide what they are tiles of".to_owned()),
+            rule(
+                STAGED,
+                format!(
+                    "staged operands take at most {} bytes of shared memory, their rows padded only where they may be",
+                    self.shared_bytes
+                ),
+            ),
+        ];
+        if self.tensor.is_some() {
+            rules.push(rule(
+                FRAGMENTS,
+                "fragments of tensor cores divide the product, and fit a block's threads and shared memory".to_owned(),
+            ));
         }
-        if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
-            return self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads));
+        if self.sums.is_some() {
+            rules.push(rule(SUMMED, "parts of a sum across threads divide it, and fit a block".to_owned()));
         }
-        self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
+        rules
     }
 
-    fn fit(&self, shape: &Shape) -> bool {
+    /// The rule that forbids a block of threads.
+    pub(super) fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
+        if knobs.choice("unit") == Some("tensor") {
+            let fits = |operands: tensor::Operands| operands.allow(knobs, self.block_threads, self.shared_bytes);
+            return (!self.tensor.is_some_and(fits)).then_some(FRAGMENTS);
+        }
+        if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
+            return (!self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads))).then_some(SUMMED);
+        }
+        if knobs.number("threads").unwrap_or(1) > self.block_threads {
+            return Some(THREADS);
+        }
+        self.unfit(&Shape::of(knobs))
+    }
+
+    fn unfit(&self, shape: &Shape) -> Option<&'static str> {
         let threads: i64 = shape.threads.iter().product();
         let tile: i64 = shape.tile.iter().product();
         let steps = if shape.is_unrolled { shape.depth } else { 1 };
         // A tile that reaches past the end would need a test for each of its elements.
         let divides =
             |dimension: usize| shape.tile[dimension] == 1 || self.extents[dimension] % shape.along(dimension) == 0;
-        threads <= self.block_threads
-            && tile <= TILE_ELEMENTS
-            && tile * steps <= UNROLLED_ELEMENTS
-            && (0..3).all(divides)
-            && (self.can_pad || !shape.is_padded)
-            && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0)
-            && self.staged_bytes(shape) <= self.shared_bytes
+        let is_even = (0..3).all(divides) && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0);
+        let is_staged = (self.can_pad || !shape.is_padded) && self.staged_bytes(shape) <= self.shared_bytes;
+        [
+            (threads <= self.block_threads, THREADS),
+            (tile <= TILE_ELEMENTS && tile * steps <= UNROLLED_ELEMENTS, TILE),
+            (is_even, EVEN),
+            (is_staged, STAGED),
+        ]
+        .into_iter()
+        .find_map(|(obeyed, name)| (!obeyed).then_some(name))
     }
 
     /// Shared memory of a block.
@@ -285,7 +332,7 @@ fn contraction_default(
                         let shape =
                             Shape { threads: [threads_c, threads_y, threads_x], tile: [tile_c, 1, tile_x], ..single };
                         let cost = estimate(limits, &shape, places);
-                        if cost < best.0 && limits.fit(&shape) {
+                        if cost < best.0 && limits.unfit(&shape).is_none() {
                             best = (cost, shape);
                         }
                     }

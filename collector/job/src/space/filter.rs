@@ -1,0 +1,125 @@
+//! Parts of spaces: only some settings of some axes.
+
+use super::{Knobs, Setting, Space, sample::drawn};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The settings that are left of axes, by their names. An axis that a space lacks filters nothing there, and points where an axis
+/// decides nothing stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Filter(pub BTreeMap<String, Vec<Setting>>);
+
+/// Why nothing is left of a space.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum FilterError {
+    #[error("none of the settings of `{axis}` that are asked for is in the space, which has {settings}")]
+    NoSetting { axis: String, settings: String },
+    #[error("rules of the space forbid all that is asked for, such as `{rule}`")]
+    Forbidden { rule: &'static str },
+}
+
+impl Filter {
+    /// Whether everything passes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From texts such as `layout=blocked` and `tile_x=4,8`; a text that is none is given back.
+    pub fn parse(texts: &[String]) -> Result<Filter, String> {
+        let mut filter = Filter::default();
+        for text in texts {
+            let (axis, settings) = text.split_once('=').ok_or_else(|| text.clone())?;
+            let settings = settings.split(',').map(str::trim);
+            let settings: Vec<Setting> = settings.filter(|text| !text.is_empty()).map(setting).collect();
+            if axis.trim().is_empty() || settings.is_empty() {
+                return Err(text.clone());
+            }
+            filter.0.entry(axis.trim().to_owned()).or_default().extend(settings);
+        }
+        Ok(filter)
+    }
+}
+
+fn setting(text: &str) -> Setting {
+    text.parse().map_or_else(|_| Setting::Choice(text.to_owned()), Setting::Number)
+}
+
+impl Space {
+    /// Whether it has an axis of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.axes.iter().any(|axis| axis.name == name)
+    }
+
+    /// What is left of the space. Its default point becomes one that is left, where the own one is not.
+    pub fn only(&self, filter: &Filter) -> Result<Space, FilterError> {
+        /// Points that are drawn before a space is called empty.
+        const DRAWS: usize = 4096;
+        let mut left = self.clone();
+        for axis in &mut left.axes {
+            let Some(wanted) = filter.0.get(axis.name) else { continue };
+            let all: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
+            axis.settings.retain(|setting| wanted.contains(setting));
+            if axis.settings.is_empty() {
+                return Err(FilterError::NoSetting { axis: axis.name.to_owned(), settings: all.join(", ") });
+            }
+        }
+        let passes = |knobs: &Knobs| {
+            let own = |name: &String| knobs.0.get(name);
+            filter.0.iter().all(|(name, wanted)| own(name).is_none_or(|setting| wanted.contains(setting)))
+        };
+        if !passes(&left.default) {
+            let mut rule = "";
+            let found = drawn(&left).take(DRAWS).find(|knobs| match left.forbidden(knobs) {
+                None => true,
+                Some(name) => {
+                    rule = name;
+                    false
+                }
+            });
+            left.default = found.ok_or(FilterError::Forbidden { rule })?;
+        }
+        Ok(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::space;
+    use crate::target::llvm;
+    use models::Task;
+
+    fn product() -> Space {
+        let task = Task::from_text("dense(f32[32,64], const f32[64,64])").expect("a task");
+        space(&task, &llvm("x86-64-v3", &["avx2".to_owned()], 2).machine)
+    }
+
+    fn only(text: &str) -> Result<Space, FilterError> {
+        let texts: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        product().only(&Filter::parse(&texts).expect("a filter"))
+    }
+
+    #[test]
+    fn what_is_left_has_a_default_of_its_own() {
+        let all = product();
+        let left = only("tile_x=4,1 vectorize=no unknown=3").expect("points");
+        assert!(left.size() < all.size() && left.default != all.default);
+        assert_eq!(left.default.choice("vectorize"), Some("no"));
+        assert!(left.allows(&left.default));
+        assert_eq!(only("vectorize=yes,no").expect("all"), all);
+    }
+
+    #[test]
+    fn nothing_left_says_why() {
+        let text = |error: FilterError| error.to_string();
+        let none = text(only("vectorize=perhaps").expect_err("nothing"));
+        assert_eq!(none, "none of the settings of `vectorize` that are asked for is in the space, which has yes, no");
+        let forbidden = only("tile_x=32 tile_c=4 block=32").expect_err("too large a tile");
+        assert_eq!(forbidden, FilterError::Forbidden { rule: "registers" });
+        for wrong in ["tile_x", "=3", "tile_x="] {
+            assert_eq!(Filter::parse(&[wrong.to_owned()]), Err(wrong.to_owned()));
+        }
+    }
+}

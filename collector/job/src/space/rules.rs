@@ -1,0 +1,140 @@
+//! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
+
+use super::{Knobs, Limits, Space, dots, is_vector};
+
+/// Forbids points of a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it demands.
+    pub text: String,
+}
+
+/// How much longer an element takes to compile by itself than as part of a vector.
+const SCALAR_COST: i64 = 8;
+
+/// And an odd vector's element for each column of a window that is written out.
+const ODD_COST: i64 = 2;
+
+/// Names of the rules for CPUs.
+const REGISTERS: &str = "registers";
+const CODE: &str = "code";
+const VECTOR: &str = "vector";
+const TRANSFORMED: &str = "transformed";
+const SUMS: &str = "sums";
+const CACHED: &str = "cached";
+/// That of a board's core.
+const CORE: &str = "core";
+
+/// Elements of sums that are finished together: they stay in the nearest cache.
+const CACHED_ELEMENTS: i64 = 4096;
+
+fn core_rule() -> Rule {
+    let text = "data, weights, sums and programs of a cut fit the core's memories, as often as threads want them";
+    Rule { name: CORE, text: text.to_owned() }
+}
+
+impl Space {
+    /// The rules of this space, where it has any.
+    pub fn rules(&self) -> Vec<Rule> {
+        let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
+            Limits::Device(limits) => return limits.rules(),
+            Limits::Core(_) => return vec![core_rule()],
+            Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _ } => {
+                (tile_elements, unrolled_elements, tiles, sums)
+            }
+        };
+        let mut rules = vec![
+            Rule {
+                name: REGISTERS,
+                text: format!(
+                    "a register tile, tile_c × tile_y × tile_x and the block of `blocked`, has at most {tile_elements} elements"
+                ),
+            },
+            Rule {
+                name: CODE,
+                text: format!(
+                    "its elements, times split_r where that is written out, are at most {unrolled_elements}; elements without \
+                     vectors count {SCALAR_COST} times, those of odd vectors {ODD_COST} times for each column of a window"
+                ),
+            },
+            Rule {
+                name: VECTOR,
+                text: "a vector, the block or tile_x of `plain`, is at most 16 wide or a power of two".to_owned(),
+            },
+        ];
+        if self.has("sum_at") {
+            let text = format!(
+                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, and leave out no padding: \
+                 order is not kernel_first"
+            );
+            rules.push(Rule { name: CACHED, text });
+        }
+        if let Some([two, four]) = tiles.filter(|_| self.has("tile_p")) {
+            let text = format!(
+                "tile_p divides the {two} tiles of winograd2 or the {four} of winograd4, and times the block is at most \
+                 {tile_elements}"
+            );
+            rules.push(Rule { name: TRANSFORMED, text });
+        }
+        if self.has("dots_x") {
+            rules.push(Rule { name: SUMS, text: format!("dots_c × dots_x fills at most {sums} registers with sums") });
+        }
+        rules
+    }
+
+    /// The name of the rule that forbids a point; nothing where none does.
+    pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
+        let (tile_elements, unrolled_elements, window, tiles, sums) = match &self.limits {
+            Limits::Device(limits) => return limits.forbidden(knobs),
+            Limits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
+            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums } => {
+                (*tile_elements, *unrolled_elements, *window, *tiles, *sums)
+            }
+        };
+        if dots::is_of_places(knobs) {
+            return (!dots::allows(knobs, sums)).then_some(SUMS);
+        }
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        if let Some(tile) = knobs.winograd_tile() {
+            let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });
+            let places = number("tile_p");
+            let fits = tiles > 0 && tiles % places == 0 && places * number("block") <= tile_elements;
+            return (!fits).then_some(TRANSFORMED);
+        }
+        let tile = number("tile_x") * number("tile_y") * number("tile_c");
+        let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));
+        let vector = if is_blocked { number("block") } else { 1 };
+        let innermost = if is_blocked { vector } else { number("tile_x") };
+        if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
+            return Some(VECTOR);
+        }
+        if tile * vector > tile_elements {
+            return Some(REGISTERS);
+        }
+        if knobs.choice("sum_at") == Some("cache") {
+            let together = number("cache_c") * number("cache_y") * number("cache_x");
+            let fits = (tile * vector).saturating_mul(together) <= CACHED_ELEMENTS;
+            if !fits || knobs.choice("order") == Some("kernel_first") {
+                return Some(CACHED);
+            }
+        }
+        let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
+        let written_out = tile * vector * steps;
+        // Single elements take the compiler far longer than vectors of them.
+        let is_scalar = knobs.choice("vectorize") == Some("no");
+        let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
+        // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
+        let is_window = window > 1 && !matches!(knobs.choice("order"), Some("kernel_first" | "xyc"));
+        let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
+        let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
+        (written_out > unrolled_elements).then_some(CODE)
+    }
+
+    /// Whether no rule forbids a point.
+    pub fn allows(&self, knobs: &Knobs) -> bool {
+        self.forbidden(knobs).is_none()
+    }
+}

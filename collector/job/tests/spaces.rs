@@ -1,0 +1,45 @@
+//! The version of the spaces: a search that goes on counts on them, so whoever changes axes, settings or rules counts up.
+#![allow(missing_docs)]
+
+use job::space::{VERSION, space};
+use job::target::{cuda, cuda_text, llvm};
+use models::Task;
+
+/// Axes, settings and rules of this version as a hash; default points may change without it.
+const KNOWN: (u32, &str) = (2, "2a13ffb7f39c1e53");
+
+const TASKS: &[&str] = &[
+    "dense(f32[32,64], const f32[64,64]) | bias_add(_, const f32[64]) axis=1",
+    "mat_mul(f32[48,64], f32[64,32]) transpose_a=false transpose_b=false",
+    "conv(f32[1,16,14,14], const f32[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",
+    "conv(f32[1,16,14,14], const f32[32,16,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1",
+    "conv(f32[1,32,28,28], const f32[32,1,3,3]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=32",
+    "q_conv(u8[1,16,14,14], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
+    "softmax(f32[8,100]) axis=1 log=false",
+    r#"unary(f32[4,64]) function="gelu""#,
+];
+
+#[test]
+fn the_version_of_the_spaces_follows_their_axes() {
+    let mut hasher = blake3::Hasher::new();
+    let gpu = cuda(&cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    for target in [llvm("haswell", &["avx2".to_owned()], 4), llvm("x86-64-v4", &["avx512f".to_owned()], 4), gpu] {
+        for text in TASKS {
+            let task = Task::from_text(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let space = space(&task, &target.machine);
+            for axis in &space.axes {
+                let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
+                hasher.update(format!("{} {}\n", axis.name, settings.join(" ")).as_bytes());
+            }
+            for rule in space.rules() {
+                hasher.update(format!("{} {}\n", rule.name, rule.text).as_bytes());
+            }
+        }
+    }
+    let digits = hasher.finalize().to_hex()[..16].to_owned();
+    assert_eq!(
+        (VERSION, digits.as_str()),
+        KNOWN,
+        "axes, settings or rules are others: if that is meant, count `VERSION` up and write both down here"
+    );
+}

@@ -1,0 +1,100 @@
+//! Which axes mattered: what trees that learned all trials of a search say of changing one axis around its best schedules.
+
+use crate::features::{self, View};
+use crate::model::{Goal, Lessons};
+use crate::{Problem, Result};
+use job::space::{Knobs, Setting, Space, canonical};
+use serde::Serialize;
+
+/// What one axis does around the best schedules of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// Its name.
+    pub axis: String,
+    /// The time with its worst setting over that with its best one, the middle of what is expected around the best schedules.
+    pub worst_over_best: f64,
+    /// That best setting.
+    pub best: Setting,
+    /// And the worst.
+    pub worst: Setting,
+}
+
+/// So few trials tell nothing.
+const FEWEST: usize = 16;
+/// The fastest schedules, around which axes are changed.
+const AROUND: usize = 8;
+/// Trees whose mean is believed.
+const SETS: u64 = 3;
+
+/// The axes of a problem, those that matter most first; none where too few points have a time. Times are in nanoseconds.
+pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
+    if timed.len() < FEWEST {
+        return Ok(Vec::new());
+    }
+    let mut lessons = Lessons::default();
+    let see = |knobs: &Knobs| features::of(problem, knobs, View::Knobs);
+    for (knobs, _) in timed {
+        lessons.add(&see(knobs));
+    }
+    let least = timed.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
+    let labels: Vec<f32> = timed.iter().map(|(_, ns)| (ns / least).ln() as f32).collect();
+    let model = lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| seed.wrapping_add(set)))?;
+    let mut fastest: Vec<&(Knobs, f64)> = timed.iter().collect();
+    fastest.sort_by(|one, other| one.1.total_cmp(&other.1));
+    fastest.truncate(AROUND);
+    let space = &problem.space;
+    let mut effects: Vec<Effect> = Vec::new();
+    for axis in &space.axes {
+        // The mean of what is expected of each setting that is allowed around most of the best.
+        let mut means: Vec<(f64, &Setting)> = Vec::new();
+        for setting in &axis.settings {
+            let changed = fastest.iter().filter_map(|(knobs, _)| with(space, knobs, axis.name, setting));
+            let guesses: Vec<f64> = changed.map(|knobs| model.ask(&see(&knobs)).mean).collect();
+            if 2 * guesses.len() > fastest.len() {
+                means.push((guesses.iter().sum::<f64>() / guesses.len() as f64, setting));
+            }
+        }
+        means.sort_by(|one, other| one.0.total_cmp(&other.0));
+        if let (Some((low, best)), Some((high, worst))) = (means.first(), means.last()) {
+            let worst_over_best = (high - low).exp();
+            let (best, worst) = ((*best).clone(), (*worst).clone());
+            effects.push(Effect { axis: axis.name.to_owned(), worst_over_best, best, worst });
+        }
+    }
+    effects.sort_by(|one, other| other.worst_over_best.total_cmp(&one.worst_over_best));
+    Ok(effects)
+}
+
+/// A point with another setting of an axis, where that decides anything and no rule forbids it.
+fn with(space: &Space, knobs: &Knobs, axis: &str, setting: &Setting) -> Option<Knobs> {
+    let is_neutral = Space::neutral(axis).as_ref() == Some(setting);
+    let mut changed = knobs.clone();
+    changed.0.insert(axis.to_owned(), setting.clone());
+    let changed = canonical(changed);
+    let decides = is_neutral || changed.0.get(axis) == Some(setting);
+    (decides && space.allows(&changed)).then_some(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::points::Points;
+    use crate::synthetic::billion;
+
+    #[test]
+    fn the_axis_that_decides_the_time_comes_first() {
+        let problem = billion();
+        let mut points = Points::new(&problem.space, 1);
+        let drawn: Vec<Knobs> = (0..200).filter_map(|_| points.draw()).collect();
+        let time = |knobs: &Knobs| {
+            let away = |name: &str, best: i64| (knobs.number(name).unwrap_or(0) - best).abs() as f64;
+            100.0 * (1.0 + 0.5 * away("d", 6)) * (1.0 + 0.05 * away("h", 1))
+        };
+        let timed: Vec<(Knobs, f64)> = drawn.into_iter().map(|knobs| (knobs.clone(), time(&knobs))).collect();
+        let effects = effects(&problem, &timed, 1).expect("trees");
+        assert_eq!((effects[0].axis.as_str(), &effects[0].best), ("d", &Setting::Number(6)), "{effects:?}");
+        assert!(effects[0].worst_over_best > 2.0 && effects[1].worst_over_best < 1.6, "{effects:?}");
+        assert_eq!(effects.len(), 10);
+        assert_eq!(super::effects(&problem, &timed[..8], 1).expect("nothing"), []);
+    }
+}
