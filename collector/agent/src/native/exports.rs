@@ -60,12 +60,14 @@ pub unsafe extern "C" fn TVMFFIErrorSetRaisedFromCStrParts(
 }
 
 /// An error in one piece.
+// SAFETY: only compiled kernels call it, through their own pointer, with texts of theirs.
 unsafe extern "C" fn set_error(kind: *const c_char, message: *const c_char) {
     // SAFETY: the caller's texts.
     let (kind, message) = unsafe { (text(kind), text(message)) };
     say(&kind, &message);
 }
 
+// SAFETY: nothing is asked of the caller; it is unsafe because the pointers that kernels have for it are.
 unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _: c_int) -> *mut c_void {
     let piece = usize::try_from(bytes).ok().and_then(workspace::lend);
     if piece.is_none() {
@@ -74,6 +76,7 @@ unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _
     piece.map_or(std::ptr::null_mut(), |piece| piece.cast())
 }
 
+// SAFETY: nothing is asked of the caller: an address that was not lent is refused.
 unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c_int {
     if workspace::take_back(piece.cast()) { 0 } else { -1 }
 }

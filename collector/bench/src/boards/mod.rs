@@ -34,7 +34,8 @@ pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
     shared: Arc<Shared>,
     events: Receiver<(u64, Ticket, Done)>,
-    threads: Vec<JoinHandle<()>>,
+    /// Threads of devices end by themselves: one that waits for a tracker is not waited for.
+    builder: Option<JoinHandle<()>>,
     versions: Versions,
     /// What needed nobody to be answered.
     answered: VecDeque<(Ticket, Done)>,
@@ -80,17 +81,16 @@ impl Boards {
             let (shared, tell) = (Arc::clone(&shared), tell.clone());
             std::thread::spawn(move || build(workers, &asked, &shared, &tell))
         };
-        let device = |_| {
+        for _ in 0..devices {
             let (shared, tell) = (Arc::clone(&shared), tell.clone());
             let (access, linker) = (access.clone(), linker.clone());
-            std::thread::spawn(move || serve(&access, &linker, jobs, &shared, &tell))
-        };
-        let threads = std::iter::once(builder).chain((0..devices).map(device)).collect();
+            std::thread::spawn(move || serve(&access, &linker, jobs, &shared, &tell));
+        }
         Ok(Boards {
             builds: Some(builds),
             shared,
             events,
-            threads,
+            builder: Some(builder),
             versions,
             answered: VecDeque::new(),
             in_hand: 0,
@@ -180,8 +180,9 @@ impl Drop for Boards {
             self.shared.is_over.store(true, Ordering::Release);
         }
         self.shared.is_more.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        // Its workers end with it.
+        if let Some(builder) = self.builder.take() {
+            let _ = builder.join();
         }
     }
 }
