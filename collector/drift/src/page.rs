@@ -57,9 +57,9 @@ fn changes(history: &History, drift: &Drift) -> String {
     }
     for change in changed.take(CURVES) {
         let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), by chance {}; its code: {}</p><figure>{}</figure>\n",
+            "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), by chance {}; its code: {}</p><figure>{}</figure>",
             escaped(&title(&change.identity)),
             duration(change.before_ns),
             duration(change.after_ns),
