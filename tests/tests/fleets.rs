@@ -146,10 +146,10 @@ fn only_named_experiments_are_made() {
     run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
     let keys = stores::keys(&stores::records(&bench.path("store")));
     bench.write("keys.txt", &format!("{}\n{}\n\n", keys[1], keys[3]));
-    let ran = run(bench.opcollect(&format!("{FEW} --store store --only keys.txt --again --json"))).expect(0);
+    let ran = run(bench.opcollect(&format!("{FEW} --store store --keys keys.txt --again --json"))).expect(0);
     assert_eq!(ran.json()["outcomes"]["counts"]["ok"], 2, "{ran}");
     bench.write("keys.txt", "x\n");
-    let ran = run(bench.opcollect(&format!("{FEW} --only keys.txt"))).expect(2);
+    let ran = run(bench.opcollect(&format!("{FEW} --keys keys.txt"))).expect(2);
     assert!(ran.stderr.contains("`x` is not a key of 32 hexadecimal digits"), "{ran}");
 }
 

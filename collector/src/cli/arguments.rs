@@ -256,7 +256,7 @@ pub struct Measuring {
     pub retry_faults: i64,
     /// Leave out experiments whose keys do not stand in this file, one on a line
     #[arg(long, value_name = "FILE")]
-    pub only: Option<PathBuf>,
+    pub keys: Option<PathBuf>,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u64,
@@ -275,7 +275,7 @@ impl Default for Measuring {
             again: false,
             unless_agree: Vec::new(),
             retry_faults: 2,
-            only: None,
+            keys: None,
             wait: 0,
             progress: Pace::default(),
             night: None,

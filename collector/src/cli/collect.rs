@@ -77,9 +77,9 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let shard = shard(arguments.shard.as_deref())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let measuring = &arguments.measuring;
-    let chooses = measuring.again || !measuring.unless_agree.is_empty() || measuring.only.is_some();
+    let chooses = measuring.again || !measuring.unless_agree.is_empty() || measuring.keys.is_some();
     if config.tune.is_some() && chooses {
-        return Err(Failure::usage("`--again`, `--only` and `--unless-agree` are for a sweep, and this is a search")
+        return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
             .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
     }
     let mut repeat = Repeat::new(measuring)?;

@@ -28,7 +28,7 @@ impl Repeat {
     /// As the arguments say.
     pub fn new(measuring: &Measuring) -> Result<Repeat> {
         let Measuring { again, retry_faults, .. } = *measuring;
-        let only = measuring.only.as_deref().map(keys_of).transpose()?;
+        let only = measuring.keys.as_deref().map(keys_of).transpose()?;
         Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults, only })
     }
 
@@ -64,7 +64,7 @@ impl Repeat {
 /// The keys in a file, one on a line.
 fn keys_of(path: &Path) -> Result<HashSet<Key>> {
     const MOST_BYTES: u64 = 1 << 30;
-    let wrong = |why: String| Failure::usage(format!("cannot use `--only {}`: {why}", path.display()));
+    let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if size > MOST_BYTES {
         return Err(wrong("it is larger than 1 GiB".to_owned()));

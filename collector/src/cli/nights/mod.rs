@@ -145,7 +145,7 @@ impl Job {
             std::fs::write(file.path(), lines).map_err(Failure::environment)?;
             let only = file.path().display().to_string();
             let (_, made) =
-                self.one(&mut phase, slice, &["--iftune", "false", "--again", "--only", &only].map(str::to_owned))?;
+                self.one(&mut phase, slice, &["--iftune", "false", "--again", "--keys", &only].map(str::to_owned))?;
             let left = doubts::not_twice(&self.run, &self.id, &keys)?;
             if made == 0 || left.len() == keys.len() {
                 break;
