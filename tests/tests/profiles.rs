@@ -254,7 +254,7 @@ fn counts_of_threads_are_of_their_parts_alone() {
     let store = Store::open(&bench.path("store")).expect("a store");
     for record in store.records(Choose::All).expect("rows") {
         let record = record.expect("it can be read");
-        assert!(record.n as u64 % seen.number("steps") == 0, "parts are no calls: {record:?}");
+        assert!((record.n as u64).is_multiple_of(seen.number("steps")), "parts are no calls: {record:?}");
     }
     let name = "thread_cpu_ns_in_tasks";
     if seen.profile.counters.iter().all(|counter| counter.name != name) {

@@ -1,4 +1,7 @@
 //! Sessions with the real program: what a client can do there, and what cannot harm the next one.
+
+// A test that is skipped says so aloud.
+#![allow(clippy::print_stderr)]
 #![allow(missing_docs)]
 
 use measure::counters::CounterRequest;

@@ -94,7 +94,7 @@ fn record(sentinel: Option<&str>, task: usize, median_ns: f64, half: f64, starte
         started_at_us,
         model_source: Some(if sentinel.is_some() { "simple" } else { "local" }.to_owned()),
         model_name: sentinel.map(str::to_owned),
-        op_kind: if task % 2 == 0 { "matmul" } else { "relu" }.to_owned(),
+        op_kind: if task.is_multiple_of(2) { "matmul" } else { "relu" }.to_owned(),
         op_text: format!("task {task}"),
         task_hash: format!("{task:032x}"),
         schedule_hash: Some("default".to_owned()),

@@ -122,7 +122,9 @@ impl Telling {
     pub fn say(&self, status: &Status) -> Result<()> {
         let written = Written { boot: Identity::current().boot, status: status.clone() };
         let mut text = serde_json::to_vec(&written).expect("a status holds only JSON values");
-        text.resize(text.len().next_multiple_of(BLOCK), b' ');
+        // Nothing of a longer one may stay behind it.
+        let before = self.file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(0));
+        text.resize(text.len().max(before).next_multiple_of(BLOCK), b' ');
         self.file.write_all_at(&text, 0).context("writing", &self.path)
     }
 }

@@ -114,7 +114,7 @@ fn instance(arguments: &PlaceOf, table: &TimesTable, edges: Vec<Edge>) -> Result
 
 fn describe(table: &TimesTable, found: &Placement, promised: Option<f64>) -> String {
     let mut columns = vec![words("operator"), words("device")];
-    columns.extend(table.devices.iter().map(|device| figures(&format!("pays on {device}"))));
+    columns.extend(table.devices.iter().map(|device| figures(format!("pays on {device}"))));
     let mut shown = Table::new(columns);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
         let pays = found.pays_ns[operator].iter().enumerate().map(|(place, pay)| {

@@ -52,8 +52,7 @@ pub struct Kernel {
 /// Arguments of a call, made once for many calls.
 pub struct Arguments {
     cells: Vec<Cell>,
-    _tensors: Vec<Box<RawTensor>>,
-    _extents: Vec<Box<[i64]>>,
+    _tensors: Vec<Laid>,
 }
 
 impl Library {
@@ -99,7 +98,7 @@ impl Library {
 impl Arguments {
     /// Of a client's values; tensors lie in this memory.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
-        let (mut tensors, mut extents) = (Vec::new(), Vec::new());
+        let mut tensors: Vec<Laid> = Vec::new();
         let mut cells = Vec::with_capacity(values.len());
         for value in values {
             let bits = match value {
@@ -108,21 +107,26 @@ impl Arguments {
                 Value::Bool(claim) => u64::from(*claim),
                 Value::Float(number) => number.to_bits(),
                 Value::Tensor(tensor) => {
-                    let (raw, shape) = raw(tensor, memory)?;
-                    extents.extend(shape);
-                    tensors.push(raw);
-                    tensors.last().map_or(0, |raw| std::ptr::from_ref::<RawTensor>(raw) as usize as u64)
+                    let laid = laid(tensor, memory)?;
+                    let address = std::ptr::from_ref::<RawTensor>(&*laid.tensor) as usize as u64;
+                    tensors.push(laid);
+                    address
                 }
                 other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
             };
             cells.push(Cell { kind: value.kind(), zero: 0, value: bits });
         }
-        Ok(Arguments { cells, _tensors: tensors, _extents: extents })
+        Ok(Arguments { cells, _tensors: tensors })
     }
 }
 
-/// A tensor in memory, with the extents and strides that it points to.
-fn raw(tensor: &Tensor, memory: &Memory) -> Result<(Box<RawTensor>, [Box<[i64]>; 2]), NativeError> {
+/// A tensor at a place of its own, with the extents and strides that it points to.
+struct Laid {
+    tensor: Box<RawTensor>,
+    _extents: [Box<[i64]>; 2],
+}
+
+fn laid(tensor: &Tensor, memory: &Memory) -> Result<Laid, NativeError> {
     let address = memory.address(tensor)?;
     let mut shape: Box<[i64]> = tensor.shape.clone().into();
     let mut strides: Box<[i64]> = vec![1; shape.len()].into();
@@ -140,7 +144,7 @@ fn raw(tensor: &Tensor, memory: &Memory) -> Result<(Box<RawTensor>, [Box<[i64]>;
         strides: strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    Ok((Box::new(raw), [shape, strides]))
+    Ok(Laid { tensor: Box::new(raw), _extents: [shape, strides] })
 }
 
 impl Kernel {

@@ -277,7 +277,7 @@ fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
     axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
     axes.push(numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]));
     if extents.is_padded {
-        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer", "tile"]));
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
     }
     if has_epilogue {
         axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "outer", "root"]));

@@ -67,8 +67,8 @@ impl Space {
         ];
         if self.has("sum_at") {
             let text = format!(
-                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, and leave out no padding: \
-                 order is not kernel_first"
+                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, and tiles that are taken \
+                 together leave out no padding: order is not kernel_first"
             );
             rules.push(Rule { name: CACHED, text });
         }
@@ -114,12 +114,12 @@ impl Space {
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
-        if knobs.choice("sum_at") == Some("cache") {
-            let together = number("cache_c") * number("cache_y") * number("cache_x");
-            let fits = (tile * vector).saturating_mul(together) <= CACHED_ELEMENTS;
-            if !fits || knobs.choice("order") == Some("kernel_first") {
-                return Some(CACHED);
-            }
+        let together = number("cache_c") * number("cache_y") * number("cache_x");
+        let are_cached = knobs.choice("sum_at") == Some("cache");
+        let fits = !are_cached || (tile * vector).saturating_mul(together) <= CACHED_ELEMENTS;
+        // What lies in the padding is told of a tile by itself.
+        if !fits || (are_cached || together > 1) && knobs.choice("order") == Some("kernel_first") {
+            return Some(CACHED);
         }
         let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
         let written_out = tile * vector * steps;

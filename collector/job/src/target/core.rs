@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
         let text = fabric_text(None, None, None).unwrap();
-        assert!(is_fabric(&text) && is_fabric("pynq") && !is_fabric("llvm") && !is_fabric(r#"{"kind": "pynq"}"#));
+        assert!(is_fabric(&text) && !is_fabric("pynq") && !is_fabric("llvm") && !is_fabric(r#"{"kind": "pynq"}"#));
         assert!(Fabric::read(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz"));
         assert!(fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates"));
         assert!(fabric("{").is_err());

@@ -62,8 +62,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     match pad.filter(|_| pad_at != "inline") {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
         Some(pad) => {
-            moves
-                .compute_at(&pad, if pad_at == "tile" && home > parallel { &tiled.outer[home - 1] } else { &fused })?;
+            moves.compute_at(&pad, &fused)?;
             let own = moves.loops(&pad)?;
             moves.annotate_loop(own.last().expect("it has columns"), "pragma_loop_partition_hint", 1)?;
         }

@@ -134,10 +134,10 @@ impl Seat {
     }
 
     fn wake(&self) {
-        if self.is_asleep.load(Ordering::SeqCst) {
-            if let Some(thread) = self.thread.get() {
-                thread.unpark();
-            }
+        if self.is_asleep.load(Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
         }
     }
 
@@ -233,7 +233,7 @@ impl Team {
         let mut polled = 0u32;
         while seat.done.load(Ordering::Acquire) != number {
             polled = polled.wrapping_add(1);
-            if polled % self.patience.alone == 0 {
+            if polled.is_multiple_of(self.patience.alone) {
                 std::thread::yield_now();
             }
             std::hint::spin_loop();
@@ -390,6 +390,7 @@ mod tests {
 
     #[test]
     #[ignore = "a measurement: what a stage of two groups costs on two awake cores"]
+    #[allow(clippy::print_stderr)]
     fn barrier() {
         let cpus: Vec<usize> = cpus().into_iter().take(2).collect();
         affinity::pin(&cpus[..1]).expect("allowed");

@@ -16,7 +16,7 @@ pub enum BoardCommand {
     /// Nothing is measured: all times are simulated. There is a line for each module, for fetching instructions, and for what
     /// waits for memory.
     #[command(after_help = trace::EXAMPLES)]
-    Trace(BoardTrace),
+    Trace(Box<BoardTrace>),
     /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
     #[command(after_help = "Example: opcollect board serve --port 9090")]
     Serve(BoardServe),

@@ -206,10 +206,7 @@ fn networks_of_blocks_are_planned_exactly() {
     for cores in [2, 4] {
         let graph = blocks(&mut draws, 200, cores);
         let costs = costs(cores, 4.0, 1.0);
-        let start = std::time::Instant::now();
         let found = stages(&graph, &costs, &Limits::default()).expect("stages");
-        // For whoever measures: nothing depends on it.
-        eprintln!("200 operators on {cores} cores: {:?}, {} states", start.elapsed(), found.states);
         laws(&graph, &found, &costs);
         assert!(found.is_exact && found.time_ns < found.sequential_ns, "{} {}", found.time_ns, found.sequential_ns);
     }
