@@ -16,10 +16,8 @@ fn found(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
         return Some("an emulator is mapped into the process".to_owned());
     }
     let vendor = ["GenuineIntel", "AuthenticAMD"].into_iter().find(|vendor| cpuinfo.contains(vendor));
-    match vendor.filter(|_| !architecture.starts_with("x86")) {
-        Some(vendor) => Some(format!("a program for {architecture} runs on a processor of {vendor}")),
-        None => None,
-    }
+    let vendor = vendor.filter(|_| !architecture.starts_with("x86"))?;
+    Some(format!("a program for {architecture} runs on a processor of {vendor}"))
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ struct RawTensor {
 
 type Entry = unsafe extern "C" fn(*mut c_void, *const Cell, i32, *mut Cell) -> i32;
 
+/// Extents and strides of a tensor.
+type Extents = [Box<[i64]>; 2];
+
 /// A loaded library.
 #[derive(Clone)]
 pub struct Library(Rc<libloading::os::unix::Library>);
@@ -52,8 +55,10 @@ pub struct Kernel {
 /// Arguments of a call, made once for many calls.
 pub struct Arguments {
     cells: Vec<Cell>,
-    _tensors: Vec<Box<RawTensor>>,
-    _extents: Vec<Box<[i64]>>,
+    /// What the cells point to; no more is put in, so nothing moves.
+    _tensors: Vec<RawTensor>,
+    /// What the tensors point to.
+    _extents: Vec<Extents>,
 }
 
 impl Library {
@@ -99,7 +104,13 @@ impl Library {
 impl Arguments {
     /// Of a client's values; tensors lie in this memory.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
-        let (mut tensors, mut extents) = (Vec::new(), Vec::new());
+        let tensors = values.iter().filter_map(|value| match value {
+            Value::Tensor(tensor) => Some(raw(tensor, memory)),
+            _ => None,
+        });
+        let (tensors, extents): (Vec<RawTensor>, Vec<Extents>) =
+            tensors.collect::<Result<Vec<_>, NativeError>>()?.into_iter().unzip();
+        let mut addresses = tensors.iter().map(|tensor| std::ptr::from_ref(tensor) as usize as u64);
         let mut cells = Vec::with_capacity(values.len());
         for value in values {
             let bits = match value {
@@ -107,12 +118,7 @@ impl Arguments {
                 Value::Int(number) => number.cast_unsigned(),
                 Value::Bool(claim) => u64::from(*claim),
                 Value::Float(number) => number.to_bits(),
-                Value::Tensor(tensor) => {
-                    let (raw, shape) = raw(tensor, memory)?;
-                    extents.extend(shape);
-                    tensors.push(raw);
-                    tensors.last().map_or(0, |raw| std::ptr::from_ref::<RawTensor>(raw) as usize as u64)
-                }
+                Value::Tensor(_) => addresses.next().expect("each tensor has its address"),
                 other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
             };
             cells.push(Cell { kind: value.kind(), zero: 0, value: bits });
@@ -122,7 +128,7 @@ impl Arguments {
 }
 
 /// A tensor in memory, with the extents and strides that it points to.
-fn raw(tensor: &Tensor, memory: &Memory) -> Result<(Box<RawTensor>, [Box<[i64]>; 2]), NativeError> {
+fn raw(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, Extents), NativeError> {
     let address = memory.address(tensor)?;
     let mut shape: Box<[i64]> = tensor.shape.clone().into();
     let mut strides: Box<[i64]> = vec![1; shape.len()].into();
@@ -140,7 +146,7 @@ fn raw(tensor: &Tensor, memory: &Memory) -> Result<(Box<RawTensor>, [Box<[i64]>;
         strides: strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    Ok((Box::new(raw), [shape, strides]))
+    Ok((raw, [shape, strides]))
 }
 
 impl Kernel {
