@@ -57,7 +57,8 @@ fn kernels() -> Option<Vec<u8>> {
     match made {
         Ok(status) if status.success() => Some(std::fs::read(&library).expect("it was just made")),
         _ => {
-            eprintln!("skipped: there is no C compiler `cc` here");
+            // Past libtest, which keeps the output of tests that pass to itself.
+            let _ = std::io::stderr().write_all(b"skipped: there is no C compiler `cc` here\n");
             None
         }
     }
