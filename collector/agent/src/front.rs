@@ -1,7 +1,7 @@
 //! The process that listens: greets clients, gives each a process of its own, and is there again when that ends.
 
 use crate::registration::Registration;
-use crate::session::EMULATED;
+use crate::session::EMULATED_VARIABLE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -177,7 +177,7 @@ fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Res
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
     command.stdin(Stdio::from(OwnedFd::from(stream.try_clone()?))).stdout(Stdio::null()).process_group(0);
     if options.is_emulated || !options.through.is_empty() {
-        command.env(EMULATED, "1");
+        command.env(EMULATED_VARIABLE, "1");
     }
     command.spawn()
 }

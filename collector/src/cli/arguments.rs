@@ -1,6 +1,5 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
-use super::board::BoardCommand;
 use super::night_arguments::{DRIFT_EXAMPLES, DriftRun, NIGHT_EXAMPLES, NightRun};
 use super::pace::Pace;
 use super::tables::{SortKey, Style};
@@ -125,35 +124,6 @@ pub struct Boards {
     /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub board_wait: u64,
-}
-
-/// How a board is served.
-#[derive(Clone, Debug, Args)]
-pub struct BoardServe {
-    /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub bind: String,
-    /// Port to listen on; 0 takes any
-    #[arg(long, value_name = "N", default_value_t = 9090)]
-    pub port: u16,
-    /// What clients must call this board, and what a tracker knows it by [default: any]
-    #[arg(long, value_name = "KEY")]
-    pub key: Option<String>,
-    /// A file with what every client must know, one line
-    #[arg(long, value_name = "FILE")]
-    pub secret_file: Option<PathBuf>,
-    /// Register with this tracker
-    #[arg(long, value_name = "HOST:PORT", requires = "key")]
-    pub tracker: Option<String>,
-    /// End a session after so long
-    #[arg(long, value_name = "N", default_value_t = 3600)]
-    pub session_seconds: u64,
-    /// Memory for the tensors of a session [default: half of what is free]
-    #[arg(long, value_name = "N")]
-    pub memory_mib: Option<u64>,
-    /// Say that this machine is an emulator
-    #[arg(long)]
-    pub emulated: bool,
 }
 
 /// What is done with many devices.
@@ -1422,4 +1392,74 @@ pub struct TpuCapture {
 fn some_percent(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("give 0 to 1000000".to_owned()) }
+}
+
+/// What is done for boards.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BoardCommand {
+    /// Simulate one operator on a core's fabric, and write what its modules did when, for Perfetto
+    ///
+    /// Nothing is measured: all times are simulated. There is a line for each module, for fetching instructions, and for what
+    /// waits for memory.
+    #[command(after_help = BOARD_TRACE_EXAMPLES)]
+    Trace(Box<BoardTrace>),
+    /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
+    #[command(after_help = "Example: opcollect board serve --port 9090")]
+    Serve(BoardServe),
+}
+
+const BOARD_TRACE_EXAMPLES: &str = "\
+Examples:
+  opcollect board trace --modelsource simple --modelname conv2d:ci=64,hw=56,co=64,k=3,p=1 --out layer.pftrace
+  opcollect board trace --modelsource local --modelname resnet-18 --task 5 --knobs tile_h=7,tile_ci=4 --out layer.pftrace";
+
+/// What is simulated, and where the trace goes.
+#[derive(Clone, Debug, Args)]
+pub struct BoardTrace {
+    #[command(flatten)]
+    pub models: Models,
+    /// Which of the models' tasks, from 1, in the order of `opcollect tasks --target pynq --unit fpga`
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub task: usize,
+    /// Knobs that are not as the default schedule has them, as in tile_h=7,tile_ci=4
+    #[arg(long, value_name = "NAME=N,…", value_delimiter = ',')]
+    pub knobs: Vec<String>,
+    /// Write the trace to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Write at most about so many MiB
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub trace_mib: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a board is served.
+#[derive(Clone, Debug, Args)]
+pub struct BoardServe {
+    /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: String,
+    /// Port to listen on; 0 takes any
+    #[arg(long, value_name = "N", default_value_t = 9090)]
+    pub port: u16,
+    /// What clients must call this board, and what a tracker knows it by [default: any]
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// A file with what every client must know, one line
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Register with this tracker
+    #[arg(long, value_name = "HOST:PORT", requires = "key")]
+    pub tracker: Option<String>,
+    /// End a session after so long
+    #[arg(long, value_name = "N", default_value_t = 3600)]
+    pub session_seconds: u64,
+    /// Memory for the tensors of a session [default: half of what is free]
+    #[arg(long, value_name = "N")]
+    pub memory_mib: Option<u64>,
+    /// Say that this machine is an emulator
+    #[arg(long)]
+    pub emulated: bool,
 }

@@ -1,6 +1,5 @@
-//! Trackers and what they lend; and serving this machine as a board.
+//! Trackers and what they lend.
 
-use super::arguments::BoardServe;
 use super::failure::Failure;
 use super::{DONE, Result, paper, print, print_json};
 use bench::{Access, At};
@@ -8,8 +7,6 @@ use remote::tracker::Summary;
 use remote::{Address, RemoteError, Tracker};
 use report::{Table, figures, words};
 use serde_json::json;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Duration;
 
 /// A tracker is given so long to answer what it knows.
@@ -85,31 +82,4 @@ pub fn unreachable(error: RemoteError) -> Failure {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
-}
-
-/// Becomes the agent's program.
-pub fn serve(asked: &BoardServe) -> Result<u8> {
-    let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, emulated } = asked;
-    let program = std::env::current_exe().map_err(Failure::environment)?.with_file_name("opcollect-board");
-    let mut command = Command::new(&program);
-    command.args(["serve", "--bind", bind, "--port", &port.to_string()]);
-    command.args(["--session-seconds", &session_seconds.to_string()]);
-    if let Some(key) = key {
-        command.args(["--key", key]);
-    }
-    if let Some(file) = secret_file {
-        command.arg("--secret-file").arg(file);
-    }
-    if let Some(tracker) = tracker {
-        command.args(["--tracker", tracker]);
-    }
-    if let Some(mib) = memory_mib {
-        command.args(["--memory-mib", &mib.to_string()]);
-    }
-    if *emulated {
-        command.arg("--emulated");
-    }
-    let error = command.exec();
-    Err(Failure::environment(format!("cannot start `{}`: {error}", program.display()))
-        .with_hint("build it with `cargo build -p agent`"))
 }

@@ -10,7 +10,7 @@ use remote::agent::{HOST, MEASURE, Order, Told};
 use remote::wire::Value;
 
 /// An environment variable by which the front says that its programs run on an emulator.
-pub const EMULATED: &str = "OPCOLLECT_BOARD_EMULATED";
+pub const EMULATED_VARIABLE: &str = "OPCOLLECT_BOARD_EMULATED";
 
 /// A measurement of an evaluator keeps so many samples.
 const REPEATS_MAX: i64 = 100_000;
@@ -166,7 +166,7 @@ fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order, cpus: &[usize
 }
 
 fn told(cpus: &[usize]) -> Told {
-    let said = std::env::var_os(EMULATED).map(|_| "the agent was started so".to_owned());
+    let said = std::env::var_os(EMULATED_VARIABLE).map(|_| "the agent was started so".to_owned());
     Told {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },

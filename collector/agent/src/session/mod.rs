@@ -3,7 +3,7 @@
 mod files;
 mod functions;
 
-pub use functions::EMULATED;
+pub use functions::EMULATED_VARIABLE;
 
 use crate::native::{Arguments, Kernel, Library, Memory};
 use files::Files;

@@ -280,7 +280,7 @@ fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
     }
     if has_epilogue {
-        axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "outer", "root"]));
+        axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "root"]));
     }
     axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
     let default = contraction_default(machine, extents, &blocks, &widths);

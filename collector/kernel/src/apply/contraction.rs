@@ -50,10 +50,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if let Some(cut) = cut {
         moves.reverse_compute_at(&cut, &fused)?;
     }
-    match written {
-        Some(end) if write_at == "outer" => moves.reverse_compute_at(&end, &fused)?,
-        Some(end) => plain_copy(moves, &end)?,
-        None => {}
+    if let Some(end) = written {
+        plain_copy(moves, &end)?;
     }
     // Phases are brought together when all of them are there.
     if let Some(together) = apart {

@@ -105,6 +105,7 @@ thread_local! {
     static STARTING: Cell<Starting> = const { Cell::new(Starting::Pool) };
 }
 
+// SAFETY: it reads nothing.
 unsafe fn nothing(_: *const c_void, _: usize) {}
 
 impl Seat {
@@ -202,6 +203,7 @@ impl Team {
             crews: &'a [Crew],
             work: &'a W,
         }
+        // SAFETY: only `side_by_side` names it, and gives it its own job.
         unsafe fn lead<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
             // SAFETY: `side_by_side` gave its job, of this very type, and waits until all orders are done.
             let job = unsafe { &*data.cast::<Job<'_, W>>() };
@@ -346,6 +348,7 @@ mod tests {
 
     #[test]
     fn crews_do_their_work_side_by_side_and_share_launches() {
+        // SAFETY: only this test names it, and gives it what it reads.
         unsafe extern "C" fn count(task: c_int, environment: *mut c_void, data: *mut c_void) -> c_int {
             // SAFETY: the test gives counters, and a crew an environment.
             let (counters, environment) =
@@ -381,6 +384,7 @@ mod tests {
 
     #[test]
     fn without_a_crew_tvm_starts_tasks() {
+        // SAFETY: it reads nothing.
         unsafe extern "C" fn never(_: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
             panic!("TVM's pool was meant")
         }

@@ -1,31 +1,15 @@
 //! What concerns boards, beside collecting on them.
 
+mod serve;
 mod trace;
 
-pub use trace::BoardTrace;
-
-use super::arguments::BoardServe;
-use super::{Result, fleet};
-use clap::Subcommand;
-
-/// What to do.
-#[derive(Clone, Debug, Subcommand)]
-pub enum BoardCommand {
-    /// Simulate one operator on a core's fabric, and write what its modules did when, for Perfetto
-    ///
-    /// Nothing is measured: all times are simulated. There is a line for each module, for fetching instructions, and for what
-    /// waits for memory.
-    #[command(after_help = trace::EXAMPLES)]
-    Trace(Box<BoardTrace>),
-    /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
-    #[command(after_help = "Example: opcollect board serve --port 9090")]
-    Serve(BoardServe),
-}
+use super::Result;
+use super::arguments::BoardCommand;
 
 /// Does it.
 pub fn run(command: &BoardCommand) -> Result<u8> {
     match command {
         BoardCommand::Trace(wanted) => trace::run(wanted),
-        BoardCommand::Serve(asked) => fleet::serve(asked),
+        BoardCommand::Serve(asked) => serve::run(asked),
     }
 }
