@@ -61,6 +61,8 @@ pub struct Sampled {
     pub hertz: u64,
     /// Samples that found it.
     pub own: u64,
+    /// Those of them in functions that are not shown: they check arguments and raise errors.
+    pub in_glue: u64,
     /// All samples.
     pub all: u64,
     /// Samples that had no room.
@@ -140,10 +142,12 @@ pub fn annotation(
     }
     let own: u64 = hits.values().sum();
     let basis = if own >= SAMPLES_MIN { Basis::Sampled } else { Basis::Estimated };
+    let is_shown = |name: &str| listing.functions.iter().any(|function| function.name == name);
+    let in_glue = hits.iter().filter(|((name, _), _)| !is_shown(name)).map(|(_, count)| count).sum();
     let functions = listing.functions.into_iter().map(|function| told(function, &hits, own, basis)).collect();
     let sampled = |samples: &Samples| {
         let Samples { event, hertz, taken, lost, .. } = samples.clone();
-        Sampled { event, hertz, own, all: taken, lost }
+        Sampled { event, hertz, own, in_glue, all: taken, lost }
     };
     Annotation {
         text: one.task.describe(),
