@@ -164,7 +164,7 @@ fn the_report_has_its_fields() {
         object.keys().cloned().collect::<Vec<_>>().join(" ")
     };
     expect_test::expect![
-        "attempts config_hash host host_class known_before load losses models outcomes peaks seconds store target"
+        "attempts config_hash host host_class known_before load losses models outcomes peaks seconds source store target"
     ]
     .assert_eq(&fields(&report));
     expect_test::expect!["broken build_ms counts elsewhere left run_ms"].assert_eq(&fields(&report["outcomes"]));

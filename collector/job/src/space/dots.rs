@@ -165,6 +165,10 @@ pub(super) fn canonical(knobs: &mut Knobs) {
     }
     let decides = |name: &str| matches!(name, "layout" | "outer" | "functions" | "pool") || AXES.contains(&name);
     knobs.0.retain(|name, _| decides(name));
+    // Of the other orders of loops these moves know nothing.
+    if !matches!(knobs.choice("outer"), Some("channels" | "space") | None) {
+        knobs.0.insert("outer".to_owned(), choice("channels"));
+    }
     match (knobs.choice("quads_at"), knobs.choice("outer")) {
         // A tile's data is there for all channels.
         (Some("outer"), Some("channels")) => knobs.0.insert("quads_at".to_owned(), choice("root")),
