@@ -104,7 +104,11 @@ fn what_cannot_be_searched_is_one_clear_error() {
         "`--schedules` is for a sweep, and this is a search",
         "hint: give `--trials`",
     );
-    refused("--iftune true --again", "`--again`, `--keys` and `--unless-agree` are for a sweep", "give another `--store`");
+    refused(
+        "--iftune true --again",
+        "`--again`, `--keys` and `--unless-agree` are for a sweep",
+        "give another `--store`",
+    );
     refused("--iftune true --executor vm", "`tuner` is draft; schedules are searched for one size at a time", "");
     refused(
         "--iftune true --target cuda --arch sm_80 --tuner xgb_itervar",
