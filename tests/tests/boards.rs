@@ -258,6 +258,25 @@ fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
 }
 
 #[test]
+fn emulated_devices_do_not_join_a_campaign_on_hardware() {
+    let Some(tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
+    let at = format!("--tracker 127.0.0.1:{}", tracker.port);
+    let (bench, mut devices) = (Bench::new(), Vec::new());
+    let status = || run(bench.opcollect(&format!("fleet status {at} --json"))).expect(0).json();
+    for (options, count) in [("", 1), ("--emulated", 2)] {
+        devices.push(own_agent(&format!("--key k --tracker 127.0.0.1:{} {options}", tracker.port)));
+        let until = Instant::now() + Duration::from_secs(60);
+        while status()["keys"][0]["free"] != count {
+            assert!(Instant::now() < until, "the agents do not register: {}", status());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    run(bench.opcollect(&format!("{MODEL} --store st --json --target llvm {at} --key k --schedules 6 --board-wait 5")));
+    let sources: BTreeSet<String> = rows(&bench).iter().map(|row| row["source"].to_string()).collect();
+    assert!(sources.len() <= 1, "one campaign has one source: {sources:?}");
+}
+
+#[test]
 fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     let bench = Bench::new();
     let port = free_port();

@@ -13,7 +13,7 @@ mod remembering;
 mod simulator;
 mod workers;
 
-pub use boards::{Access, At, Boards, Device, LinkError, Linker};
+pub use boards::{Access, At, Boards, Device, Fleet, LinkError, Linker};
 pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::{Result, fleet, machine, settings};
 use crate::campaign::Config;
 use crate::campaign::config::{Backend, PYNQ};
-use bench::{Access, At, Device, Linker, Workers};
+use bench::{Access, At, Device, Fleet, Linker, Workers};
 use datasets::{Record, Source};
 use job::target::{self, Machine, Target};
 use measure::host::Facts;
@@ -27,10 +27,8 @@ pub struct Standing {
 
 /// A board that was found.
 pub struct Board {
-    /// What links code for it.
-    pub linker: Linker,
-    /// How many of its kind may work at once.
-    pub devices: usize,
+    /// It, and all that are like it.
+    pub fleet: Fleet,
     /// The name that was given for it.
     name: Option<String>,
     source: Source,
@@ -139,7 +137,7 @@ pub fn look(
         return Err(Failure::usage("a board runs compiled operators on its CPU, and nothing else")
             .with_hint("leave out `--backend`, `--ifcompare`, partners and `cuda` in `--target`"));
     }
-    // Devices of a key are alike: the first that is free speaks for all.
+    // The first that is free speaks for all of a key; one that is unlike it is left alone.
     let device = Device::open(access).map_err(fleet::unreachable)?;
     let devices = fleet::devices(access)?;
     let own = target_of(&device, access, arguments, config, workers)?;
@@ -167,8 +165,13 @@ pub fn look(
         None => Some("the server cannot say whether it runs on hardware; `--on-hardware` says so".to_owned()),
     };
     let board = Board {
-        linker,
-        devices,
+        fleet: Fleet {
+            access: access.clone(),
+            linker,
+            devices,
+            jobs: config.limits.runner_jobs,
+            likeness: device.likeness(),
+        },
         name: arguments.models.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,

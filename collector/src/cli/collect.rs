@@ -118,8 +118,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let revisions = Revisions::own().clone();
     let (compares, as_json, sink) = (arguments.ifcompare, arguments.json, arguments.sink.as_deref());
     let on = ground;
-    let linker = on.board.as_ref().map(|board| board.linker.clone());
-    let devices = on.board.as_ref().map_or(1, |board| board.devices);
+    let fleet = on.board.as_ref().map(|board| board.fleet.clone());
     let job = Job {
         campaign,
         versions,
@@ -135,12 +134,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         start,
         on,
     };
-    match access.zip(linker) {
-        Some((access, linker)) => {
-            let jobs = config.limits.runner_jobs;
-            let mut boards = Boards::new(workers, &access, &linker, devices, jobs).map_err(Failure::environment)?;
-            job.run(&mut boards)
-        }
+    match fleet {
+        Some(fleet) => job.run(&mut Boards::new(workers, &fleet).map_err(Failure::environment)?),
         None => job.run(&mut workers),
     }
 }

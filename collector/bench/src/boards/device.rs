@@ -70,6 +70,20 @@ impl Device {
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
+    /// What devices must have in common whose times stand under one description: processor, and whether it is emulated.
+    pub fn likeness(&self) -> String {
+        let unknown = "an unknown processor";
+        match (&self.told, &self.llvm) {
+            (Some(told), _) => {
+                let model = told.facts.cpu_model.as_deref().unwrap_or(unknown);
+                let how = if told.emulated.is_some() { "emulated" } else { "hardware" };
+                format!("{how} of {}, {model}", told.facts.architecture)
+            }
+            (None, Some((cpu, triple))) => format!("TVM's server on {cpu} of {triple}"),
+            (None, None) => format!("TVM's server on {unknown}"),
+        }
+    }
+
     /// The same, again and again for as long as the patience says: a server that was killed is started again by somebody.
     pub fn open_again(access: &Access, is_wanted: &dyn Fn() -> bool) -> Result<Device, RemoteError> {
         const FIRST: Duration = Duration::from_millis(50);

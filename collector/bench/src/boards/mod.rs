@@ -26,6 +26,21 @@ use worker::Fault;
 /// How often somebody who waits looks whether it is to go on.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Devices that are used alike.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    /// How they are reached.
+    pub access: Access,
+    /// What links code for them.
+    pub linker: Linker,
+    /// How many work at once.
+    pub devices: usize,
+    /// A session is replaced after so many runs.
+    pub jobs: u32,
+    /// What each of them must be, as [`Device::likeness`] says it: records describe all by one of them.
+    pub likeness: String,
+}
+
 /// A run with its ticket and its deadline.
 type Run = (Ticket, RunJob, Duration);
 
@@ -57,18 +72,12 @@ struct Shared {
 }
 
 impl Boards {
-    /// Boards: builds go to these workers, runs to so many devices at once.
-    pub fn new(
-        mut workers: Workers,
-        access: &Access,
-        linker: &Linker,
-        devices: usize,
-        jobs: u32,
-    ) -> Result<Boards, Fault> {
+    /// Builds go to these workers, runs to the devices of the fleet.
+    pub fn new(mut workers: Workers, fleet: &Fleet) -> Result<Boards, Fault> {
         let versions = workers.capability(Ability::Build)?;
         let (tell, events) = channel();
         let (builds, asked) = channel();
-        let devices = devices.max(1);
+        let devices = fleet.devices.max(1);
         let shared = Arc::new(Shared {
             runs: Mutex::default(),
             is_more: Condvar::new(),
@@ -83,8 +92,8 @@ impl Boards {
         };
         for _ in 0..devices {
             let (shared, tell) = (Arc::clone(&shared), tell.clone());
-            let (access, linker) = (access.clone(), linker.clone());
-            std::thread::spawn(move || serve(&access, &linker, jobs, &shared, &tell));
+            let fleet = fleet.clone();
+            std::thread::spawn(move || serve(&fleet, &shared, &tell));
         }
         Ok(Boards {
             builds: Some(builds),
@@ -218,14 +227,20 @@ fn build(
 }
 
 /// Does runs on one device after the other.
-fn serve(access: &Access, linker: &Linker, jobs: u32, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
+fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
     let is_wanted = || !shared.is_over.load(Ordering::Acquire);
     while wait_for_work(shared) {
         if device.is_none() {
-            match Device::open_again(access, &is_wanted) {
-                Ok(opened) => device = Some((opened, 0)),
+            match Device::open_again(&fleet.access, &is_wanted) {
+                Ok(opened) if opened.likeness() == fleet.likeness => device = Some((opened, 0)),
+                Ok(other) => {
+                    let (address, is, wanted) = (&other.address, other.likeness(), &fleet.likeness);
+                    let why = format!("{address} is {is}, and this campaign is on {wanted}");
+                    *shared.lost.lock().expect("nobody panics with it") = Some(why);
+                    break;
+                }
                 Err(error) => {
                     let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
                     *shared.lost.lock().expect("nobody panics with it") = Some(format!("{error}{hint}"));
@@ -240,11 +255,11 @@ fn serve(access: &Access, linker: &Linker, jobs: u32, shared: &Shared, tell: &Se
         };
         let Some((ticket, job, deadline)) = run else { continue };
         let began = SystemTime::now();
-        let reply = run::run(open, &mut prepared, linker, &job, deadline);
+        let reply = run::run(open, &mut prepared, &fleet.linker, &job, deadline);
         *done += 1;
         // What wrote wrong numbers may have written elsewhere, too; what failed may have left something behind.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
-        if !is_clean || !open.session.is_open() || *done >= jobs {
+        if !is_clean || !open.session.is_open() || *done >= fleet.jobs {
             device = None;
         }
         if tell.send((round, ticket, Done::Ran(Ran { began, reply }))).is_err() {
