@@ -41,9 +41,9 @@ fn side_by_side_gives_the_same_bits() {
             let ran =
                 run(bench.opcollect(&format!("model run {model} {once} --parallel {parallel} --output {parallel}")));
             let report = ran.expect(0).json();
-            assert_eq!(report["parallel"], *parallel);
+            assert_eq!(report["parallel"], parallel);
             let width = report["width"].as_u64().expect("a number");
-            assert!((*parallel == "sequential") == (width == 1) || cpus() == 1, "{report}");
+            assert!((parallel == "sequential") == (width == 1) || cpus() == 1, "{report}");
             assert_eq!(outputs(&bench, parallel), plain, "{model} {parallel}");
         }
     }
