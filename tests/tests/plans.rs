@@ -32,8 +32,9 @@ fn refused(ran: Ran, wanted: &str) {
 
 #[test]
 fn side_by_side_gives_the_same_bits() {
-    let bench = Bench::new();
     for (model, types) in [(SQUEEZENET, ["stream", "full"]), (BERT, ["sequential", "stream"])] {
+        // Files are named after a model's outputs, and stay.
+        let bench = Bench::new();
         let once = "--no-check --precision 0.5 --json";
         run(bench.opcollect(&format!("model run {model} {once} --output plain"))).expect(0);
         let plain = outputs(&bench, "plain");
