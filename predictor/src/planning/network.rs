@@ -127,7 +127,10 @@ fn why(found: &Stages, gain: f64, is_parallel: bool, beside: usize) -> String {
         }
         (false, 0) => "each operator uses all cores so well that side by side they would take longer".to_owned(),
         (false, _) => {
-            format!("side by side would take {:.1} % less time, which is within what no plan can promise", 100.0 * gain)
+            format!(
+                "side by side would take {:.1} % less by these times, too little beside what plans are off by",
+                100.0 * gain
+            )
         }
     }
 }

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// However little is allowed, so many sets of each size and so many stages after each are looked at.
 const LEAST_SETS: usize = 4;
 const LEAST_ENDINGS: usize = 8;
+/// Sets that are looked at for each stage that is allowed.
+const VISITS: usize = 16;
 
 /// A part of a graph as it is searched.
 pub(super) struct Part<'a> {
@@ -114,50 +116,51 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What can run next: single operators, and several that do not all hang together. Where those are too many, only the
-    /// first operators that are ready are looked at.
+    /// What can run next: single operators, and several that do not all hang together. Where those are too many, the smallest of
+    /// the first operators that are ready.
     fn endings(&mut self, done: Set, most: usize) -> Vec<Set> {
-        if let Some(all) = self.endings_of(done, usize::MAX, most) {
-            return all;
+        let is_ready = |&place: &usize| !done.has(place) && self.before[place].is_in(done);
+        let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
+        let (found, is_complete) = self.endings_of(done, &ready, most);
+        if is_complete {
+            return found;
         }
         self.is_exact = false;
         // So many have about as many pairs as are allowed.
-        let ready = (2 * most).isqrt().saturating_sub(1).max(2);
-        self.endings_of(done, ready, usize::MAX).expect("without a limit there are not too many")
+        let first = (2 * most).isqrt().saturating_sub(1).max(2);
+        if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Those of the first that are ready, the smallest first; nothing where they are too many.
-    fn endings_of(&self, done: Set, ready: usize, most: usize) -> Option<Vec<Set>> {
-        let is_open = |place: usize, ending: Set| !done.has(place) && self.before[place].is_in(done.and(ending));
-        let first: Vec<usize> = (0..self.operators.len()).filter(|&place| is_open(place, Set::default())).collect();
-        let is_limited = ready < first.len();
-        let sizes = if is_limited { 2 } else { self.limits.groups * self.limits.operators };
-        let singles = first.into_iter().take(ready).map(|place| (Set::default().with(place), place + 1));
-        let mut grown: VecDeque<(Set, usize)> = singles.collect();
+    /// Those that begin with some that are ready, the smallest first, and whether those are all of them.
+    fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
+        let mut grown: VecDeque<(Set, usize)> =
+            ready.iter().map(|&place| (Set::default().with(place), place + 1)).collect();
         let mut found: Vec<Set> = Vec::new();
+        // What hangs together is no ending, and grows to others all the same.
+        let mut visits = most.saturating_mul(VISITS);
         while let Some((set, from)) = grown.pop_front() {
+            if found.len() == most || visits == 0 {
+                return (found, false);
+            }
+            visits -= 1;
             // A stage that hangs together is no better than its operators one after the other.
             if set.len() == 1 || self.component(set, set.first()) != set {
                 found.push(set);
-                if found.len() > most {
-                    return None;
-                }
             }
-            if set.len() == sizes {
+            if set.len() == self.limits.groups * self.limits.operators {
                 continue;
             }
-            for place in (from..self.operators.len()).filter(|&place| is_open(place, set)) {
+            let done = done.and(set);
+            for place in
+                (from..self.operators.len()).filter(|&place| !done.has(place) && self.before[place].is_in(done))
+            {
                 let next = set.with(place);
                 if self.component(next, place).len() <= self.limits.operators {
                     grown.push_back((next, place + 1));
                 }
             }
-            // What is not pushed yet is in memory, too.
-            if grown.len() > most.saturating_mul(4) {
-                return None;
-            }
         }
-        Some(found)
+        (found, true)
     }
 
     /// What hangs together with an operator within a set.

@@ -176,6 +176,23 @@ fn nonsense_is_refused() {
     assert_eq!(refused(&circle, 0).to_string(), "there is no core to plan for");
 }
 
+#[test]
+fn long_chains_beside_each_other_are_planned_in_time() {
+    // As of a recurrent network: much is ready early, and one chain goes through all of it.
+    let mut draws = ChaCha8Rng::seed_from_u64(16);
+    let mut graph = drawn(&mut draws, 120, 2, 0.0);
+    for one in 5..120 {
+        graph.before[one] = match one % 5 {
+            0 => vec![],
+            4 => vec![one - 1, one - 4, one - 5],
+            _ => vec![one - 1],
+        };
+    }
+    let costs = costs(2, 4.0, 1.0);
+    let found = stages(&graph, &costs, &Limits::default()).expect("stages");
+    laws(&graph, &found, &costs);
+}
+
 /// A network of blocks: one operator, then branches of one to three, then one that joins them.
 fn blocks(draws: &mut ChaCha8Rng, count: usize, cores: usize) -> Graph {
     let mut graph = drawn(draws, count, cores, 0.0);
