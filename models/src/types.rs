@@ -79,6 +79,25 @@ impl DType {
         }
     }
 
+    /// Its kind and its bits by DLPack's numbers, which TVM and the protocol of its boards speak.
+    pub fn dlpack(self) -> (u8, u8) {
+        match self {
+            DType::I8 => (0, 8),
+            DType::I16 => (0, 16),
+            DType::I32 => (0, 32),
+            DType::I64 => (0, 64),
+            DType::U8 => (1, 8),
+            DType::U16 => (1, 16),
+            DType::U32 => (1, 32),
+            DType::U64 => (1, 64),
+            DType::F16 => (2, 16),
+            DType::F32 => (2, 32),
+            DType::F64 => (2, 64),
+            DType::BF16 => (4, 16),
+            DType::Bool => (6, 8),
+        }
+    }
+
     /// The smallest and largest number of an integer type of up to 32 bits.
     pub fn integer_range(self) -> Option<(i64, i64)> {
         match self {

@@ -135,17 +135,6 @@ fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Te
 
 /// A type of elements, as DLPack numbers them.
 fn data_type(dtype: DType) -> DataType {
-    const INTEGER: u8 = 0;
-    const UNSIGNED: u8 = 1;
-    const FLOAT: u8 = 2;
-    const BRAIN_FLOAT: u8 = 4;
-    const BOOLEAN: u8 = 6;
-    let code = match dtype {
-        DType::F32 | DType::F16 | DType::F64 => FLOAT,
-        DType::BF16 => BRAIN_FLOAT,
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => INTEGER,
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 => UNSIGNED,
-        DType::Bool => BOOLEAN,
-    };
-    DataType { code, bits: 8 * u8::try_from(dtype.bytes()).expect("an element has at most 8 bytes"), lanes: 1 }
+    let (code, bits) = dtype.dlpack();
+    DataType { code, bits, lanes: 1 }
 }

@@ -23,6 +23,9 @@ const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
 /// Those of which the default schedule takes one.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
+/// Columns that one vector of work on elements may have.
+const VECTORS: [i64; 6] = [1, 4, 8, 16, 32, 64];
+
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let flat = flat(task);
@@ -65,14 +68,16 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 }
                 _ => (false, false),
             };
-            let mut space = spatial(machine, &output, is_padded, is_strided);
-            if of_elements(&anchor.op) {
-                let columns = output.last().copied().unwrap_or(1);
-                space.default.0.insert("vector".to_owned(), Setting::Number(element_vector(machine, columns)));
-            }
-            if let Some(row) = reduced_row(task) {
+            let (columns, row) = (output.last().copied().unwrap_or(1), reduced_row(task));
+            let vector = match &anchor.op {
+                // A vector of strided reads is slower than what the compiler makes of single ones.
+                _ if row.is_some() || is_strided => 1,
+                op if of_elements(op) => element_vector(machine, columns),
+                _ => whole_vector(machine, columns),
+            };
+            let mut space = spatial(machine, &output, vector, is_padded);
+            if let Some(row) = row {
                 add_partial_sums(&mut space, machine, row);
-                space.default.0.insert("vector".to_owned(), Setting::Number(1));
             }
             space
         }
@@ -253,12 +258,12 @@ fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
     axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
         let orders = ["depth_first", "kernel_first"].into_iter();
-        let others = super::order::SUMS.iter().filter(|_| !extents.is_single).map(|(name, _)| *name);
+        let others = super::order::OTHERS.iter().filter(|_| !extents.is_single).map(|(name, _)| *name);
         axes.push(choices("order", "order of the reduction loops", orders.chain(others)));
     }
     axes.push(numbers("unroll", "innermost reduction loops written out", [0, 1]));
     let orders = ["channels", "space"].into_iter();
-    let others = super::order::PLACES.iter().filter(|_| extents.is_conv).map(|(name, _)| *name);
+    let others = super::order::OTHERS.iter().filter(|_| extents.is_conv).map(|(name, _)| *name);
     axes.push(choices("outer", "order of the loops over tiles, or which is outside", orders.chain(others)));
     for (name, meaning, tiles) in [
         ("cache_c", "tiles along channels that are taken together", extents.channels),
@@ -508,19 +513,14 @@ fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: 
 }
 
 /// `is_strided` says that neighbours of the result do not come from neighbours of the input.
-fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> Space {
+fn spatial(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
-    let settings: Vec<i64> = [1, 4, 8, 16, 32, 64].into_iter().filter(|&v| v <= columns).collect();
-    // A vector of strided reads is slower than what the compiler makes of single ones; a vector that does not divide
-    // the columns needs a test in every step.
-    let fits = |v: &&i64| **v <= machine.vector_lanes && columns % **v == 0;
-    let vector = if is_strided { 1 } else { settings.iter().filter(fits).max().copied().unwrap_or(1) };
     let outer = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
     // Rows of a plane share their padded input, so planes are the grain where there are enough of them.
     let planes: i64 = output.iter().take(2).product();
     let parallel = if output.len() > 3 && planes >= 8 * machine.cores { 2 } else { outer };
     let mut axes = vec![
-        numbers("vector", "columns in one vector", settings),
+        numbers("vector", "columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
         numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
     ];
     let steps: i64 = output.iter().rev().skip(1).product();
@@ -549,6 +549,12 @@ fn sums_neighbours(op: &Op, rank: usize) -> bool {
         Op::MeanVarianceNorm { axes, .. } => axes.iter().any(|&axis| is_last(axis)),
         _ => false,
     }
+}
+
+/// The widest vector that divides the columns: one that does not needs a test in every step.
+fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
+    let fits = |vector: &i64| *vector <= machine.vector_lanes.min(columns) && columns % vector == 0;
+    VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
 /// Elements of one vector of a row, each computed by itself. The compiler makes vectors of its own of single elements,

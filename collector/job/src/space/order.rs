@@ -13,13 +13,10 @@ pub enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Orders of the loops over tiles beside `channels`, which is `cyx`, and `space`, which is `yxc`.
-pub const PLACES: &[(&str, [Letter; 3])] =
-    &[("cxy", [C, X, Y]), ("ycx", [Y, C, X]), ("xcy", [X, C, Y]), ("xyc", [X, Y, C])];
-
-/// Orders of the loops of a sum beside `depth_first`, which is `cyx`, and `kernel_first`, which is `yxc` and leaves out what is
-/// padding for a whole tile.
-pub const SUMS: &[(&str, [Letter; 3])] =
+/// Orders beside the two that have names of their own: of loops over tiles `channels`, which is `cyx`, and `space`, which is `yxc`;
+/// of loops of a sum `depth_first`, which is `cyx`, and `kernel_first`, which is `yxc` and leaves out what is padding for a
+/// whole tile.
+pub const OTHERS: &[(&str, [Letter; 3])] =
     &[("cxy", [C, X, Y]), ("ycx", [Y, C, X]), ("xcy", [X, C, Y]), ("xyc", [X, Y, C])];
 
 /// The places of a result's or a sum's dimensions in an order; `channel` is the place of the channels, rows and columns are the last

@@ -228,7 +228,7 @@ fn order_of_places(form: Form, rank: usize, outer: &str) -> Vec<usize> {
         Form::Conv => 1,
         Form::Product => rank - 1,
     };
-    if let Some((_, letters)) = order::PLACES.iter().find(|(name, _)| *name == outer) {
+    if let Some((_, letters)) = order::OTHERS.iter().find(|(name, _)| *name == outer) {
         return order::places(*letters, channel, rank);
     }
     let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
@@ -300,7 +300,7 @@ fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(
     let (depth, rest) = parts.split_first().expect("a split has parts");
     let all = [std::slice::from_ref(depth), kernel].concat();
     let name = knobs.choice("order").unwrap_or("kernel_first");
-    let places: Vec<usize> = match order::SUMS.iter().find(|(own, _)| *own == name) {
+    let places: Vec<usize> = match order::OTHERS.iter().find(|(own, _)| *own == name) {
         Some((_, letters)) => order::places(*letters, 0, all.len()),
         None if name == "kernel_first" => (1..all.len()).chain([0]).collect(),
         None => (0..all.len()).collect(),
