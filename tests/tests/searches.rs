@@ -77,14 +77,19 @@ fn trials_of_a_model_are_shared_by_its_tasks_and_capped_for_each() {
 }
 
 #[test]
-fn draws_from_the_space_of_tvm_are_trials_too() {
+fn the_space_of_tvm_is_drawn_from_and_what_was_measured_has_children() {
     let bench = Bench::new();
-    let ran =
-        run(bench.opcollect(&format!("{PRODUCT} --iftune true --tuner metaschedule --trials 4 --json"))).expect(0);
-    let sources: Vec<_> =
-        stores::records(&bench.path("store")).into_iter().map(|record| record.schedule_source).collect();
-    assert_eq!(sources.len(), 4, "{ran}");
-    assert!(sources.iter().filter(|source| **source == Some(datasets::ScheduleSource::MetaSchedule)).count() == 3);
+    let command = format!("{PRODUCT} --iftune true --tuner metaschedule --trials 72 --patience 0 --json");
+    let ran = run(bench.opcollect(&command)).expect(0);
+    let records: BTreeMap<Key, Record> =
+        stores::records(&bench.path("store")).into_iter().map(|record| (record.key, record)).collect();
+    let is_of_tvm = |record: &&Record| record.schedule_source == Some(datasets::ScheduleSource::MetaSchedule);
+    assert_eq!((records.len(), records.values().filter(is_of_tvm).count()), (72, 71), "{ran}");
+    let schedules = records.values().filter_map(|record| record.schedule.as_ref());
+    let bred = schedules.filter(|schedule| schedule.text().starts_with(r#"{"from":"trace""#)).count();
+    assert!((1..=8).contains(&bred), "after 64 of TVM's own, children are tried: {bred}");
+    let again = run(bench.opcollect(&command)).expect(0);
+    assert_eq!(counted(&again), 0, "all of it is known: {again}");
 }
 
 #[test]

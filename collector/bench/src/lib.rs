@@ -7,6 +7,7 @@
 //! A [`Simulator`] computes what a core on a board would, and says how long that would take.
 
 mod boards;
+mod breeder;
 mod builders;
 mod prebuilt;
 mod remembering;
@@ -14,6 +15,7 @@ mod simulator;
 mod workers;
 
 pub use boards::{Access, At, Boards, Device, Fleet, LinkError, Linker};
+pub use breeder::Breeder;
 pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;

@@ -63,6 +63,30 @@ impl BuildJob {
     }
 }
 
+/// Breed schedules of one task from those that were measured, by TVM's evolutionary search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BreedJob {
+    /// The task, as JSON.
+    pub task: String,
+    /// TVM's JSON description of the target.
+    pub target: String,
+    /// Schedules of TVM's own space that were measured, as JSON, with their times in nanoseconds.
+    pub measured: Vec<(String, f64)>,
+    /// How many are wanted.
+    pub count: usize,
+    /// Seed of every draw, mutation and tree.
+    pub seed: i64,
+}
+
+/// What came of breeding.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum BreedReply {
+    /// Schedules, as JSON, the most promising first; fewer than wanted where the space has no more.
+    Bred(Vec<String>),
+    /// TVM refused, or nothing can be learned here; the text says which step and why.
+    Failed(String),
+}
+
 /// What became of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuildReply {

@@ -130,6 +130,19 @@ impl Builder {
         })
     }
 
+    /// A task in the form that a schedule wants on a target, for whom it makes code or something else.
+    pub(crate) fn lowered(
+        &mut self,
+        task: &str,
+        target: &str,
+        schedule: &Schedule,
+    ) -> Result<(&Lowered, CompileTarget)> {
+        let target = self.target(target)?;
+        self.lower(task, Form::of(schedule, &target))?;
+        let (_, lowered) = self.lowered.as_ref().expect("just lowered");
+        Ok((lowered, target))
+    }
+
     fn target(&mut self, text: &str) -> Result<CompileTarget> {
         if let Some((known, target)) = &self.target
             && known == text

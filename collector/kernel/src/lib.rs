@@ -1,6 +1,7 @@
 //! From a task and a schedule to code through TVM, and the runner of what came out.
 
 pub mod apply;
+pub mod breeder;
 pub mod builder;
 pub mod code;
 pub mod lower;

@@ -42,8 +42,8 @@ fn billion() -> Problem {
 
 /// A proposal after news, which trees are grown for first.
 fn milliseconds(problem: &Problem, name: TunerName, seed: u64) -> f64 {
-    let mut teacher = tuner(TunerName::Random, problem, seed + 100).expect("a tuner");
-    let mut own = tuner(name, problem, seed).expect("a tuner");
+    let mut teacher = tuner(TunerName::Random, problem, seed + 100, || unreachable!("it draws")).expect("a tuner");
+    let mut own = tuner(name, problem, seed, || unreachable!("it knows our spaces")).expect("a tuner");
     for schedule in teacher.propose(KNOWN).expect("points") {
         own.observe(&schedule, Seen::Time(time(&schedule)));
     }

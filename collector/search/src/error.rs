@@ -6,6 +6,8 @@
 pub enum Error {
     #[error("the tuner cannot learn")]
     Learn(#[from] learn::Error),
+    #[error("no schedules of TVM's own space can be bred: {0}")]
+    Evolution(String),
 }
 
 /// What may fail so.

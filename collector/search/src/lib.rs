@@ -6,14 +6,14 @@
 
 mod anneal;
 mod draft;
-mod draws;
 mod error;
+mod evolved;
 mod explain;
 pub mod features;
 mod genetic;
 mod grid;
 mod guided;
-mod model;
+pub mod model;
 mod name;
 mod points;
 mod problem;
@@ -55,8 +55,24 @@ pub trait Tuner {
     fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _over_default: f64) {}
 }
 
-/// A tuner by its name.
-pub fn tuner(name: TunerName, problem: &Problem, seed: u64) -> Result<Box<dyn Tuner>> {
+/// TVM's evolutionary search, wherever TVM is.
+pub trait Evolution {
+    /// Up to so many schedules from those that were measured, with their times in nanoseconds; or why there are none.
+    fn breed(
+        &mut self,
+        measured: &[(Schedule, f64)],
+        count: usize,
+        seed: i64,
+    ) -> std::result::Result<Vec<Schedule>, String>;
+}
+
+/// A tuner by its name; `metaschedule` asks for an evolution.
+pub fn tuner(
+    name: TunerName,
+    problem: &Problem,
+    seed: u64,
+    evolution: impl FnOnce() -> Box<dyn Evolution>,
+) -> Result<Box<dyn Tuner>> {
     Ok(match name {
         TunerName::Draft => Box::new(draft::Draft::new(problem, seed)?),
         TunerName::Random => Box::new(random::Random::new(problem, seed)),
@@ -66,7 +82,7 @@ pub fn tuner(name: TunerName, problem: &Problem, seed: u64) -> Result<Box<dyn Tu
         TunerName::XgbRank => guided::ranking(problem, View::Loops, seed)?,
         TunerName::XgbKnob => guided::regression(problem, View::Knobs, seed)?,
         TunerName::XgbCurve => guided::regression(problem, View::Curves, seed)?,
-        TunerName::Metaschedule => Box::new(draws::Draws::new(seed)),
+        TunerName::Metaschedule => Box::new(evolved::Evolved::new(seed, evolution())),
     })
 }
 

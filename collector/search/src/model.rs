@@ -93,11 +93,14 @@ pub struct Model {
 /// What a model says of one row: the mean of its sets of trees, and how far they are apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
+    /// The mean.
     pub mean: f64,
+    /// The standard deviation.
     pub spread: f64,
 }
 
 impl Model {
+    /// What is said of a row by its features; those that no row had before are not looked at.
     pub fn ask(&self, features: &Features) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         for (name, value) in features {

@@ -1,6 +1,6 @@
 //! Spaces with made-up times, on which tuners are compared without a compiler.
 
-use crate::{Problem, Seen, Tuner};
+use crate::{Evolution, Problem, Seen, Tuner};
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
 use job::target::{Target, llvm};
 use models::Fuse;
@@ -68,4 +68,15 @@ pub fn tune(tuner: &mut dyn Tuner, trials: usize, batch: usize, time: impl Fn(&S
         }
     }
     tried
+}
+
+/// For tuners that ask nobody; others find no children.
+pub fn childless() -> Box<dyn Evolution> {
+    struct Childless;
+    impl Evolution for Childless {
+        fn breed(&mut self, _: &[(Schedule, f64)], _: usize, _: i64) -> std::result::Result<Vec<Schedule>, String> {
+            Ok(Vec::new())
+        }
+    }
+    Box::new(Childless)
 }

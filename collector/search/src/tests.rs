@@ -1,7 +1,7 @@
 //! What holds for every tuner, and which of them is worth its name, on made-up times.
 
 use super::*;
-use crate::synthetic::{billion, problem, time, tune};
+use crate::synthetic::{billion, childless, problem, time, tune};
 use job::space::Knobs;
 use job::target::Kind;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ fn templates() -> impl Iterator<Item = TunerName> {
 fn the_same_seed_and_news_give_the_same_proposals_and_another_seed_others() {
     for name in templates() {
         let tried = |seed: u64| {
-            let mut tuner = tuner(name, &problem(CONV), seed).expect("a tuner");
+            let mut tuner = tuner(name, &problem(CONV), seed, childless).expect("a tuner");
             tune(&mut *tuner, 60, 8, time)
         };
         let first = tried(1);
@@ -33,7 +33,7 @@ fn the_same_seed_and_news_give_the_same_proposals_and_another_seed_others() {
 fn what_was_heard_of_is_not_proposed() {
     for name in TunerName::ALL.iter().copied() {
         let problem = problem(CONV);
-        let fresh = || tuner(name, &problem, 3).expect("a tuner");
+        let fresh = || tuner(name, &problem, 3, childless).expect("a tuner");
         let before = fresh().propose(20).expect("a proposal");
         assert!(!before.is_empty(), "{name:?}");
         let mut resumed = fresh();
@@ -49,7 +49,7 @@ fn proposals_are_points_of_the_space_and_end_with_it() {
     let points = (0..small.space.size()).map(|place| job::space::point(&small.space, place));
     let allowed: BTreeSet<Knobs> = points.filter(|knobs| small.space.allows(knobs)).collect();
     for name in templates() {
-        let mut tuner = tuner(name, &small, 5).expect("a tuner");
+        let mut tuner = tuner(name, &small, 5, childless).expect("a tuner");
         let tried = tune(&mut *tuner, 1000, 8, time);
         assert_eq!(tried.len(), allowed.len(), "{name:?}");
         for schedule in &tried {
@@ -65,7 +65,7 @@ fn who_learns_is_better_than_chance_at_equal_trials() {
     for space in [billion(), problem(CONV)] {
         let reached = |name: TunerName| {
             let runs = (0..3).map(|seed| {
-                let mut tuner = tuner(name, &space, seed).expect("a tuner");
+                let mut tuner = tuner(name, &space, seed, childless).expect("a tuner");
                 best(&tune(&mut *tuner, 120, 8, time))
             });
             let mut runs: Vec<f64> = runs.collect();
@@ -87,12 +87,12 @@ fn who_learns_is_better_than_chance_at_equal_trials() {
 fn what_other_sizes_taught_is_used_at_once() {
     let (own, other) = (problem(CONV), problem("conv2d:ci=32,hw=28,co=32,k=5,p=2"));
     let default = |problem: &Problem| time(&Schedule::Template { knobs: problem.space.default.clone() });
-    let mut taught = tuner(TunerName::Draft, &own, 1).expect("a tuner");
-    let mut teacher = tuner(TunerName::Random, &other, 1).expect("a tuner");
+    let mut taught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
+    let mut teacher = tuner(TunerName::Random, &other, 1, childless).expect("a tuner");
     for schedule in tune(&mut *teacher, 150, 10, time) {
         taught.learn(&other, &schedule, time(&schedule) / default(&other));
     }
-    let mut untaught = tuner(TunerName::Draft, &own, 1).expect("a tuner");
+    let mut untaught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
     let (taught, untaught) = (tune(&mut *taught, 16, 8, time), tune(&mut *untaught, 16, 8, time));
     assert!(best(&taught) < best(&untaught), "{} {}", best(&taught), best(&untaught));
 }

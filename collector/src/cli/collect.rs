@@ -234,6 +234,7 @@ impl Job<'_> {
             bases: &bases,
             cpus: &cpus,
             flush_bytes: facts.cold_cache_bytes(),
+            breeder: &machine::breeder(&config.limits)?,
         };
         let work = self.work(&ground)?;
         if !is_simulated && self.on.board.is_none() {
@@ -315,7 +316,7 @@ impl Job<'_> {
         if let Some(tune) = &ground.config.tune {
             return Ok(Work::Search(Box::new(Tuning::new(ground, tune, is_ours).map_err(of_tuning)?)));
         }
-        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
+        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
         planned.retain(|attempt| is_ours(attempt.key) && self.repeat.is_wanted(attempt.key));

@@ -6,7 +6,7 @@ use super::settings::allowed_cpus;
 use crate::campaign::PlannedModule;
 use crate::campaign::config::{Limits, PYNQ};
 use crate::campaign::planned::PlannedTask;
-use bench::{Ability, Bench, Build, Versions, WorkerLimits, Workers};
+use bench::{Ability, Bench, Breeder, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
@@ -40,6 +40,13 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
         spin_count: limits.spin_count,
     };
     Ok(Workers::new(&program, &limits))
+}
+
+/// The process that breeds schedules, within the limits of builders.
+pub fn breeder(limits: &Limits) -> Result<Breeder> {
+    let program = bench::worker_program().map_err(Failure::environment)?;
+    let start_deadline = Duration::from_secs_f64(limits.start_seconds);
+    Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
 /// The right to measure here: nobody else does on the CPUs of this process while the value lives.

@@ -3,6 +3,7 @@
 //! A program of its own, so that the orchestrator is linked without TVM.
 
 use job::RunReply;
+use kernel::breeder::Breeder;
 use kernel::builder::Builder;
 use kernel::network;
 use kernel::runner::Runner;
@@ -26,6 +27,10 @@ fn serve() -> anyhow::Result<()> {
             let mut builder = Builder::default();
             Ok(entry.serve(versions, |job| builder.answer(&job))?)
         }),
+        Some("breed") => serve_with_tvm(Role::Builder, |entry, versions| {
+            let mut breeder = Breeder::default();
+            Ok(entry.serve(versions, |job| breeder.answer(&job))?)
+        }),
         Some("run") => serve_with_tvm(Role::Runner, |entry, versions| {
             let mut runner = Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
@@ -39,7 +44,7 @@ fn serve() -> anyhow::Result<()> {
         Some("run-onnxruntime") => serve_runtime::<OnnxRuntime>(),
         Some("run-openvino") => serve_runtime::<OpenVino>(),
         _ => anyhow::bail!(
-            "usage: `opcollect-worker build|run|run-network|run-cuda|run-cuda-network|run-onnxruntime|run-openvino`, \
+            "usage: `opcollect-worker build|breed|run|run-network|run-cuda|run-cuda-network|run-onnxruntime|run-openvino`, \
              started by `opcollect`"
         ),
     }

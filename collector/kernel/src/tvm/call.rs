@@ -4,7 +4,9 @@ use super::names::{ALL, Name};
 use models::DType;
 use std::cell::RefCell;
 use std::fmt;
-use tvm_ffi::{Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString};
+use tvm_ffi::{
+    Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString, TypeIndex,
+};
 
 /// Anything TVM takes or returns: a number, a text, or a counted reference to one of its objects.
 #[derive(Clone)]
@@ -83,6 +85,11 @@ impl Value {
     pub(in crate::tvm) fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
         let entries = entries.into_iter().map(|(name, value)| (TvmString::from(name), value.0));
         Value(Any::from(entries.collect::<Map<TvmString, Any>>()))
+    }
+
+    /// Whether it is the absent value.
+    pub(in crate::tvm) fn is_none(&self) -> bool {
+        self.0.type_index() == TypeIndex::kTVMFFINone as i32
     }
 
     /// The items of an array.

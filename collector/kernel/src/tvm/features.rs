@@ -16,6 +16,9 @@ use tvm_ffi::Tensor;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
+/// What a program says of its time before code is made of it, by name.
+pub type Features = BTreeMap<String, f64>;
+
 /// Buffers that each place tells of, the most touched first.
 const BUFFERS: usize = 5;
 /// Points of the curve of arithmetic over traffic.
@@ -55,25 +58,32 @@ const BUFFERS_TOLD: usize = 3;
 
 /// One vector for each place that writes, in the order of the program.
 pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
+    let context = meta_schedule::context(&schedule.module()?, &target.value, &Value::none())?;
+    let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
+    let found = of_candidates(&context, &Value::array([candidate]))?;
+    found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "no features came back"))
+}
+
+/// The same of TVM's candidates in its context.
+pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;
     let (buffers, curve) = (BUFFERS as i64, CURVE as i64);
     let extractor = call!(names::META_PER_STORE_FEATURE, buffers, curve, CACHE_LINE_BYTES, WITHOUT_WORKLOAD)?;
-    let context = meta_schedule::context(&schedule.module()?, &target.value, &Value::none())?;
-    let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
-    let found = call!(names::META_EXTRACT_FROM, extractor, context, Value::array([candidate]))?.items()?;
     let wrong = |problem: String| TvmError::new(names::META_EXTRACT_FROM.text, problem);
-    let first = found.first().ok_or_else(|| wrong("no features came back".to_owned()))?;
-    let tensor: Tensor = first.convert("tensor")?;
-    let numbers: Vec<f64> = memory::read(&tensor).map_err(|error| wrong(error.to_string()))?;
-    match numbers.len() % WIDTH {
-        0 => Ok(numbers.chunks(WIDTH).map(<[f64]>::to_vec).collect()),
-        _ => Err(wrong(format!("{} numbers are no rows of {WIDTH}", numbers.len()))),
-    }
+    let stores = |found: &Value| {
+        let tensor: Tensor = found.convert("tensor")?;
+        let numbers: Vec<f64> = memory::read(&tensor).map_err(|error| wrong(error.to_string()))?;
+        match numbers.len() % WIDTH {
+            0 => Ok(numbers.chunks(WIDTH).map(<[f64]>::to_vec).collect()),
+            _ => Err(wrong(format!("{} numbers are no rows of {WIDTH}", numbers.len()))),
+        }
+    };
+    call!(names::META_EXTRACT_FROM, extractor, context, candidates)?.items()?.iter().map(stores).collect()
 }
 
 /// The vectors of a program as one set of numbers by name. TVM gives counts as `log2(1 + count)`; here they are counts.
-pub fn of_stores(stores: &[Vec<f64>]) -> BTreeMap<String, f64> {
+pub fn of_stores(stores: &[Vec<f64>]) -> Features {
     let count = |value: f64| (value.exp2() - 1.0).round();
     let of_buffers = |store: &[f64], place: usize| -> f64 {
         (0..BUFFERS).map(|buffer| count(store[BUFFERS_AT + BUFFER_WIDTH * buffer + place])).sum()

@@ -52,17 +52,14 @@ pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorPro
         families: Vec::new(),
         draws: if is_device { DEVICE_DRAWS } else { 1 },
     };
-    if !is_device {
-        let rules = call!(names::META_RULES_LLVM)?;
-        spaces.add(target, rules, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?)?;
-    } else {
-        let rules = call!(names::META_RULES_CUDA)?;
-        spaces.add(target, rules, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?)?;
-    }
+    let (generator, postprocs) = plain_generator(target)?;
+    spaces.add(target, &generator, &postprocs)?;
     if let Some(product) = product.filter(|_| is_device) {
         let rules = [vec![tensor_core_rule(product)?], call!(names::META_RULES_CUDA)?.items()?].concat();
         let postprocs = call!(names::META_POSTPROCS_TENSOR_CORE)?;
-        spaces.add(target, Value::from(rules), postprocs, call!(names::META_MUTATORS_CUDA)?)?;
+        let mutators = call!(names::META_MUTATORS_CUDA)?;
+        let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
+        spaces.add(target, &generator, &postprocs)?;
     }
     if spaces.schedules.is_empty() {
         return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
@@ -100,17 +97,37 @@ fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
 pub(in crate::tvm) fn context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;
+    context_of(module, target, [generator, &Value::none()], THREADS, SEED)
+}
+
+/// The same with a strategy of search beside the generator, and threads and a seed for both.
+pub(in crate::tvm) fn context_of(
+    module: &Module,
+    target: &Value,
+    [generator, strategy]: [&Value; 2],
+    threads: i64,
+    seed: i64,
+) -> Result<Value> {
     let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
-    call!(names::META_CONTEXT, &module.0, target, generator, Value::none(), "task", THREADS, SEED, silent)
+    call!(names::META_CONTEXT, &module.0, target, generator, strategy, "task", threads, seed, silent)
+}
+
+/// TVM's generator of spaces without tensor cores, with the post-processors that its schedules go through.
+pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
+    let [rules, postprocs, mutators] = if target.architectures.is_empty() {
+        [call!(names::META_RULES_LLVM)?, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?]
+    } else {
+        [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]
+    };
+    Ok((call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?, postprocs))
 }
 
 impl Spaces {
-    /// Generates the spaces of these rules.
-    fn add(&mut self, target: &CompileTarget, rules: Value, postprocs: Value, mutators: Value) -> Result<()> {
-        let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
-        let context = context(&self.module, &target.sampled, &generator)?;
+    /// Adds the spaces of a generator.
+    fn add(&mut self, target: &CompileTarget, generator: &Value, postprocs: &Value) -> Result<()> {
+        let context = context(&self.module, &target.sampled, generator)?;
         call!(names::META_INITIALIZE, &context)?;
-        let schedules = call!(names::META_DESIGN_SPACE, &generator, &self.module.0)?.items()?;
+        let schedules = call!(names::META_DESIGN_SPACE, generator, &self.module.0)?.items()?;
         let family = self.families.len();
         self.schedules.extend(schedules.into_iter().map(|schedule| Designed { schedule, family }));
         self.families.push(Family { postprocs: postprocs.items()?, _context: context });

@@ -10,6 +10,7 @@ pub mod compile;
 pub mod device;
 mod device_function;
 pub mod dots;
+pub mod evolution;
 pub mod expression;
 pub mod features;
 mod functions;

@@ -176,6 +176,14 @@ names! {
     META_POSTPROC_APPLY = "s_tir.meta_schedule.PostprocApply", 2, Builder;
     META_CANDIDATE = "s_tir.meta_schedule.MeasureCandidate", 2, Builder;
     META_PER_STORE_FEATURE = "s_tir.meta_schedule.FeatureExtractorPerStoreFeature", 4, Builder;
+    META_EVOLUTION = "s_tir.meta_schedule.SearchStrategyEvolutionarySearch", 8, Builder;
+    META_PRE_TUNING = "s_tir.meta_schedule.SearchStrategyPreTuning", 6, Builder;
+    META_CANDIDATES = "s_tir.meta_schedule.SearchStrategyGenerateMeasureCandidates", 1, Builder;
+    META_DATABASE = "s_tir.meta_schedule.DatabaseMemoryDatabase", 1, Builder;
+    META_COMMIT_WORKLOAD = "s_tir.meta_schedule.DatabaseCommitWorkload", 2, Builder;
+    META_COMMIT_RECORD = "s_tir.meta_schedule.DatabaseCommitTuningRecord", 2, Builder;
+    META_RECORD = "s_tir.meta_schedule.TuningRecord", 5, Builder;
+    META_COST_MODEL = "s_tir.meta_schedule.CostModelPyCostModel", 4, Builder;
     META_EXTRACT_FROM = "s_tir.meta_schedule.FeatureExtractorExtractFrom", 3, Builder;
     // from IR to code
     TARGET = "target.Target", 1, Builder;

@@ -32,7 +32,7 @@ fn json_of(value: &Value) -> Result<Json> {
     if value.0.try_as::<TvmString>().is_some() {
         return Ok(Json::String(value.text()?));
     }
-    if index == TypeIndex::kTVMFFINone as i32 {
+    if value.is_none() {
         return Ok(Json::Null);
     }
     if index == TypeIndex::kTVMFFIBool as i32 {

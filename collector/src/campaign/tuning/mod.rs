@@ -15,6 +15,7 @@ use super::module::PlannedModule;
 use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
 use super::source::Source;
 use super::tune::Tune;
+use bench::Breeder;
 use datasets::{Key, Record};
 use job::space::{FilterError, Schedule};
 use job::target::Target;
@@ -63,6 +64,8 @@ pub struct Ground<'a> {
     pub cpus: &'a [usize],
     /// What must be written for a cold cache.
     pub flush_bytes: u64,
+    /// Who breeds schedules of TVM's own space.
+    pub breeder: &'a Breeder,
 }
 
 /// Why there is no search.
@@ -82,7 +85,7 @@ pub enum TuningError {
 impl Tuning {
     /// One search for each task, number of threads and cache state; those are ours whose default schedule is.
     pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(Key) -> bool) -> Result<Tuning, TuningError> {
-        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
+        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         // Every search begins with the default schedule and so never ends behind it.
         let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
         let defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;

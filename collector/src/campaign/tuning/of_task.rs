@@ -4,13 +4,15 @@ use super::TuningError;
 use crate::campaign::attempt::{attempt, source_of};
 use crate::campaign::planned::{Attempt, Code};
 use crate::campaign::tune::Tune;
-use datasets::{CacheState, Outcome, Record};
+use bench::Breeder;
+use datasets::{CacheState, Outcome, Record, ScheduleSource};
+use job::BreedJob;
 use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Target;
 use models::Task;
 use search::spending::Standing;
-use search::{Problem, Seen, Tuner, tuner};
+use search::{Evolution, Problem, Seen, Tuner, tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,6 +26,23 @@ pub(super) type Told = (String, i64, bool, String, String);
 /// The search that a record would belong to.
 pub(super) fn ground_of(record: &Record) -> Option<Ground> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
+}
+
+/// The evolution of one task's schedules.
+struct Bred {
+    breeder: Breeder,
+    /// The task, as JSON.
+    task: String,
+    /// TVM's description of the target.
+    target: String,
+}
+
+impl Evolution for Bred {
+    fn breed(&mut self, measured: &[(Schedule, f64)], count: usize, seed: i64) -> Result<Vec<Schedule>, String> {
+        let measured = measured.iter().map(|(schedule, ns)| (schedule.to_json(), *ns)).collect();
+        let (task, target) = (self.task.clone(), self.target.clone());
+        self.breeder.breed(&BreedJob { task, target, measured, count, seed })
+    }
 }
 
 /// Why a search ended.
@@ -86,7 +105,10 @@ impl Search {
             task: planned.scheduled().clone(),
             target: ground.target.clone(),
             revisions: ground.bases.revisions.clone(),
-            tuner: tuner(tune.tuner, &problem, seed)?,
+            tuner: tuner(tune.tuner, &problem, seed, || {
+                let (task, target) = (planned.compiled_json().to_owned(), ground.target.text.clone());
+                Box::new(Bred { breeder: ground.breeder.clone(), task, target })
+            })?,
             problem: Arc::new(problem),
             standing: Standing { weight: weight.max(1) as f64, ..Standing::default() },
             default,
@@ -172,9 +194,14 @@ impl Search {
     pub fn attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
+        let source = match source_of(&schedule, default) {
+            // Only TVM's evolution proposes moves.
+            ScheduleSource::Trace => ScheduleSource::MetaSchedule,
+            source => source,
+        };
         let code = Code::Compiled {
             revision: self.revisions.of(&self.task, self.target.kind, &schedule),
-            source: source_of(&schedule, default),
+            source,
             schedule: Arc::new(schedule),
         };
         let run = (own.state, own.method.clone(), own.cpus.len());
@@ -196,7 +223,10 @@ impl Search {
             self.default_ns = ns;
         }
         self.standing.hear(ns);
-        self.tell(schedule, ns.map_or(Seen::Failed, Seen::Time));
+        // What was drawn is repeated by its moves, which the record has.
+        let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
+        let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
+        self.tell(drawn.as_ref().unwrap_or(schedule), ns.map_or(Seen::Failed, Seen::Time));
     }
 
     pub(super) fn tell(&mut self, schedule: &Schedule, seen: Seen) {

@@ -6,6 +6,7 @@ use crate::campaign::{RawConfig, record};
 use datasets::{Outcome, Source as Origin};
 use job::revision::Revisions;
 use job::target::llvm;
+use std::path::Path;
 
 /// A configuration with its tasks and machine.
 struct Made {
@@ -13,6 +14,7 @@ struct Made {
     tasks: Vec<PlannedTask>,
     target: Target,
     bases: Bases,
+    breeder: Breeder,
 }
 
 fn made(text: &str) -> Made {
@@ -28,7 +30,8 @@ fn made(text: &str) -> Made {
         ..Record::default()
     };
     let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::own().clone() };
-    Made { config, tasks, target, bases }
+    let breeder = Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
+    Made { config, tasks, target, bases, breeder }
 }
 
 impl Made {
@@ -41,6 +44,7 @@ impl Made {
             bases: &self.bases,
             cpus: &[0],
             flush_bytes: 0,
+            breeder: &self.breeder,
         }
     }
 

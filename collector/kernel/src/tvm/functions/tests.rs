@@ -13,9 +13,13 @@ use super::super::{library, object};
 use crate::apply::{SpaceCache, apply};
 use crate::lower::{Form, lower};
 use job::space::{self, Functions, Knobs, Schedule, Setting};
-use job::target;
+use job::target::{self, Target};
 use models::{DType, Task};
 use reference::error_function as erf;
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
 use tvm_ffi::AnyView;
 
 /// Numbers in one call; a vector does not divide it, so that single elements are tried, too.
@@ -27,6 +31,26 @@ const EVERY_VARIABLE: &str = "OPCOLLECT_EVERY_FLOAT";
 /// Else every so many; a prime, so that fractions of all kinds meet exponents of all kinds.
 const STRIDE: u32 = 1009;
 
+/// An object file of a function for a target; of a name, or of several, the first inside of the others.
+fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u8> {
+    let input = format!("{dtype}[{LENGTH}]");
+    let inputs = std::iter::once(input.as_str()).chain(std::iter::repeat("_"));
+    let steps: Vec<String> =
+        name.split(' ').zip(inputs).map(|(one, input)| format!("unary({input}) function=\"{one}\"")).collect();
+    let text = steps.join(" | ");
+    let task = Task::from_text(&text).expect("the task is well formed");
+    let space = space::space(&task, &target.machine);
+    let mut knobs = space.default.0;
+    knobs.insert("vector".to_owned(), Setting::Number(16));
+    knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
+    let schedule = Schedule::Template { knobs: Knobs(knobs) };
+    let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
+    let lowered = lower(&task, Form::of(&schedule, &compiled)).expect("the task can be lowered");
+    let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
+    let module = moves.module().expect("a module");
+    compile::compile(&module, &compiled, schedule.functions(), false).expect("it compiles").bytes
+}
+
 /// Compiled code of one function of floats.
 struct Code {
     function: tvm_ffi::Function,
@@ -35,28 +59,11 @@ struct Code {
 }
 
 impl Code {
-    /// Of a name, or of several, the first inside of the others.
     fn new(name: &str, cpu: &str, functions: &str, dtype: DType) -> Code {
         library::open(Role::Builder).expect("TVM is there");
         let cpu = if cpu == "native" { compile::system_cpu().expect("TVM knows this CPU") } else { cpu.to_owned() };
-        let target = target::llvm(&cpu, &[], 1);
-        let input = format!("{dtype}[{LENGTH}]");
-        let inputs = std::iter::once(input.as_str()).chain(std::iter::repeat("_"));
-        let steps: Vec<String> =
-            name.split(' ').zip(inputs).map(|(one, input)| format!("unary({input}) function=\"{one}\"")).collect();
-        let text = steps.join(" | ");
-        let task = Task::from_text(&text).expect("the task is well formed");
-        let space = space::space(&task, &target.machine);
-        let mut knobs = space.default.0;
-        knobs.insert("vector".to_owned(), Setting::Number(16));
-        knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
-        let schedule = Schedule::Template { knobs: Knobs(knobs) };
-        let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
-        let lowered = lower(&task, Form::of(&schedule, &compiled)).expect("the task can be lowered");
-        let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
-        let module = moves.module().expect("a module");
-        let object = compile::compile(&module, &compiled, schedule.functions(), false).expect("it compiles");
-        let loaded = object::load(&object.bytes).expect("it loads");
+        let object = compiled(name, &target::llvm(&cpu, &[], 1), functions, dtype);
+        let loaded = object::load(&object).expect("it loads");
         // SAFETY: this is code of our own making, called as it is meant to be.
         let function = unsafe { loaded.function("main") }.expect("it has an entry");
         let extents = [i64::try_from(LENGTH).expect("a small number")];
@@ -72,10 +79,62 @@ impl Code {
     }
 
     fn of(&self, numbers: &[f32]) -> Vec<f32> {
-        let mut input: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        input.resize(4 * LENGTH, 0);
-        let output = self.call(&input);
-        output.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
+        floats(&self.call(&filled(numbers)))
+    }
+}
+
+/// As many numbers as one call has.
+fn filled(numbers: &[f32]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    bytes.resize(4 * LENGTH, 0);
+    bytes
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
+}
+
+/// The same code as a program for a processor with NEON, which an emulator runs.
+struct Neon {
+    folder: TempDir,
+}
+
+impl Neon {
+    const COMPILER: &str = "aarch64-linux-gnu-gcc";
+    const EMULATOR: &str = "qemu-aarch64";
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/floats.c");
+
+    /// What is missing here for that.
+    fn missing() -> Option<&'static str> {
+        let is_there = |program: &&str| Command::new(program).arg("--version").output().is_ok();
+        [Neon::COMPILER, Neon::EMULATOR].into_iter().find(|program| !is_there(program))
+    }
+
+    fn new(name: &str) -> Neon {
+        library::open(Role::Builder).expect("TVM is there");
+        let board = target::board("zcu104").expect("a board");
+        let folder = tempfile::tempdir().expect("a folder");
+        let object = folder.path().join("object.o");
+        std::fs::write(&object, compiled(name, &board.target(), "vector", DType::F32)).expect("there is room");
+        let built = Command::new(Neon::COMPILER)
+            .args(["-O1", "-static", "-o"])
+            .args([&folder.path().join("program"), Path::new(Neon::SOURCE), &object, Path::new("-lm")])
+            .output()
+            .expect("a compiler");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        Neon { folder }
+    }
+
+    fn of(&self, numbers: &[f32]) -> Vec<f32> {
+        let input = self.folder.path().join("input");
+        std::fs::write(&input, filled(numbers)).expect("there is room");
+        let ran = Command::new(Neon::EMULATOR)
+            .arg(self.folder.path().join("program"))
+            .stdin(File::open(&input).expect("just written"))
+            .output()
+            .expect("an emulator");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        floats(&ran.stdout)
     }
 }
 
@@ -95,8 +154,8 @@ enum Unit {
 }
 
 /// The largest error over the floats tried, and where it is.
-fn largest_error(code: &Code, truth: fn(f64) -> f64, unit: Unit) -> (f64, f32) {
-    let stride = if std::env::var_os(EVERY_VARIABLE).is_some() { 1 } else { STRIDE };
+fn largest_error(of: impl Fn(&[f32]) -> Vec<f32>, stride: u32, truth: fn(f64) -> f64, unit: Unit) -> (f64, f32) {
+    let stride = if std::env::var_os(EVERY_VARIABLE).is_some() { 1 } else { stride };
     let mut all = (0..=u32::MAX).step_by(stride as usize).map(f32::from_bits);
     let mut worst = (0.0, 0.0);
     loop {
@@ -104,7 +163,7 @@ fn largest_error(code: &Code, truth: fn(f64) -> f64, unit: Unit) -> (f64, f32) {
         if numbers.is_empty() {
             return worst;
         }
-        for (&x, y) in numbers.iter().zip(code.of(&numbers)) {
+        for (&x, y) in numbers.iter().zip(of(&numbers)) {
             let wanted = truth(f64::from(x));
             let rounded = wanted as f32;
             if rounded.is_nan() || rounded.is_infinite() || x.is_infinite() {
@@ -132,7 +191,8 @@ fn check(name: &str, truth: fn(f64) -> f64, unit: Unit, bound: f64) {
         if cpu == "x86-64" && !cfg!(target_arch = "x86_64") {
             continue;
         }
-        let (error, at) = largest_error(&Code::new(name, cpu, "vector", DType::F32), truth, unit);
+        let code = Code::new(name, cpu, "vector", DType::F32);
+        let (error, at) = largest_error(|numbers| code.of(numbers), STRIDE, truth, unit);
         eprintln!("{name} on {cpu}: at most {error:.3e} off, at {at:e}");
         assert!(error <= bound, "{name} on {cpu}: {error} off at {at:?}, allowed are {bound}");
     }
@@ -148,6 +208,30 @@ fn exponentials_and_logarithms_are_within_two_units_in_the_last_place() {
 
 #[test]
 fn saturating_functions_are_within_four_tenths_of_a_millionth() {
+    check("erf", erf, Unit::Absolute, 4e-7);
+    check("tanh", f64::tanh, Unit::Absolute, 4e-7);
+    check("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), Unit::Absolute, 4e-7);
+}
+
+/// The formulas are the same on every processor; what differs is what its compiler makes of them.
+#[test]
+fn neon_has_the_same_bounds() {
+    /// An emulator is slow; a prime again.
+    const STRIDE: u32 = 20_011;
+    if let Some(missing) = Neon::missing() {
+        eprintln!("skipped: functions on NEON need `{missing}`");
+        return;
+    }
+    let check = |name: &str, truth: fn(f64) -> f64, unit: Unit, bound: f64| {
+        let code = Neon::new(name);
+        let (error, at) = largest_error(|numbers| code.of(numbers), STRIDE, truth, unit);
+        eprintln!("{name} on NEON: at most {error:.3e} off, at {at:e}");
+        assert!(error <= bound, "{name} on NEON: {error} off at {at:?}, allowed are {bound}");
+    };
+    check("exp", f64::exp, Unit::Spacing, 2.0);
+    check("exp2", f64::exp2, Unit::Spacing, 2.0);
+    check("log", f64::ln, Unit::Spacing, 2.0);
+    check("log1p", f64::ln_1p, Unit::Spacing, 3.0);
     check("erf", erf, Unit::Absolute, 4e-7);
     check("tanh", f64::tanh, Unit::Absolute, 4e-7);
     check("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), Unit::Absolute, 4e-7);
@@ -176,7 +260,8 @@ fn wide_floats_and_chosen_libraries_have_the_library() {
         };
         // Of small numbers TVM's own `tanh` has no digit right: what it gives is one less something near one.
         let (unit, bound) = if name == "tanh" { (Unit::Absolute, 2e-7) } else { (Unit::Spacing, 2.0) };
-        let (error, at) = largest_error(&Code::new(name, "native", "library", DType::F32), truth, unit);
+        let code = Code::new(name, "native", "library", DType::F32);
+        let (error, at) = largest_error(|numbers| code.of(numbers), STRIDE, truth, unit);
         assert!(error <= bound, "{name} of the library: {error} off at {at:?}");
         let numbers: Vec<f64> = (0..LENGTH).map(|place| place as f64 / LENGTH as f64 * 4.0 - 0.9).collect();
         let input: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();

@@ -1,0 +1,55 @@
+//! The breeder: schedules that were measured in, new ones by TVM's evolutionary search out.
+
+use crate::apply::{SpaceCache, apply};
+use crate::builder::Builder;
+use crate::tvm::evolution::{Ancestor, Breeding, breed};
+use crate::tvm::features;
+use anyhow::{Context, Result};
+use job::space::Schedule;
+use job::{BreedJob, BreedReply};
+use search::model::{Goal, Lessons};
+
+/// Answers breeding jobs; keeps what the next job of the same task can use.
+#[derive(Default)]
+pub struct Breeder {
+    builder: Builder,
+    spaces: SpaceCache,
+}
+
+impl Breeder {
+    /// Does one job.
+    pub fn answer(&mut self, job: &BreedJob) -> BreedReply {
+        match self.breed(job) {
+            Ok(bred) => BreedReply::Bred(bred),
+            Err(error) => BreedReply::Failed(format!("{error:#}")),
+        }
+    }
+
+    fn breed(&mut self, job: &BreedJob) -> Result<Vec<String>> {
+        // With more, which thread takes which draw is chance, and a seed gives no series.
+        const THREADS: i64 = 1;
+        let drawn = Schedule::MetaSchedule { space: 0, seed: job.seed, trace: None };
+        let (lowered, target) = self.builder.lowered(&job.task, &job.target, &drawn)?;
+        self.spaces.clear();
+        let (mut ancestors, mut lessons, mut labels) = (Vec::new(), Lessons::default(), Vec::new());
+        let best_ns = job.measured.iter().map(|(_, time_ns)| *time_ns).fold(f64::INFINITY, f64::min);
+        for (text, time_ns) in &job.measured {
+            let schedule = Schedule::from_json(text)?;
+            // Spaces with tensor cores have post-processors of their own.
+            if schedule.has_fragments() {
+                continue;
+            }
+            let moves =
+                apply(lowered, &schedule, &target, &mut self.spaces).context("cannot repeat what was measured")?;
+            // The judge sees of an ancestor what it sees of its children.
+            lessons.add(&features::of_stores(&features::per_store(&moves, &target)?));
+            labels.push((best_ns / time_ns) as f32);
+            ancestors.push(Ancestor { moves, time_ns: *time_ns });
+        }
+        let model = lessons.fit(&labels, Goal::Value, std::iter::once(job.seed.unsigned_abs()))?;
+        let breeding = Breeding { count: i64::try_from(job.count)?, seed: job.seed, threads: THREADS };
+        let judge = move |all: &[features::Features]| all.iter().map(|features| model.ask(features).mean).collect();
+        let bred = breed(&lowered.module, &target, &ancestors, breeding, judge).context("TVM's evolution failed")?;
+        Ok(bred.into_iter().map(|trace| Schedule::Trace { trace }.to_json()).collect())
+    }
+}

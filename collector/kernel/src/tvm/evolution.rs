@@ -1,0 +1,117 @@
+//! TVM's evolutionary search over its own spaces: its populations, mutations, post-processors and picks, with what was
+//! measured as the first ancestors and a cost model of ours as the judge.
+
+use super::call::{TvmError, Value, call};
+use super::compile::CompileTarget;
+use super::expression::Module;
+use super::features::{self, Features};
+use super::meta_schedule::{context_of, plain_generator};
+use super::names;
+use super::schedule::Schedule;
+use super::trace;
+use serde_json::Value as Json;
+use std::ffi::c_void;
+use tvm_ffi::{Any, AnyView, Error, Function, RUNTIME_ERROR};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// A schedule that was measured.
+pub struct Ancestor {
+    /// Its moves.
+    pub moves: Schedule,
+    /// Its time in nanoseconds.
+    pub time_ns: f64,
+}
+
+/// How much is bred at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Breeding {
+    /// Schedules that are wanted.
+    pub count: i64,
+    /// Seed of every draw and mutation.
+    pub seed: i64,
+    /// Threads that TVM may use.
+    pub threads: i64,
+}
+
+/// TVM's own settings: how many schedules a generation has, the share of measured ones in the first, how many new ones it must
+/// have and how often draws may fail for them, generations, the chance of a mutation, how often one may fail, and the share of
+/// picks that the judge has no say in.
+const POPULATION: i64 = 512;
+const MEASURED: f64 = 0.2;
+const LEAST_DRAWN: i64 = 50;
+const FAILURES: i64 = 5;
+const GENERATIONS: i64 = 4;
+const MUTATED: f64 = 0.85;
+const MUTATION_FAILURES: i64 = 10;
+const UNJUDGED: f64 = 0.05;
+
+/// The moves of new schedules, most promising first; fewer than wanted where the spaces have no more. A judge is given the
+/// features of schedules and says of each how good it is, the higher the better.
+pub fn breed(
+    module: &Module,
+    target: &CompileTarget,
+    ancestors: &[Ancestor],
+    breeding: Breeding,
+    judge: impl Fn(&[Features]) -> Vec<f64> + 'static,
+) -> Result<Vec<Json>> {
+    let (generator, _) = plain_generator(target)?;
+    let strategy = call!(
+        names::META_EVOLUTION,
+        POPULATION,
+        MEASURED,
+        LEAST_DRAWN,
+        FAILURES,
+        GENERATIONS,
+        MUTATED,
+        MUTATION_FAILURES,
+        UNJUDGED
+    )?;
+    let context = context_of(module, &target.sampled, [&generator, &strategy], breeding.threads, breeding.seed)?;
+    call!(names::META_INITIALIZE, &context)?;
+    let spaces = call!(names::META_DESIGN_SPACE, &generator, &module.0)?;
+    let database = of_ancestors(module, target, ancestors)?;
+    let judge = call!(names::META_COST_MODEL, Value::none(), Value::none(), Value::none(), judging(judge))?;
+    call!(names::META_PRE_TUNING, &strategy, breeding.count, breeding.count, spaces, database, judge)?;
+    let bred = call!(names::META_CANDIDATES, &strategy)?;
+    if bred.is_none() {
+        return Ok(Vec::new());
+    }
+    bred.items()?.iter().map(|candidate| trace::to_json(&Schedule::of(candidate.field("sch")?))).collect()
+}
+
+/// What was measured, where TVM looks for it.
+fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
+    const SAME: &str = "structural";
+    const NANOSECONDS: f64 = 1e-9;
+    let database = call!(names::META_DATABASE, SAME)?;
+    let workload = call!(names::META_COMMIT_WORKLOAD, &database, &module.0)?;
+    for Ancestor { moves, time_ns } in ancestors {
+        let moves = call!(names::SCHEDULE_TRACE, &moves.0)?;
+        let times = Value::array([Value::from(time_ns * NANOSECONDS)]);
+        let record = call!(names::META_RECORD, moves, &workload, times, &target.sampled, Value::none())?;
+        call!(names::META_COMMIT_RECORD, &database, record)?;
+    }
+    Ok(database)
+}
+
+/// A judge as TVM calls it: with a context, candidates, and the place where it wants a number for each.
+fn judging(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
+    let answer = move |arguments: &[AnyView<'_>]| {
+        let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");
+        let [context, candidates, place] = arguments else { return Err(failed("a judge is given three things")) };
+        let place = place.try_as::<*mut c_void>().ok_or_else(|| failed("a judge is not told where to write"))?;
+        let [context, candidates] = [context, candidates].map(|view| Value(Any::from(*view)));
+        let found = features::of_candidates(&context, &candidates).map_err(|error| failed(&error.to_string()))?;
+        let found: Vec<Features> = found.iter().map(|stores| features::of_stores(stores)).collect();
+        let scores = judge(&found);
+        if scores.len() != found.len() {
+            return Err(failed("a judge says one number of each"));
+        }
+        // SAFETY: TVM gives the place of one number for each of the candidates, of which `scores` has as many, and reads it
+        // when this has returned.
+        unsafe { std::ptr::copy_nonoverlapping(scores.as_ptr(), place.cast::<f64>(), scores.len()) };
+        Ok(Any::new())
+    };
+    Value(Any::from(Function::from_packed(answer)))
+}
