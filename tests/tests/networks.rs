@@ -309,7 +309,7 @@ fn a_campaign_may_end_in_a_comparison() {
 #[test]
 fn a_comparison_that_cannot_be_is_told() {
     let bench = Bench::new();
-    let mlp = "--modelsource local --modelname mlp --threads 1 --ifcompare --wait 300 --store store";
+    let mlp = "--modelsource local --modelname mlp --threads 1 --ifcompare true --wait 300 --store store";
     for (arguments, wanted) in [
         ("--executor vm", "`--executor vm` makes code for all sizes"),
         ("--attention both", "`--attention both` cuts a model in two ways"),

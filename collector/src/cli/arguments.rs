@@ -66,7 +66,16 @@ pub struct Collect {
     ///
     /// It is what `opcollect model compare --variant default --variant best --store DIR` does, on each number of threads of
     /// the campaign.
-    #[arg(long, help_heading = "Measuring")]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        action = clap::ArgAction::Set,
+        help_heading = "Measuring"
+    )]
     pub ifcompare: bool,
     /// Do only this part of the work, as I/N with I from 1 to N
     ///
