@@ -24,6 +24,7 @@ const VECTOR: &str = "vector";
 const TRANSFORMED: &str = "transformed";
 const SUMS: &str = "sums";
 const CACHED: &str = "cached";
+const PADDED: &str = "padded";
 /// That of a board's core.
 const CORE: &str = "core";
 
@@ -38,6 +39,15 @@ fn core_rule() -> Rule {
 impl Space {
     /// The rules of this space, where it has any.
     pub fn rules(&self) -> Vec<Rule> {
+        let mut rules = self.rules_of_limits();
+        if self.has("pad_at") && self.has("grain") {
+            let text = "padding in the loops of the pool, pad_at=outer, is that of one step: grain is 1".to_owned();
+            rules.push(Rule { name: PADDED, text });
+        }
+        rules
+    }
+
+    fn rules_of_limits(&self) -> Vec<Rule> {
         let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
             Limits::Device(limits) => return limits.rules(),
             Limits::Core(_) => return vec![core_rule()],
@@ -98,6 +108,10 @@ impl Space {
             return (!dots::allows(knobs, sums)).then_some(SUMS);
         }
         let number = |name: &str| knobs.number(name).unwrap_or(1);
+        // TVM gives the padding of several steps too little room where tiles are taken together.
+        if knobs.choice("pad_at") == Some("outer") && number("grain") > 1 {
+            return Some(PADDED);
+        }
         if let Some(tile) = knobs.winograd_tile() {
             let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });
             let places = number("tile_p");
@@ -136,5 +150,32 @@ impl Space {
     /// Whether no rule forbids a point.
     pub fn allows(&self, knobs: &Knobs) -> bool {
         self.forbidden(knobs).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Setting, space};
+    use crate::target::llvm;
+    use models::Fuse;
+
+    #[test]
+    fn padding_in_the_loops_of_the_pool_is_that_of_one_step() {
+        let machine = llvm("x86-64-v4", &["avx512f".to_owned()], 2).machine;
+        for text in ["conv2d:ci=24,hw=13,co=48,k=3,p=1", "max_pool2d:c=24,hw=13,k=3,p=1"] {
+            let graph = zoo::simple::build(text).unwrap();
+            let task = models::plan(&graph, Fuse::Epilogue).unwrap().tasks.remove(0).task;
+            let space = space(&task, &machine);
+            let with = |grain: i64| {
+                let mut knobs = space.default.clone();
+                knobs.0.insert("algorithm".to_owned(), Setting::Choice("direct".to_owned()));
+                knobs.0.insert("pad_at".to_owned(), Setting::Choice("outer".to_owned()));
+                knobs.0.insert("grain".to_owned(), Setting::Number(grain));
+                space.forbidden(&knobs)
+            };
+            assert_ne!(with(1), Some("padded"), "{text}");
+            assert_eq!(with(2), Some("padded"), "{text}");
+            assert!(space.rules().iter().any(|rule| rule.name == "padded"), "{text}");
+        }
     }
 }
