@@ -620,6 +620,8 @@ pub struct ProgramRun {
 pub struct ModelRun {
     #[command(flatten)]
     pub models: Models,
+    #[command(flatten)]
+    pub boards: Boards,
     /// Threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,

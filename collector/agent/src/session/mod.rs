@@ -1,11 +1,13 @@
 //! One session, in a process of its own: requests in, answers out, until the client leaves.
 
+mod calls;
 mod files;
 mod functions;
 
 pub use functions::EMULATED_VARIABLE;
 
 use crate::native::{Arguments, Kernel, Library, Memory};
+use calls::Calls;
 use files::Files;
 use functions::{Builtin, Evaluator};
 use measure::affinity;
@@ -27,6 +29,7 @@ enum Object {
     Library(Library),
     Kernel(Kernel),
     Evaluator(Box<Evaluator>),
+    Calls(Calls),
 }
 
 /// The state of a session.
@@ -181,6 +184,10 @@ impl Session {
             Some(Object::Evaluator(evaluator)) => {
                 let arguments = Arguments::new(&arguments, &self.memory)?;
                 Ok(Returned::Value(Value::Bytes(evaluator.evaluate(&arguments)?)))
+            }
+            Some(Object::Calls(calls)) => {
+                calls.laid(&self.memory)?.run(1)?;
+                Ok(Returned::Value(Value::None))
             }
             Some(Object::Library(_)) => refuse("a library cannot be called"),
             None => refuse(format!("there is no function with the handle {function}")),
