@@ -14,6 +14,9 @@ pub const MEASURE: &str = "opcollect.measure";
 /// asked with such a function, a library, the name of a function of it and that one's arguments, it adds a call to the row.
 pub const CALLS: &str = "opcollect.calls";
 
+/// The function by which an agent is asked to serve nobody after this session, and to end.
+pub const LEAVE: &str = "opcollect.leave";
+
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {

@@ -28,6 +28,15 @@ pub struct Lent {
     pub match_key: String,
 }
 
+/// Who gets a device before whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// In the order of asking.
+    Own = 1,
+    /// Before all who wait.
+    Next = 2,
+}
+
 /// How many devices of a key are free, and how many requests wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
@@ -63,9 +72,8 @@ impl Tracker {
 
     /// Waits for a device of a key. A request that was not answered in time ends with its connection, since its answer would
     /// come to the next question.
-    pub fn request(mut self, key: &str, user: &str, within: Duration) -> Result<Lent, RemoteError> {
-        const PRIORITY: i64 = 1;
-        let answer = self.ask("waiting for a free device", json!([code::REQUEST, key, user, PRIORITY]), within)?;
+    pub fn request(mut self, key: &str, user: &str, turn: Turn, within: Duration) -> Result<Lent, RemoteError> {
+        let answer = self.ask("waiting for a free device", json!([code::REQUEST, key, user, turn as i64]), within)?;
         lent(&answer).ok_or_else(|| refused(&answer))
     }
 

@@ -10,6 +10,7 @@ use datasets::{Record, Source};
 use job::target::{self, Machine, Target};
 use measure::host::Facts;
 use remote::Address;
+use remote::tracker::Turn;
 use std::time::Duration;
 
 /// The port of TVM's servers.
@@ -73,10 +74,14 @@ impl Board {
         self.source
     }
 
+    /// What it is called.
+    pub fn described(&self) -> &str {
+        self.name.as_deref().unwrap_or("the board")
+    }
+
     /// What stands above all tables of its times.
     pub fn heading(&self) -> String {
-        let name = self.name.as_deref().unwrap_or("the board");
-        format!("all times below are {}, on {name}\n", self.source)
+        format!("all times below are {}, on {}\n", self.source, self.described())
     }
 
     /// What a person should know before reading times.
@@ -99,11 +104,7 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
             _ => return refuse_without(wanted.boards, is_pynq).map(|()| None),
         },
     };
-    let secret = secret_file.as_deref().map(|path| {
-        let text = std::fs::read_to_string(path);
-        text.map(|text| text.trim().to_owned())
-            .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
-    });
+    let secret = secret_file.as_deref().map(fleet::secret);
     let board = wanted.models.board.clone();
     let key = match (key, &at) {
         (Some(key), _) => key.clone(),
@@ -113,7 +114,7 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
                 .with_hint("give `--key`; see `opcollect fleet status`")
         })?,
     };
-    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait) }))
+    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait), turn: Turn::Own }))
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.

@@ -6,7 +6,7 @@ use super::failure::{Failure, chain};
 use super::keeping::{Keeping, Kept};
 use super::runs::Runs;
 use super::whole::{Asked, On, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, staging};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, mapped, print, print_json, settings, staging};
 use crate::campaign::{Config, record};
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
@@ -64,6 +64,9 @@ struct Report<'a> {
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
+    if arguments.models.unit.as_deref() == Some("fpga") {
+        return mapped::run(arguments);
+    }
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,

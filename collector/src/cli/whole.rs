@@ -288,7 +288,7 @@ fn on_board(
 }
 
 /// The one model of a configuration.
-fn only(config: &Config) -> Result<&ModelRequest> {
+pub fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
         several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
@@ -340,7 +340,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     Ok(())
 }
 
-fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
+pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
@@ -352,6 +352,6 @@ fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     }
 }
 
-fn names(graph: &Graph) -> Vec<&str> {
+pub fn names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }

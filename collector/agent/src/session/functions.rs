@@ -1,13 +1,13 @@
 //! The functions that a client asks for by name.
 
 use super::calls::{Calls, Laid};
-use super::{Files, Object, Refusal, Returned, Session, refuse};
+use super::{End, Files, Object, Refusal, Returned, Session, refuse};
 use crate::emulation;
 use crate::native::{self, Arguments, Kernel, Library};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
 use measure::{Cache, HostClock, evaluate, measure};
-use remote::agent::{CALLS, HOST, MEASURE, Order, Told};
+use remote::agent::{CALLS, HOST, LEAVE, MEASURE, Order, Told};
 use remote::wire::Value;
 
 /// An environment variable by which the front says that its programs run on an emulator.
@@ -29,6 +29,7 @@ pub enum Builtin {
     Host,
     Measure,
     Calls,
+    Leave,
 }
 
 impl Builtin {
@@ -45,6 +46,7 @@ impl Builtin {
             HOST => Builtin::Host,
             MEASURE => Builtin::Measure,
             CALLS => Builtin::Calls,
+            LEAVE => Builtin::Leave,
             _ => return None,
         })
     }
@@ -104,6 +106,10 @@ impl Session {
                 Ok(Returned::Object(Object::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
             (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
+            (Builtin::Leave, []) => {
+                self.end = End::AgentToo;
+                value(Value::None)
+            }
             (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {
                 let calls = self.calls(*calls)?.laid(&self.memory)?;
                 value(Value::Text(measured(&calls, &order_of(order)?, &self.cpus)?))
