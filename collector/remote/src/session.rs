@@ -2,6 +2,7 @@
 //!
 //! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
 
+use crate::error::GREETING_SERVER;
 use crate::handshake::{self, Key};
 use crate::packet::{Code, PIECE_BYTES, Packet, VERSION};
 use crate::wire::{DataType, Device, Tensor, Value};
@@ -23,7 +24,7 @@ impl Session {
     /// Begins a session within this time, which every later request gets, too, unless `until` says otherwise.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         let mut waiting = connect(address, within)?;
-        waiting.begin("greeting the server", within);
+        waiting.begin(GREETING_SERVER, within);
         handshake::offer(key, address, &mut waiting)?;
         let mut session = Session { waiting, limit: within, until: None, is_open: true };
         session
