@@ -94,6 +94,8 @@ impl Runs {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
             Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
+            Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
+                .with_hint("loading it belongs to the time; raise `run_seconds` in `[limits]` of a `--config`")),
             Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
         }
     }
