@@ -25,7 +25,10 @@ fn a_whole_model_runs_on_our_agent_and_is_recorded() {
     run(bench.opcollect("dataset export --store st --format jsonl --out rows.jsonl")).expect(0);
     let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");
     let row: Json = serde_json::from_str(text.trim()).expect("one row");
-    assert_eq!((&row["op_kind"], &row["outcome"], &row["source"]), (&"network".into(), &"ok".into(), &"measured".into()));
+    assert_eq!(
+        (&row["op_kind"], &row["outcome"], &row["source"]),
+        (&"network".into(), &"ok".into(), &"measured".into())
+    );
     // The numbers of two inputs are two models' answers: nothing is left from the run before.
     let other = run(bench.opcollect(&format!("model run {MODEL} {on} --seed 7 --json"))).expect(0).json();
     assert_eq!(other["check"]["is_right"], true, "{other}");
@@ -55,7 +58,8 @@ fn a_quantised_model_on_a_core_answers_as_its_file_and_has_no_sum_of_unlike_time
     let bench = Bench::new();
     let asked = format!("model run {} --target pynq --unit fpga", quantised());
     let told = run(bench.opcollect(&format!("{asked} --json"))).expect(0).json();
-    assert_eq!((&told["answer"]["is_right"], &told["bit_exact"]), (&true.into(), &true.into()), "{told}");
+    let [off, largest] = ["off_by", "largest_output"].map(|name| told[name].as_f64().expect("a number"));
+    assert!(off <= 0.05 * largest && told["bit_exact"] == true, "{told}");
     let [core, cpu] = [0, 1].map(|unit| told["units"][unit].clone());
     assert!(core["calls"].as_u64() > Some(0) && core["source"] == "simulated", "{told}");
     assert!(cpu["sum_ns"].is_null() && cpu["source"].is_null(), "{told}");

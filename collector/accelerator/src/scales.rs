@@ -186,7 +186,9 @@ impl Parts<'_> {
         }
         let own = weights.len() / channels.max(1);
         let all = || weights.chunks(own.max(1)).map(|own| -self.x_zero * own.iter().sum::<f64>()).collect();
-        let Op::Conv { strides, pads, dilations, .. } = &self.op else { return Ok(Some(Correction::PerChannel(all()))) };
+        let Op::Conv { strides, pads, dilations, .. } = &self.op else {
+            return Ok(Some(Correction::PerChannel(all())));
+        };
         if pads.iter().all(|&pad| pad == 0) {
             return Ok(Some(Correction::PerChannel(all())));
         }

@@ -114,7 +114,13 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
                 .with_hint("give `--key`; see `opcollect fleet status`")
         })?,
     };
-    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait), turn: Turn::Own }))
+    Ok(Some(Access {
+        at,
+        key,
+        secret: secret.transpose()?,
+        patience: Duration::from_secs(*board_wait),
+        turn: Turn::Own,
+    }))
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
@@ -137,12 +143,7 @@ fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
 }
 
 /// Looks at the board: what code is made for it, and what records say of it.
-pub fn look(
-    access: &Access,
-    wanted: Wanted<'_>,
-    config: &Config,
-    bench: &mut dyn Bench,
-) -> Result<(Target, Standing)> {
+pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dyn Bench) -> Result<(Target, Standing)> {
     if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
         return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
             .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));

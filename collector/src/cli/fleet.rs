@@ -95,7 +95,9 @@ pub fn drain(wanted: &FleetDrain) -> Result<u8> {
     let remain = settled(&tracker, &wanted.key, count - left.len(), until)?;
     if wanted.json {
         let stay = stay.iter().map(|(address, why)| json!({ "address": address, "why": why })).collect::<Vec<_>>();
-        print_json(&json!({ "tracker": tracker.to_string(), "key": wanted.key, "left": left, "stay": stay, "devices": remain }))?;
+        print_json(
+            &json!({ "tracker": tracker.to_string(), "key": wanted.key, "left": left, "stay": stay, "devices": remain }),
+        )?;
     } else {
         for address in &left {
             print(&format!("{address} has left"))?;

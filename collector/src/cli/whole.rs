@@ -116,7 +116,18 @@ impl Whole {
             None
         };
         runs.give(&inputs)?;
-        Ok(Whole { request, target, graph, expected, runs, standing, stages: None, source: loaded.graph, plan, constants })
+        Ok(Whole {
+            request,
+            target,
+            graph,
+            expected,
+            runs,
+            standing,
+            stages: None,
+            source: loaded.graph,
+            plan,
+            constants,
+        })
     }
 
     /// Builds the model into a folder, each task by the schedule that is chosen for it.

@@ -1,8 +1,8 @@
 //! One device at a time: where it is, the session with it, and what it says of itself.
 
 use remote::agent::{HOST, LEAVE, Told};
-use remote::tracker::Turn;
 use remote::handshake::Key;
+use remote::tracker::Turn;
 use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};

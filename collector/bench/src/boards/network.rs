@@ -69,7 +69,8 @@ fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
 /// The calls of a program as a function of the agent.
 fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &Memory) -> Result<u64, Stop> {
     let function = session.function(CALLS)?;
-    let function = function.context("the agent is older than whole models on boards; build it by `scripts/board-image`")?;
+    let function =
+        function.context("the agent is older than whole models on boards; build it by `scripts/board-image`")?;
     let Value::Function(calls) = session.call(function, Vec::new())? else {
         return Err(anyhow::anyhow!("the agent made no row of calls").into());
     };
@@ -125,7 +126,9 @@ impl<'a> Memory<'a> {
     fn tensor(&self, argument: &Argument) -> anyhow::Result<Tensor> {
         let (block, byte_offset) = match argument.place {
             Place::Activation(offset) => (Some(&self.activations), offset),
-            Place::Constant(place) => (Some(&self.constants), *self.content.offsets.get(place).context("it has a place")?),
+            Place::Constant(place) => {
+                (Some(&self.constants), *self.content.offsets.get(place).context("it has a place")?)
+            }
             Place::Input(place) => (self.inputs.get(place), 0),
             Place::Output(place) => (self.outputs.get(place), 0),
         };
