@@ -4,6 +4,7 @@
 //! whole workspace but not with those of this package alone, so a program that is missing or older than its sources
 //! is an error here and not a puzzle.
 
+pub mod agents;
 pub mod browser;
 pub mod campaigns;
 pub mod conformance;

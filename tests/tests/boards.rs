@@ -2,95 +2,17 @@
 //! emulated boards. What is killed, missing or of the wrong kind costs what it must and no more.
 #![allow(missing_docs)]
 
-use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tests::{Bench, Ran, program, run, skip};
+use tests::agents::{emulated_boards, free_port, of_tvm, own_agent};
+use tests::{Bench, Ran, run};
 
 const MODEL: &str =
     "--config quick.toml --modelsource simple --modelname matmul:m=32,n=32,k=32 --threads 1 --counters none";
-
-/// A process that ends, with all that it started, where its test does.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = nix::sys::signal::killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
-        let _ = self.child.wait();
-    }
-}
-
-/// An agent that says where it listens; it may need words before its own to be started at all.
-fn agent(path: &Path, before: &[&str], options: &str) -> Server {
-    let mut words = before.iter().map(|word| word.to_string()).collect::<Vec<_>>();
-    words.push(path.display().to_string());
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).args(["serve", "--memory-mib", "256"]).args(options.split_whitespace());
-    if !options.contains("--port") {
-        command.args(["--port", "0"]);
-    }
-    if !before.is_empty() {
-        command.arg("--through").arg(before.join(" "));
-    }
-    let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().expect("the agent was built");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
-    let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("`{line}`"));
-    Server { child, port }
-}
-
-fn own_agent(options: &str) -> Server {
-    agent(&program("opcollect-board"), &[], options)
-}
-
-/// A program of TVM's own Python package; nothing, said aloud, where that is not installed.
-fn of_tvm(module: &str, options: &str) -> Option<Server> {
-    let port = free_port();
-    let python = tests::workspace::root().join(".venv/bin/python");
-    let has = Command::new(&python)
-        .args(["-c", "import tvm.rpc, tornado, psutil, cloudpickle"])
-        .stderr(Stdio::null())
-        .status();
-    if !has.is_ok_and(|status| status.success()) {
-        skip("TVM's Python package is not installed with what its servers need; `scripts/setup --test` does that");
-        return None;
-    }
-    let mut command = Command::new(python);
-    command.args([
-        "-m",
-        module,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        &port.to_string(),
-        "--port-end",
-        &(port + 1).to_string(),
-    ]);
-    command.args(options.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    let server = Server { child: command.spawn().expect("it was just started"), port };
-    let until = Instant::now() + Duration::from_secs(60);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < until, "`{module}` does not listen");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Some(server)
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are ports").port()
-}
 
 fn collect(bench: &Bench, options: &str) -> Ran {
     let mut command = bench.opcollect(&format!("{MODEL} --store st --json {options}"));
@@ -309,34 +231,9 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     assert!(counts.get("crashed").copied().unwrap_or(0) <= 3, "{counts:?}\n{ran}");
 }
 
-/// An agent for another processor with what emulates that; nothing, said aloud, where something of it is missing.
-fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Option<Server> {
-    let target =
-        program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);
-    let built = ["release", "debug"].map(|profile| target.join(profile).join("opcollect-board"));
-    let Some(board) = built.into_iter().find(|path| path.exists()) else {
-        skip(&format!("there is no agent for {triple}; `scripts/board-image` builds it"));
-        return None;
-    };
-    let which = |name: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file: &PathBuf| file.exists())
-    };
-    let Some(root) = which(linker).and(which(emulator)).map(|_| format!("/usr/{}", linker.trim_end_matches("-gcc")))
-    else {
-        skip(&format!("`{emulator}` and `{linker}` are not installed; an emulated {triple} is not tried"));
-        return None;
-    };
-    Some(agent(&board, &[emulator, "-cpu", processor, "-L", &root], ""))
-}
-
 #[test]
 fn emulated_boards_are_boards_whose_times_are_emulated() {
-    for (board, triple, emulator, processor, linker) in [
-        ("pynq-z2", "armv7-unknown-linux-gnueabihf", "qemu-arm", "cortex-a9", "arm-linux-gnueabihf-gcc"),
-        ("ultra96", "aarch64-unknown-linux-gnu", "qemu-aarch64", "cortex-a53", "aarch64-linux-gnu-gcc"),
-    ] {
-        let Some(server) = emulated(triple, emulator, processor, linker) else { continue };
+    for (board, server) in emulated_boards() {
         let bench = Bench::new();
         let on =
             format!("--target pynq --unit arm --board {board} --host 127.0.0.1 --port {} --schedules 2", server.port);

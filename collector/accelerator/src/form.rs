@@ -9,6 +9,13 @@ use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, Un
 #[error("{0}")]
 pub struct CpuReason(String);
 
+impl CpuReason {
+    /// For this reason.
+    pub(crate) fn new(why: impl Into<String>) -> CpuReason {
+        CpuReason(why.into())
+    }
+}
+
 fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }

@@ -26,6 +26,7 @@ mod knobs;
 mod layer;
 mod layout;
 mod program;
+mod scales;
 mod timing;
 
 pub use check::{CheckError, check};
@@ -43,4 +44,5 @@ pub use knobs::Knobs;
 pub use layer::{Kind, Layer, Operand, Post, Tensors};
 pub use layout::{LayoutError, pack, unpack};
 pub use program::{Program, Region, Role};
+pub use scales::{Folded, fold_scales};
 pub use timing::{Bound, Lane, Span, Timed, Timing, TimingError, TimingSet, simulate, simulate_with, timing_sets};

@@ -21,6 +21,9 @@ const GREETING: Duration = Duration::from_secs(5);
 /// How often the tracker is asked.
 const TICK_MS: u16 = 2000;
 
+/// The exit code of a session whose client wants that nobody is served after it.
+pub const LEAVING: u8 = 17;
+
 /// How an agent serves.
 #[derive(Clone)]
 pub struct Options {
@@ -71,7 +74,7 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
     Ok(listener)
 }
 
-/// Serves one client after the other for ever; news goes to `tell`.
+/// Serves one client after the other, until one wants it to end; news goes to `tell`.
 pub fn serve(listener: &TcpListener, options: &Options, tell: &dyn Fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
     let mut registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
@@ -92,8 +95,12 @@ pub fn serve(listener: &TcpListener, options: &Options, tell: &dyn Fn(String)) -
         match greet(&stream, options, expected.as_deref()) {
             Ok(key) => {
                 match attend(&stream, options, &key) {
-                    Ok(None) => {}
-                    Ok(Some(end)) => tell(format!("session of {client}: {end}")),
+                    Ok(End::Fine) => {}
+                    Ok(End::Leaving) => {
+                        tell(format!("{client} wants that nobody is served any more"));
+                        return Ok(());
+                    }
+                    Ok(End::Bad(end)) => tell(format!("session of {client}: {end}")),
                     Err(error) => tell(format!("session of {client} could not begin: {error}")),
                 }
                 if let Some(registration) = &mut registration {
@@ -130,8 +137,16 @@ fn is_same(left: &str, right: &str) -> bool {
     differences == 0 && left.len() == right.len()
 }
 
-/// Sees to a session from beginning to end; how it ended, where that is not as it should be.
-fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<Option<String>> {
+/// How a session ended.
+enum End {
+    Fine,
+    /// Its client wants the agent to end, too.
+    Leaving,
+    Bad(String),
+}
+
+/// Sees to a session from beginning to end.
+fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<End> {
     let folder = tempfile::Builder::new().prefix("opcollect-board-").tempdir()?;
     let mut child = match start(stream, options, folder.path().to_owned()) {
         Ok(child) => child,
@@ -148,7 +163,8 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<O
                 let name = Signal::try_from(number).map_or("an unknown signal", Signal::as_str);
                 (format!("RPCError: the session crashed with {name} ({number})"), format!("crashed with {name}"))
             }
-            None if status.success() => return Ok(None),
+            None if status.success() => return Ok(End::Fine),
+            None if status.code() == Some(LEAVING.into()) => return Ok(End::Leaving),
             None => ("RPCError: the session ended with an error".to_owned(), format!("ended with {status}")),
         },
         None => {
@@ -160,7 +176,7 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<O
     // A client that waits for an answer hears why there is none. One that has gone hears nothing.
     let mut waiting = Waiting::new(stream.try_clone()?, GREETING);
     let _ = Packet::exception(said).send(&mut waiting);
-    Ok(Some(end))
+    Ok(End::Bad(end))
 }
 
 fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Result<Child> {

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use agent::front::{self, Options};
-use agent::session;
+use agent::session::{self, End};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
@@ -36,7 +36,11 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let texts: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("?")).collect();
     let done = match texts.as_slice() {
-        ["session", folder, memory] => serve_session(Path::new(folder), memory),
+        ["session", folder, memory] => match serve_session(Path::new(folder), memory) {
+            Ok(End::AgentToo) => return ExitCode::from(front::LEAVING),
+            Ok(End::Session) => Ok(()),
+            Err(why) => Err(why),
+        },
         ["--version"] => {
             println!("opcollect-board {}", env!("CARGO_PKG_VERSION"));
             Ok(())
@@ -81,7 +85,7 @@ fn serve(options: &Options) -> Result<(), String> {
 }
 
 /// The part of a session's own process; its connection is its standard input.
-fn serve_session(folder: &Path, memory: &str) -> Result<(), String> {
+fn serve_session(folder: &Path, memory: &str) -> Result<End, String> {
     // A session does not outlive the process that watches it.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;

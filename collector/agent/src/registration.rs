@@ -20,6 +20,8 @@ pub struct Registration {
     match_key: String,
     lent_for: u32,
     again_at: Instant,
+    /// Whether somebody was told that the tracker is not there.
+    is_told: bool,
 }
 
 impl Registration {
@@ -33,6 +35,7 @@ impl Registration {
             match_key: String::new(),
             lent_for: 0,
             again_at: Instant::now(),
+            is_told: false,
         }
     }
 
@@ -41,18 +44,19 @@ impl Registration {
         Some(self.match_key.as_str()).filter(|key| !key.is_empty())
     }
 
-    /// Sees to it that a session is offered; what went wrong, the first time.
+    /// Sees to it that a session is offered; what went wrong, once until it is right again.
     pub fn look(&mut self) -> Result<(), RemoteError> {
         if Instant::now() < self.again_at {
             return Ok(());
         }
-        let was_there = self.tracker.is_some();
-        self.try_look().or_else(|error| {
+        let looked = self.try_look();
+        if looked.is_err() {
             self.tracker = None;
             self.match_key.clear();
             self.again_at = Instant::now() + PAUSE;
-            if was_there { Err(error) } else { Ok(()) }
-        })
+        }
+        let was_told = std::mem::replace(&mut self.is_told, looked.is_err());
+        if was_told { Ok(()) } else { looked }
     }
 
     /// A session is over: the next one gets a key of its own.

@@ -7,9 +7,15 @@ use serde::{Deserialize, Serialize};
 
 /// The function that answers with [`Told`], as JSON.
 pub const HOST: &str = "opcollect.host";
-/// The function that measures a kernel: library, name of the function, [`Order`] as JSON, and the kernel's own arguments. It
-/// answers with a `Measurement` as JSON.
+/// The function that measures a kernel: library, name of the function, [`Order`] as JSON, and the kernel's own arguments; or
+/// calls in a row: those of [`CALLS`], and the order. It answers with a `Measurement` as JSON.
 pub const MEASURE: &str = "opcollect.measure";
+/// The function for calls in a row, as a whole model makes them. Asked with nothing it answers with a function of no calls;
+/// asked with such a function, a library, the name of a function of it and that one's arguments, it adds a call to the row.
+pub const CALLS: &str = "opcollect.calls";
+
+/// The function by which an agent is asked to serve nobody after this session, and to end.
+pub const LEAVE: &str = "opcollect.leave";
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,13 @@
 
 use crate::Address;
 
+/// What is waited for while a server says who it is.
+pub(crate) const GREETING_SERVER: &str = "greeting the server";
+/// The same of a tracker.
+pub(crate) const GREETING_TRACKER: &str = "greeting the tracker";
+/// What is waited for while a tracker has nothing to lend.
+pub(crate) const LENDING: &str = "waiting for a free device";
+
 /// Why something remote was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
@@ -74,6 +81,14 @@ impl RemoteError {
             RemoteError::KeyRefused { .. } => {
                 Some("give the key that the server was started with by `--key`, and its secret by `--secret-file`")
             }
+            RemoteError::TimedOut { doing: LENDING, .. } => Some(
+                "all devices of the key are lent, or the tracker knows none of it: see `opcollect fleet status`, or wait longer \
+                 by `--board-wait`",
+            ),
+            RemoteError::TimedOut { doing: GREETING_SERVER | GREETING_TRACKER, .. } => Some(
+                "another session may have it, it may be frozen, or the port may belong to something else, such as a web server: \
+                 look at what listens there",
+            ),
             RemoteError::TimedOut { .. } => Some(
                 "the other side may be busy with another session, or frozen: wait for it, or start its server again",
             ),

@@ -2,11 +2,12 @@
 //!
 //! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
 
+use crate::error::GREETING_SERVER;
 use crate::handshake::{self, Key};
 use crate::packet::{Code, PIECE_BYTES, Packet, VERSION};
 use crate::wire::{DataType, Device, Tensor, Value};
 use crate::{Address, RemoteError, Waiting, connect};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes that tensors are aligned to, as TVM's own are.
 const ALIGNMENT: i64 = 64;
@@ -15,24 +16,25 @@ const ALIGNMENT: i64 = 64;
 pub struct Session {
     waiting: Waiting,
     limit: Duration,
+    until: Option<Instant>,
     is_open: bool,
 }
 
 impl Session {
-    /// Begins a session within this time, which every later request gets, too, until `limit` says otherwise.
+    /// Begins a session within this time, which every later request gets, too, unless `until` says otherwise.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         let mut waiting = connect(address, within)?;
-        waiting.begin("greeting the server", within);
+        waiting.begin(GREETING_SERVER, within);
         handshake::offer(key, address, &mut waiting)?;
-        let mut session = Session { waiting, limit: within, is_open: true };
+        let mut session = Session { waiting, limit: within, until: None, is_open: true };
         session
             .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
         Ok(session)
     }
 
-    /// How long each request from now on may take.
-    pub fn limit(&mut self, limit: Duration) {
-        self.limit = limit;
+    /// All requests from now on together may last until then: a server that answers each of them late is late.
+    pub fn until(&mut self, until: Instant) {
+        self.until = Some(until);
     }
 
     /// The handle of a function of this name, if the server has one.
@@ -136,7 +138,9 @@ impl Session {
         if !self.is_open {
             return Err(RemoteError::Ended);
         }
-        self.waiting.begin(doing, self.limit);
+        // No time at all would be none that a socket waits.
+        let left = |until: Instant| until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.waiting.begin(doing, self.until.map_or(self.limit, left));
         let sent = packet.send(&mut self.waiting);
         self.over(sent)
     }

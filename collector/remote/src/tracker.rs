@@ -1,5 +1,6 @@
 //! A tracker: who lends which device to whom. Frames of a length of four bytes and JSON, one answer to each question.
 
+use crate::error::{GREETING_TRACKER, LENDING};
 use crate::handshake::greet_tracker;
 use crate::{Address, RemoteError, Waiting, connect};
 use serde_json::{Value as Json, json};
@@ -26,6 +27,15 @@ pub struct Lent {
     pub address: Address,
     /// The key to offer there.
     pub match_key: String,
+}
+
+/// Who gets a device before whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// In the order of asking.
+    Own = 1,
+    /// Before all who wait.
+    Next = 2,
 }
 
 /// How many devices of a key are free, and how many requests wait.
@@ -56,16 +66,15 @@ impl Tracker {
     /// Connects within this time.
     pub fn open(address: &Address, within: Duration) -> Result<Tracker, RemoteError> {
         let mut waiting = connect(address, within)?;
-        waiting.begin("greeting the tracker", within);
+        waiting.begin(GREETING_TRACKER, within);
         greet_tracker(address, &mut waiting)?;
         Ok(Tracker { waiting, address: address.clone() })
     }
 
     /// Waits for a device of a key. A request that was not answered in time ends with its connection, since its answer would
     /// come to the next question.
-    pub fn request(mut self, key: &str, user: &str, within: Duration) -> Result<Lent, RemoteError> {
-        const PRIORITY: i64 = 1;
-        let answer = self.ask("waiting for a free device", json!([code::REQUEST, key, user, PRIORITY]), within)?;
+    pub fn request(mut self, key: &str, user: &str, turn: Turn, within: Duration) -> Result<Lent, RemoteError> {
+        let answer = self.ask(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
         lent(&answer).ok_or_else(|| refused(&answer))
     }
 

@@ -448,7 +448,9 @@ fn target(
             return text.map_err(ConfigError::Target);
         }
         if let Some(found) = unit.filter(|unit| unit != "arm") {
-            let allowed = "`arm`, its cores, and `fpga`, a core on its fabric".to_owned();
+            let allowed =
+                "`arm`, its cores, and `fpga`, a core on its fabric; of its GPU (Mali) this version makes no code"
+                    .to_owned();
             return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
         }
         if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {

@@ -148,6 +148,32 @@ pub enum FleetCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Take the devices of a key out of service: each agent ends after the session that it is in, before all who wait
+    ///
+    /// Campaigns go on with what other devices there are, or end with what they have when none is left; the same command
+    /// continues them. TVM's own servers cannot be told to end, and are named.
+    #[command(after_help = "Example: opcollect fleet drain --tracker 127.0.0.1:9190 --key z2")]
+    Drain(FleetDrain),
+}
+
+/// Which devices are to end.
+#[derive(Debug, Args)]
+pub struct FleetDrain {
+    /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub tracker: Option<String>,
+    /// Key of the devices
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+    /// A file with the secret that the agents were started with
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Wait so long for all sessions to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How schedules are searched for.
@@ -620,6 +646,8 @@ pub struct ProgramRun {
 pub struct ModelRun {
     #[command(flatten)]
     pub models: Models,
+    #[command(flatten)]
+    pub boards: Boards,
     /// Threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,

@@ -1,19 +1,29 @@
 //! Boards: which one is meant, what it says of itself, and what code is made for it.
 
-use super::arguments::{Boards as Arguments, Collect};
+use super::arguments::{Boards as Arguments, Models};
 use super::failure::Failure;
 use super::{Result, fleet, machine, settings};
 use crate::campaign::Config;
 use crate::campaign::config::{Backend, PYNQ};
-use bench::{Access, At, Device, Fleet, Linker, Workers};
+use bench::{Access, At, Bench, Device, Fleet, Linker};
 use datasets::{Record, Source};
 use job::target::{self, Machine, Target};
 use measure::host::Facts;
 use remote::Address;
+use remote::tracker::Turn;
 use std::time::Duration;
 
 /// The port of TVM's servers.
 const SERVER_PORT: u16 = 9090;
+
+/// What a command says of a board.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// How it is reached.
+    pub boards: &'a Arguments,
+    /// What runs on it, and which kind it is.
+    pub models: &'a Models,
+}
 
 /// The machine that code runs on.
 pub struct Standing {
@@ -59,10 +69,19 @@ impl Board {
         }
     }
 
+    /// What its times are.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// What it is called.
+    pub fn described(&self) -> &str {
+        self.name.as_deref().unwrap_or("the board")
+    }
+
     /// What stands above all tables of its times.
     pub fn heading(&self) -> String {
-        let name = self.name.as_deref().unwrap_or("the board");
-        format!("all times below are {}, on {name}\n", self.source)
+        format!("all times below are {}, on {}\n", self.source, self.described())
     }
 
     /// What a person should know before reading times.
@@ -74,23 +93,19 @@ impl Board {
 }
 
 /// How the board of a command is reached; nothing where it measures on this machine.
-pub fn access(arguments: &Collect) -> Result<Option<Access>> {
-    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = &arguments.boards;
-    let is_pynq = arguments.models.target.as_deref() == Some(PYNQ) && arguments.models.unit.as_deref() != Some("fpga");
+pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
+    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
+    let is_pynq = wanted.models.target.as_deref() == Some(PYNQ) && wanted.models.unit.as_deref() != Some("fpga");
     let at = match (host, tracker) {
         (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
         (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match fleet::tracker_of_environment()? {
             Some(tracker) if is_pynq || key.is_some() => At::Tracker(tracker),
-            _ => return refuse_without(arguments, is_pynq).map(|()| None),
+            _ => return refuse_without(wanted.boards, is_pynq).map(|()| None),
         },
     };
-    let secret = secret_file.as_deref().map(|path| {
-        let text = std::fs::read_to_string(path);
-        text.map(|text| text.trim().to_owned())
-            .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
-    });
-    let board = arguments.models.board.clone();
+    let secret = secret_file.as_deref().map(fleet::secret);
+    let board = wanted.models.board.clone();
     let key = match (key, &at) {
         (Some(key), _) => key.clone(),
         (None, At::Server(_)) => String::new(),
@@ -99,14 +114,19 @@ pub fn access(arguments: &Collect) -> Result<Option<Access>> {
                 .with_hint("give `--key`; see `opcollect fleet status`")
         })?,
     };
-    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait) }))
+    Ok(Some(Access {
+        at,
+        key,
+        secret: secret.transpose()?,
+        patience: Duration::from_secs(*board_wait),
+        turn: Turn::Own,
+    }))
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
-fn refuse_without(arguments: &Collect, is_pynq: bool) -> Result<()> {
+fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
                         docs/boards.md says how a board is set up";
-    let boards = &arguments.boards;
     if is_pynq {
         return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
     }
@@ -123,24 +143,15 @@ fn refuse_without(arguments: &Collect, is_pynq: bool) -> Result<()> {
 }
 
 /// Looks at the board: what code is made for it, and what records say of it.
-pub fn look(
-    access: &Access,
-    arguments: &Collect,
-    config: &Config,
-    workers: &mut Workers,
-) -> Result<(Target, Standing)> {
-    if config.backend == Backend::Torch
-        || !config.partners.is_empty()
-        || arguments.ifcompare
-        || target::is_cuda(&config.target)
-    {
-        return Err(Failure::usage("a board runs compiled operators on its CPU, and nothing else")
-            .with_hint("leave out `--backend`, `--ifcompare`, partners and `cuda` in `--target`"));
+pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dyn Bench) -> Result<(Target, Standing)> {
+    if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
+        return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
+            .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
     }
     // The first that is free speaks for all of a key; one that is unlike it is left alone.
     let device = Device::open(access).map_err(fleet::unreachable)?;
     let devices = fleet::devices(access)?;
-    let own = target_of(&device, access, arguments, config, workers)?;
+    let own = target_of(&device, access, wanted.models, config, bench)?;
     let facts = facts_of(&device, &own);
     check(&device, &own, &facts)?;
     let most = match (&device.told, device.threads) {
@@ -150,7 +161,7 @@ pub fn look(
     if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
         return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
     }
-    let linker = match &arguments.boards.cross_cc {
+    let linker = match &wanted.boards.cross_cc {
         Some(command) => Linker::new(command),
         None => Linker::of(&target::architecture(&own.text)),
     };
@@ -161,7 +172,7 @@ pub fn look(
     })?;
     let why_emulated = match &device.told {
         Some(told) => told.emulated.clone(),
-        None if arguments.boards.on_hardware => None,
+        None if wanted.boards.on_hardware => None,
         None => Some("the server cannot say whether it runs on hardware; `--on-hardware` says so".to_owned()),
     };
     let board = Board {
@@ -172,7 +183,7 @@ pub fn look(
             jobs: config.limits.runner_jobs,
             likeness: device.likeness(),
         },
-        name: arguments.models.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
+        name: wanted.models.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         has_agent: device.told.is_some(),
@@ -185,23 +196,23 @@ pub fn look(
 fn target_of(
     device: &Device,
     access: &Access,
-    arguments: &Collect,
+    models: &Models,
     config: &Config,
-    workers: &mut Workers,
+    bench: &mut dyn Bench,
 ) -> Result<Target> {
     if config.target == PYNQ {
-        let named = arguments.models.board.as_deref();
+        let named = models.board.as_deref();
         let by_key = target::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
         let board = target::board(named.or(by_key).unwrap_or("pynq-z1")).map_err(Failure::usage)?;
         return Ok(board.target());
     }
     if config.target != "llvm" {
-        let asked = machine::target(&config.target, workers)?;
+        let asked = machine::target(&config.target, bench)?;
         let architecture = target::architecture(&asked.text);
         let like = target::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
         return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
     }
-    let own = machine::target("llvm", workers)?;
+    let own = machine::target("llvm", bench)?;
     let local = Facts::read();
     let unknown = || {
         Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(

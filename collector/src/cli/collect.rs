@@ -71,8 +71,9 @@ struct Report<'a> {
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let access = boards::access(arguments)?;
     let (models, sweep) = (&arguments.models, &arguments.sweep);
+    let wanted = boards::Wanted { boards: &arguments.boards, models };
+    let access = boards::access(wanted)?;
     let config = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
     let shard = shard(arguments.shard.as_deref())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
@@ -99,7 +100,11 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         return simulate(arguments, &config, &tasks, (shard, repeat), start);
     }
     let (target, ground) = match (&access, config.backend) {
-        (Some(access), _) => boards::look(access, arguments, &config, &mut workers)?,
+        (Some(_), _) if arguments.ifcompare => {
+            return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
+                .with_hint("leave it out; `opcollect model run` takes the flags of a board, too"));
+        }
+        (Some(access), _) => boards::look(access, wanted, &config, &mut workers)?,
         (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
         (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
     };

@@ -2,7 +2,7 @@
 
 use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
 use super::failure::Failure;
-use super::whole::{Asked, Whole, not_built};
+use super::whole::{Asked, On, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, staging};
 use crate::network::{self, Best, Comparison};
 use job::{Engine, NetworkJob};
@@ -115,7 +115,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         inputs: &Given::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
-        may_use_gpu: false,
+        on: On::Cpus,
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;

@@ -80,7 +80,7 @@ fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     group("operator", &stats.by_operator);
     print(&table.on(&paper()))?;
     print(&format!(
-        "{} tasks; {} experiments, measured {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
+        "{} tasks; {} experiments, tried {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
         stats.tasks,
         stats.experiments,
         stats.measurements,

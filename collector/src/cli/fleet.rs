@@ -1,16 +1,20 @@
 //! Trackers and what they lend.
 
+use super::arguments::FleetDrain;
 use super::failure::Failure;
-use super::{DONE, Result, paper, print, print_json};
-use bench::{Access, At};
-use remote::tracker::Summary;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use bench::{Access, At, Device};
+use remote::tracker::{Summary, Turn};
 use remote::{Address, RemoteError, Tracker};
 use report::{Table, figures, words};
 use serde_json::json;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A tracker is given so long to answer what it knows.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// However little time is left, a device that is free is asked.
+const LEAST: Duration = Duration::from_secs(1);
 /// More devices of a key than this are not used at once: each is a thread here.
 const DEVICES_MAX: usize = 64;
 
@@ -26,9 +30,7 @@ pub fn tracker_of_environment() -> Result<Option<Address>> {
 /// How many devices of a key there are to work at once.
 pub fn devices(access: &Access) -> Result<usize> {
     let At::Tracker(tracker) = &access.at else { return Ok(1) };
-    let summary = summary(tracker)?;
-    let count = summary.servers.iter().filter(|(_, key)| *key == access.key).count();
-    Ok(count.clamp(1, DEVICES_MAX))
+    Ok(devices_of(tracker, &access.key)?.clamp(1, DEVICES_MAX))
 }
 
 fn summary(tracker: &Address) -> Result<Summary> {
@@ -36,14 +38,98 @@ fn summary(tracker: &Address) -> Result<Summary> {
     told.map_err(unreachable)
 }
 
-/// Shows what a tracker knows.
-pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
-    let tracker = match tracker {
-        Some(text) => text.parse().map_err(Failure::usage)?,
+/// The tracker that is meant.
+fn named(tracker: Option<&str>) -> Result<Address> {
+    match tracker {
+        Some(text) => text.parse().map_err(Failure::usage),
         None => tracker_of_environment()?.ok_or_else(|| {
             Failure::usage("no tracker was named").with_hint("give `--tracker HOST:PORT`, or set `TVM_TRACKER_HOST`")
-        })?,
-    };
+        }),
+    }
+}
+
+/// The secret of a file.
+pub fn secret(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path);
+    text.map(|text| text.trim().to_owned())
+        .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
+}
+
+/// Takes all devices of a key out of service.
+pub fn drain(wanted: &FleetDrain) -> Result<u8> {
+    let tracker = named(wanted.tracker.as_deref())?;
+    let secret = wanted.secret_file.as_deref().map(secret).transpose()?;
+    let until = Instant::now() + Duration::from_secs(wanted.wait);
+    let (mut left, mut stay): (Vec<String>, Vec<(String, String)>) = (Vec::new(), Vec::new());
+    let count = devices_of(&tracker, &wanted.key)?;
+    if count == 0 {
+        return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{}`", wanted.key))
+            .with_hint("`opcollect fleet status` shows the keys that there are"));
+    }
+    // One that cannot be told is lent again, and counts once.
+    for _ in 0..2 * count {
+        if left.len() + stay.len() >= count {
+            break;
+        }
+        let patience = until.saturating_duration_since(Instant::now()).max(LEAST);
+        let at = At::Tracker(tracker.clone());
+        let access = Access { at, key: wanted.key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
+        let device = match Device::open(&access) {
+            Ok(device) => device,
+            Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
+                return Err(unreachable(error));
+            }
+            Err(error) => {
+                stay.push(("?".to_owned(), error.to_string()));
+                break;
+            }
+        };
+        let address = device.address.to_string();
+        match device.leave() {
+            Ok(true) => left.push(address),
+            Ok(false) if stay.iter().any(|(known, _)| *known == address) => {}
+            Ok(false) => stay.push((address, "TVM's server, or an older agent, ends where it was started".to_owned())),
+            Err(error) => stay.push((address, error.to_string())),
+        }
+    }
+    let remain = settled(&tracker, &wanted.key, count - left.len(), until)?;
+    if wanted.json {
+        let stay = stay.iter().map(|(address, why)| json!({ "address": address, "why": why })).collect::<Vec<_>>();
+        print_json(
+            &json!({ "tracker": tracker.to_string(), "key": wanted.key, "left": left, "stay": stay, "devices": remain }),
+        )?;
+    } else {
+        for address in &left {
+            print(&format!("{address} has left"))?;
+        }
+        for (address, why) in &stay {
+            print(&format!("{address} stays: {why}"))?;
+        }
+        print(&format!("of {count} devices of the key `{}` {} have left, {remain} are there", wanted.key, left.len()))?;
+    }
+    Ok(if stay.is_empty() && remain == 0 { DONE } else { DONE_WITH_LOSSES })
+}
+
+/// How many devices of a key a tracker knows, once it has seen the end of those that left.
+fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let until = until.min(Instant::now() + PATIENCE);
+    loop {
+        let count = devices_of(tracker, key)?;
+        if count <= expected || Instant::now() >= until {
+            return Ok(count);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn devices_of(tracker: &Address, key: &str) -> Result<usize> {
+    Ok(summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
+}
+
+/// Shows what a tracker knows.
+pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
+    let tracker = named(tracker)?;
     let Summary { queues, servers } = summary(&tracker)?;
     let devices = |key: &str| servers.iter().filter(|(_, own)| own == key).count();
     if as_json {

@@ -4,7 +4,7 @@ use super::Result;
 use super::arguments::{Given, VariantArgument};
 use super::compare::{self, Report, Wanted};
 use super::failure::Failure;
-use super::whole::{Asked, Whole, not_on_cpus, refuse_sweeps};
+use super::whole::{Asked, On, Whole, not_on_cpus, refuse_sweeps};
 use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
 use job::Engine;
 use job::target::is_cuda;
@@ -75,7 +75,7 @@ fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<Compared
         inputs: &Given::default(),
         is_checked: true,
         engines: &[Engine::Program],
-        may_use_gpu: false,
+        on: On::Cpus,
     });
     let mut whole = match whole {
         Ok(whole) => whole,

@@ -15,7 +15,6 @@ use datasets::{Key, Record, RowError, ScheduleSource, Store};
 use job::NetworkJob;
 use job::space::Schedule;
 use measure::Method;
-use measure::host::Facts;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -64,8 +63,11 @@ impl Keeping {
         given: &Given,
         records: impl FnOnce(&Whole, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
-        let versions = machine::prepare(&whole.target, Versions::new(), &mut whole.runs.workers)?;
-        let base = bases(&whole.runs.config, &whole.target, &Facts::read(), &versions)?.compiled;
+        let versions = machine::prepare(&whole.target, Versions::new(), whole.runs.bench.as_mut())?;
+        let mut base = bases(&whole.runs.config, &whole.target, &whole.standing.facts, &versions)?.compiled;
+        if let Some(board) = &whole.standing.board {
+            board.mark(&mut base);
+        }
         let records = records(whole, &base)?;
         let store = open_store(Some(path))?;
         store.keep_config(&whole.runs.config.text()).map_err(failed)?;

@@ -24,6 +24,7 @@ mod keeping;
 mod ledger;
 mod losses;
 mod machine;
+mod mapped;
 mod model;
 mod night_arguments;
 mod nights;
@@ -111,6 +112,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
         Some(Command::Board { command }) => board::run(&command),
+        Some(Command::Fleet { command: FleetCommand::Drain(wanted) }) => fleet::drain(&wanted),
         Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
             fleet::status(tracker.as_deref(), json)
         }

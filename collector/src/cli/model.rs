@@ -1,14 +1,15 @@
 //! `model`: a whole model, run as programs run it.
 
-use super::arguments::{ModelRun, Sweep};
+use super::arguments::{ModelRun, Sweep, Tuning};
+use super::boards::{self, Board, Wanted};
 use super::failure::{Failure, chain};
 use super::keeping::{Keeping, Kept};
 use super::runs::Runs;
-use super::whole::{Asked, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, staging};
+use super::whole::{Asked, On, Whole, not_built};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, mapped, print, print_json, settings, staging};
 use crate::campaign::{Config, record};
 use crate::network::{self, Comparison};
-use datasets::{Outcome, Record, RowError, ScheduleSource};
+use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
 use executor::Program;
 use job::{Measured, RunReply};
 use measure::{Method, Plan};
@@ -29,6 +30,7 @@ struct Report<'a> {
     model: String,
     batch: Option<i64>,
     target: &'a str,
+    source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     code_for: Option<String>,
     threads: usize,
@@ -62,19 +64,28 @@ struct Report<'a> {
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
+    if arguments.models.unit.as_deref() == Some("fpga") {
+        return mapped::run(arguments);
+    }
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
         precision: arguments.running.precision,
         ..Sweep::default()
     };
+    let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
+    let access = boards::access(wanted)?;
+    if access.is_some() && (arguments.plan.is_some() || arguments.parallel.is_some()) {
+        return Err(Failure::usage("a board makes the calls of a model one after the other")
+            .with_hint("leave out `--plan` and `--parallel`"));
+    }
     let mut whole = Whole::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
+        config: settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?,
         threads: arguments.threads,
         inputs: &arguments.running.given,
         is_checked: !arguments.no_check,
         engines: &[],
-        may_use_gpu: true,
+        on: access.as_ref().map_or(On::CpusOrGpu, |access| On::Board(access, wanted)),
     })?;
     whole.stages = match (&arguments.plan, arguments.parallel) {
         (Some(path), _) => Some(staging::read(path, &whole)?),
@@ -85,7 +96,8 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let choose = |task: &Task| network::default_schedule(task, &target);
     let config = &whole.runs.config;
     let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
-    let _exclusive = machine::exclusive(arguments.wait)?;
+    let is_here = whole.standing.board.is_none();
+    let _exclusive = if is_here { Some(machine::exclusive(arguments.wait)?) } else { None };
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = match &arguments.store {
         Some(store) => {
@@ -125,6 +137,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         check,
         kept,
         stages: whole.stages.as_ref(),
+        board: whole.standing.board.as_ref(),
     };
     tell(&ran, &found, arguments.running.output.as_deref(), arguments.json)
 }
@@ -161,6 +174,8 @@ pub struct Ran<'a> {
     pub kept: Option<Kept>,
     /// Which calls ran side by side.
     pub stages: Option<&'a StagePlan>,
+    /// The board that it ran on, where it did not run here.
+    pub board: Option<&'a Board>,
 }
 
 /// Says how a program ran, and writes what it answered.
@@ -172,7 +187,8 @@ pub fn tell(ran: &Ran<'_>, outputs: &[Tensor], folder: Option<&Path>, as_json: b
     if as_json {
         print_json(&report)?
     } else {
-        print(&describe(&report))?
+        let heading = ran.board.map(Board::heading).unwrap_or_default();
+        print(&format!("{heading}{}", describe(&report)))?
     }
     Ok(if ran.check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
 }
@@ -198,6 +214,7 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         model: ran.model.clone(),
         batch: ran.batch,
         target: ran.target,
+        source: ran.board.map_or(Source::Measured, Board::source).name(),
         code_for: ran.code_for.clone(),
         threads: ran.threads,
         seed: ran.seed,
@@ -265,7 +282,8 @@ fn describe(report: &Report<'_>) -> String {
         size(report.activation_bytes),
         size(report.least_activation_bytes),
         size(report.constant_bytes),
-        size(report.peak_memory_bytes)
+        // Of a board's process nothing is known.
+        if report.peak_memory_bytes > 0 { size(report.peak_memory_bytes) } else { "?".to_owned() }
     ));
     lines.extend(report.code_for.iter().map(|code| format!("  code        for {code}")));
     lines.push(match &report.check {

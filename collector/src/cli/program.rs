@@ -5,7 +5,7 @@ use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
 use super::failure::{Failure, chain};
 use super::model::{self, Ran};
 use super::runs::Runs;
-use super::whole::{Asked, Whole, not_built};
+use super::whole::{Asked, On, Whole, not_built};
 use super::{Result, given, machine, print, print_json, settings, tell};
 use crate::campaign::RawConfig;
 use crate::network::portable::{self, Found, Portable};
@@ -41,7 +41,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
         inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
-        may_use_gpu: false,
+        on: On::Cpus,
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
     let target = whole.target.clone();
@@ -55,7 +55,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
     used.sort();
     used.dedup();
     let portable = Portable {
-        versions: machine::versions(&mut whole.runs.workers)?,
+        versions: machine::versions(whole.runs.bench.as_mut())?,
         model: whole.request.label(),
         batch: whole.request.batch,
         target: target.text.clone(),
@@ -206,6 +206,7 @@ pub fn run(
         check,
         kept: None,
         stages: None,
+        board: None,
     };
     model::tell(&ran, &found, arguments.running.output.as_deref(), as_json)
 }

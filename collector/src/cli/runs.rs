@@ -1,10 +1,10 @@
-//! Where whole models run: workers, CPUs, and a folder for what passes between.
+//! Where whole models run: a bench, CPUs, and a folder for what passes between.
 
 use super::failure::{Failure, chain};
 use super::{Result, machine, settings};
 use crate::campaign::Config;
 use crate::network;
-use bench::{Bench, Workers};
+use bench::Bench;
 use job::listing::CodeWishes;
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::Method;
@@ -21,7 +21,7 @@ use worker::Fault;
 pub struct Runs {
     pub config: Config,
     pub cpus: Vec<usize>,
-    pub workers: Workers,
+    pub bench: Box<dyn Bench>,
     folder: TempDir,
 }
 
@@ -30,9 +30,14 @@ impl Runs {
     pub fn new(config: Config, threads: Option<usize>) -> Result<Runs> {
         let allowed = settings::allowed_cpus()?;
         let cpus = allowed.iter().copied().take(threads.unwrap_or(allowed.len())).collect();
-        let workers = machine::workers(&config.limits)?;
+        let bench = Box::new(machine::workers(&config.limits)?);
+        Runs::on(config, cpus, bench)
+    }
+
+    /// On this bench, on these CPUs of its machine.
+    pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-        Ok(Runs { config, cpus, workers, folder })
+        Ok(Runs { config, cpus, bench, folder })
     }
 
     /// A place for something of this name.
@@ -80,7 +85,7 @@ impl Runs {
     /// What becomes of the run of a job.
     pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
-        self.workers.run_network(job, deadline)
+        self.bench.run_network(job, deadline)
     }
 
     /// Of what became of a run, its times.
@@ -89,6 +94,8 @@ impl Runs {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
             Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
+            Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
+                .with_hint("loading it belongs to the time; raise `run_seconds` in `[limits]` of a `--config`")),
             Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
         }
     }

@@ -1,6 +1,7 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
 use super::arguments::Given;
+use super::boards::{self, Standing, Wanted};
 use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::pace::Pace;
@@ -11,7 +12,7 @@ use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
-use bench::{Ability, Bench, Build};
+use bench::{Ability, Access, Boards, Build, Fleet};
 use datasets::{Choose, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
@@ -33,6 +34,8 @@ pub struct Whole {
     pub graph: Graph,
     pub expected: Option<Vec<Tensor>>,
     pub runs: Runs,
+    /// The machine that it runs on.
+    pub standing: Standing,
     /// Which calls run side by side from now on, where some do.
     pub stages: Option<StagePlan>,
     /// The model as its source has it, before anything was simplified.
@@ -51,8 +54,18 @@ pub struct Asked<'a> {
     pub is_checked: bool,
     /// What is going to run it.
     pub engines: &'a [Engine],
-    /// Whether it may run on a GPU.
-    pub may_use_gpu: bool,
+    /// Where it may run.
+    pub on: On<'a>,
+}
+
+/// Where a model may run.
+pub enum On<'a> {
+    /// On this machine's CPUs.
+    Cpus,
+    /// There, or on its GPU.
+    CpusOrGpu,
+    /// On a board that is reached so.
+    Board(&'a Access, Wanted<'a>),
 }
 
 impl Whole {
@@ -61,26 +74,33 @@ impl Whole {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
         let is_on_gpu = is_cuda(&asked.config.target);
-        if is_on_gpu && !asked.may_use_gpu {
+        if is_on_gpu && matches!(asked.on, On::Cpus) {
             return Err(not_on_cpus());
         }
         // A GPU is fed by one thread.
-        let mut runs = Runs::new(asked.config, if is_on_gpu { Some(1) } else { asked.threads })?;
-        if is_on_gpu {
-            machine::device_versions(&mut runs.workers)?;
-        }
+        let threads = if is_on_gpu { Some(1) } else { asked.threads };
+        let (mut runs, target, standing) = match asked.on {
+            On::Board(access, wanted) => on_board(access, wanted, asked.config, threads)?,
+            On::Cpus | On::CpusOrGpu => {
+                let mut runs = Runs::new(asked.config, threads)?;
+                if is_on_gpu {
+                    machine::device_versions(runs.bench.as_mut())?;
+                }
+                let target = machine::target(&runs.config.target, runs.bench.as_mut())?;
+                (runs, target, Standing::here()?)
+            }
+        };
         for (engine, ability, runtime) in [
             (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
             (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
         ] {
             if asked.engines.contains(&engine) {
-                machine::runtime_versions(ability, runtime, &mut runs.workers)?;
+                machine::runtime_versions(ability, runtime, runs.bench.as_mut())?;
             }
         }
         if asked.engines.contains(&Engine::Torch) {
-            machine::library_worker("`--variant torch` runs the model through PyTorch's library", &mut runs.workers)?;
+            machine::library_worker("`--variant torch` runs the model through PyTorch's library", runs.bench.as_mut())?;
         }
-        let target = machine::target(&runs.config.target, &mut runs.workers)?;
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
@@ -96,7 +116,18 @@ impl Whole {
             None
         };
         runs.give(&inputs)?;
-        Ok(Whole { request, target, graph, expected, runs, stages: None, source: loaded.graph, plan, constants })
+        Ok(Whole {
+            request,
+            target,
+            graph,
+            expected,
+            runs,
+            standing,
+            stages: None,
+            source: loaded.graph,
+            plan,
+            constants,
+        })
     }
 
     /// Builds the model into a folder, each task by the schedule that is chosen for it.
@@ -108,7 +139,7 @@ impl Whole {
         let mut progress = Progress::new(self.plan.tasks.len(), Pace::default(), None);
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
-        let bench = &mut self.runs.workers;
+        let bench = self.runs.bench.as_mut();
         let made = network::make(
             &mut numbers,
             (&self.plan, self.stages.as_ref()),
@@ -189,7 +220,7 @@ impl Whole {
     pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
         let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
         let job = BuildJob { wants_listing: true, ..BuildJob::new(&task, &self.target, schedule) };
-        match self.runs.workers.build(&[job], &mut || {}).pop() {
+        match self.runs.bench.build(&[job], &mut || {}).pop() {
             Some(Build::Built(artifact)) => Ok(*artifact),
             Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
             Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
@@ -251,8 +282,24 @@ impl Whole {
     }
 }
 
+/// A board to run a model on, with what is compiled for it.
+fn on_board(
+    access: &Access,
+    wanted: Wanted<'_>,
+    config: Config,
+    threads: Option<usize>,
+) -> Result<(Runs, Target, Standing)> {
+    let mut workers = machine::workers(&config.limits)?;
+    let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
+    let cpus = standing.cpus.iter().copied().take(threads.unwrap_or(usize::MAX)).collect();
+    let board = standing.board.as_ref().expect("a board was looked at");
+    tell(&board.notes());
+    let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
+    Ok((Runs::on(config, cpus, Box::new(bench))?, target, standing))
+}
+
 /// The one model of a configuration.
-fn only(config: &Config) -> Result<&ModelRequest> {
+pub fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
         several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
@@ -304,7 +351,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     Ok(())
 }
 
-fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
+pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
@@ -316,6 +363,6 @@ fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     }
 }
 
-fn names(graph: &Graph) -> Vec<&str> {
+pub fn names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }

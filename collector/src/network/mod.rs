@@ -8,6 +8,7 @@ pub mod arrays;
 mod best;
 mod compare;
 pub mod in_place;
+pub mod mapped;
 pub mod npy;
 pub mod portable;
 pub mod profile;

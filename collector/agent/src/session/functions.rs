@@ -1,12 +1,13 @@
 //! The functions that a client asks for by name.
 
-use super::{Files, Object, Refusal, Returned, Session, refuse};
+use super::calls::{Calls, Laid};
+use super::{End, Files, Object, Refusal, Returned, Session, refuse};
 use crate::emulation;
 use crate::native::{self, Arguments, Kernel, Library};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
 use measure::{Cache, HostClock, evaluate, measure};
-use remote::agent::{HOST, MEASURE, Order, Told};
+use remote::agent::{CALLS, HOST, LEAVE, MEASURE, Order, Told};
 use remote::wire::Value;
 
 /// An environment variable by which the front says that its programs run on an emulator.
@@ -27,6 +28,8 @@ pub enum Builtin {
     Threads,
     Host,
     Measure,
+    Calls,
+    Leave,
 }
 
 impl Builtin {
@@ -42,6 +45,8 @@ impl Builtin {
             "runtime.NumThreads" => Builtin::Threads,
             HOST => Builtin::Host,
             MEASURE => Builtin::Measure,
+            CALLS => Builtin::Calls,
+            LEAVE => Builtin::Leave,
             _ => return None,
         })
     }
@@ -101,14 +106,32 @@ impl Session {
                 Ok(Returned::Object(Object::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
             (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
+            (Builtin::Leave, []) => {
+                self.end = End::AgentToo;
+                value(Value::None)
+            }
+            (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {
+                let calls = self.calls(*calls)?.laid(&self.memory)?;
+                value(Value::Text(measured(&calls, &order_of(order)?, &self.cpus)?))
+            }
             (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
-                let order: Order =
-                    serde_json::from_str(order).map_err(|error| Refusal(format!("an order to measure: {error}")))?;
+                let call = Laid::one(self.named(library, name)?, Arguments::new(rest, &self.memory)?);
+                value(Value::Text(measured(&call, &order_of(order)?, &self.cpus)?))
+            }
+            (Builtin::Calls, []) => Ok(Returned::Object(Object::Calls(Calls::default()))),
+            (Builtin::Calls, [Value::Function(calls), library, Value::Text(name), rest @ ..]) => {
                 let kernel = self.named(library, name)?;
-                let arguments = Arguments::new(rest, &self.memory)?;
-                value(Value::Text(measured(&kernel, &arguments, &order, &self.cpus)?))
+                self.calls(*calls)?.push(kernel, rest)?;
+                value(Value::None)
             }
             (builtin, arguments) => refuse(format!("{builtin:?} takes no arguments such as {}", shown(arguments))),
+        }
+    }
+
+    fn calls(&self, handle: u64) -> Result<Calls, Refusal> {
+        match self.objects.get(&handle) {
+            Some(Object::Calls(calls)) => Ok(calls.clone()),
+            _ => refuse(format!("there are no calls with the handle {handle}")),
         }
     }
 
@@ -151,8 +174,12 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
     Ok(rule)
 }
 
+fn order_of(text: &str) -> Result<Order, Refusal> {
+    serde_json::from_str(text).map_err(|error| Refusal(format!("an order to measure: {error}")))
+}
+
 /// Measures as the local runner does: pinned, with counters around exactly the timed runs.
-fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
+fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
     order.method.check().map_err(|error| Refusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
         return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
@@ -161,7 +188,7 @@ fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order, cpus: &[usize
     // Before the threads are made, so that they are counted, too.
     let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
     native::use_cpus(cpus).map_err(|error| Refusal(error.to_string()))?;
-    let mut run = |times| kernel.call(arguments, times);
+    let mut run = |times| calls.run(times);
     json(&measure(&mut run, &order.method, &mut HostClock::new(), &mut counters)?)
 }
 

@@ -1,11 +1,13 @@
 //! One session, in a process of its own: requests in, answers out, until the client leaves.
 
+mod calls;
 mod files;
 mod functions;
 
 pub use functions::EMULATED_VARIABLE;
 
 use crate::native::{Arguments, Kernel, Library, Memory};
+use calls::Calls;
 use files::Files;
 use functions::{Builtin, Evaluator};
 use measure::affinity;
@@ -27,6 +29,16 @@ enum Object {
     Library(Library),
     Kernel(Kernel),
     Evaluator(Box<Evaluator>),
+    Calls(Calls),
+}
+
+/// What ends with a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its process.
+    Session,
+    /// The agent, too: its client wants that nobody is served after it.
+    AgentToo,
 }
 
 /// The state of a session.
@@ -37,6 +49,7 @@ pub struct Session {
     files: Files,
     /// The CPUs of this process, as they were before kernels were pinned to some of them.
     cpus: Vec<usize>,
+    end: End,
 }
 
 /// Why a request was not done, for the client.
@@ -57,7 +70,7 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
 type Answer = Result<Packet, Refusal>;
 
 /// Serves a client whose key was taken, with files in this folder and so much memory for tensors.
-pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<(), RemoteError> {
+pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<End, RemoteError> {
     let mut waiting = Waiting::new(stream, IDLE);
     let mut session = Session {
         objects: BTreeMap::new(),
@@ -65,11 +78,12 @@ pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<()
         memory: Memory::new(memory_bytes),
         files: Files::new(folder),
         cpus: affinity::allowed().unwrap_or_else(|_| vec![0]),
+        end: End::Session,
     };
     loop {
         waiting.begin("waiting for a request", IDLE);
         let request = match Packet::receive(&mut waiting) {
-            Ok(Packet::Shutdown) | Err(RemoteError::Closed { .. }) => return Ok(()),
+            Ok(Packet::Shutdown) | Err(RemoteError::Closed { .. }) => return Ok(session.end),
             Ok(request) => request,
             Err(error) => {
                 // What comes next cannot be read either.
@@ -181,6 +195,10 @@ impl Session {
             Some(Object::Evaluator(evaluator)) => {
                 let arguments = Arguments::new(&arguments, &self.memory)?;
                 Ok(Returned::Value(Value::Bytes(evaluator.evaluate(&arguments)?)))
+            }
+            Some(Object::Calls(calls)) => {
+                calls.laid(&self.memory)?.run(1)?;
+                Ok(Returned::Value(Value::None))
             }
             Some(Object::Library(_)) => refuse("a library cannot be called"),
             None => refuse(format!("there is no function with the handle {function}")),

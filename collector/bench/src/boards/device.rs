@@ -1,7 +1,8 @@
 //! One device at a time: where it is, the session with it, and what it says of itself.
 
-use remote::agent::{HOST, Told};
+use remote::agent::{HOST, LEAVE, Told};
 use remote::handshake::Key;
+use remote::tracker::Turn;
 use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ pub struct Access {
     pub secret: Option<String>,
     /// A server is given so long to greet, and a tracker to lend a device.
     pub patience: Duration,
+    /// Who gets a device of a tracker first.
+    pub turn: Turn,
 }
 
 /// A server, or who knows servers.
@@ -53,8 +56,8 @@ impl Device {
         let (address, name) = match &access.at {
             At::Server(address) => (address.clone(), access.key.clone()),
             At::Tracker(tracker) => {
-                let lent =
-                    Tracker::open(tracker, access.patience)?.request(&access.key, "opcollect", access.patience)?;
+                let lent = Tracker::open(tracker, access.patience)?;
+                let lent = lent.request(&access.key, "opcollect", access.turn, access.patience)?;
                 (lent.address, lent.match_key)
             }
         };
@@ -68,6 +71,12 @@ impl Device {
                 .zip(text(&mut session, "target.llvm_get_system_triple")?);
         }
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
+    }
+
+    /// Asks its agent to serve nobody after this session; whether it is going to.
+    pub fn leave(mut self) -> Result<bool, RemoteError> {
+        let Some(function) = self.session.function(LEAVE)? else { return Ok(false) };
+        self.session.call(function, Vec::new()).map(|_| true)
     }
 
     /// What devices must have in common whose times stand under one description: processor, and whether it is emulated.

@@ -6,6 +6,7 @@
 
 mod device;
 mod link;
+mod network;
 mod run;
 mod timing;
 
@@ -14,7 +15,7 @@ pub use link::{LinkError, Linker};
 
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work, Workers};
 use job::prepared::PreparedTasks;
-use job::{RunJob, RunReply};
+use job::{NetworkJob, RunJob, RunReply};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,7 +43,13 @@ pub struct Fleet {
 }
 
 /// A run with its ticket and its deadline.
-type Run = (Ticket, RunJob, Duration);
+type Run = (Ticket, Errand, Duration);
+
+/// What a device is asked for.
+enum Errand {
+    Operator(Box<RunJob>),
+    Network(Box<NetworkJob>),
+}
 
 /// Builders here and devices there.
 pub struct Boards {
@@ -107,6 +114,11 @@ impl Boards {
         })
     }
 
+    fn queue(&self, run: Run) {
+        self.shared.runs.lock().expect("nobody panics with it").push_back(run);
+        self.shared.is_more.notify_one();
+    }
+
     /// Whether no device is left, and why.
     fn lost(&self) -> Option<String> {
         let alive = *self.shared.alive.lock().expect("nobody panics with it");
@@ -130,12 +142,10 @@ impl Bench for Boards {
                 // The thread that takes them ends after this value.
                 let _ = builds.send((ticket, job));
             }
-            Work::Run(job, deadline) => {
-                self.shared.runs.lock().expect("nobody panics with it").push_back((ticket, job, deadline));
-                self.shared.is_more.notify_one();
-            }
-            Work::Library(..) | Work::Network(..) => {
-                let why = "a board runs compiled operators; libraries and whole models run on this machine alone";
+            Work::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
+            Work::Network(job, deadline) => self.queue((ticket, Errand::Network(Box::new(job)), deadline)),
+            Work::Library(..) => {
+                let why = "a board runs compiled code; libraries run on this machine alone";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));
             }
@@ -253,13 +263,18 @@ fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
             let mut runs = shared.runs.lock().expect("nobody panics with it");
             (shared.round.load(Ordering::Acquire), runs.pop_front())
         };
-        let Some((ticket, job, deadline)) = run else { continue };
+        let Some((ticket, errand, deadline)) = run else { continue };
         let began = SystemTime::now();
-        let reply = run::run(open, &mut prepared, &fleet.linker, &job, deadline);
+        let reply = match &errand {
+            Errand::Operator(job) => run::run(open, &mut prepared, &fleet.linker, job, deadline),
+            Errand::Network(job) => network::run(open, &fleet.linker, job, deadline),
+        };
         *done += 1;
         // What wrote wrong numbers may have written elsewhere, too; what failed may have left something behind.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
-        if !is_clean || !open.session.is_open() || *done >= fleet.jobs {
+        // A model's code and numbers stay in its session; they are much.
+        let is_full = matches!(errand, Errand::Network(_)) || *done >= fleet.jobs;
+        if !is_clean || !open.session.is_open() || is_full {
             device = None;
         }
         if tell.send((round, ticket, Done::Ran(Ran { began, reply }))).is_err() {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use worker::Fault;
 
 /// The entry that every artifact has.
-const ENTRY: &str = "main";
+pub const ENTRY: &str = "main";
 
 /// Why a job did not end with a time.
-enum Stop {
+pub enum Stop {
     /// The device, or the way to it.
     Remote(RemoteError),
     /// This side.
@@ -45,8 +45,12 @@ pub fn run(
     job: &RunJob,
     deadline: Duration,
 ) -> Result<RunReply, Fault> {
-    let until = Instant::now() + deadline;
-    match try_run(device, prepared, linker, job, until) {
+    ended(try_run(device, prepared, linker, job, Instant::now() + deadline), deadline)
+}
+
+/// What a job's end is to whoever gave it.
+pub fn ended(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply, Fault> {
+    match end {
         Ok(reply) => Ok(reply),
         Err(Stop::Here(error)) => Ok(RunReply::Failed(format!("{error:#}"))),
         Err(Stop::Remote(error)) => fault(error, deadline),
@@ -78,17 +82,11 @@ fn try_run(
     }
     let prepared = prepared.get(&job.task, job.seed, job.is_checked)?;
     let library = linker.link(&job.object).map_err(|error| Stop::Here(error.into()))?;
-    device.session.limit(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
-    let session = &mut device.session;
-    // A library that is in use must keep its file: TVM's server would write the next one into it.
-    device.uploads += 1;
-    let file = format!("kernel-{}.so", device.uploads);
-    session.upload(&file, library)?;
-    let library = session.load(&file)?;
+    device.session.until(until);
+    let (file, library) = load(device, library)?;
     let tensors = fill(device, prepared, job)?;
     let loaded = Loaded { library, name: ENTRY, tensors: &tensors };
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
-    device.session.limit(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
     let session = &mut device.session;
     let measurement = match device.told {
         Some(_) => by_agent(session, &loaded, &order)?,
@@ -107,6 +105,16 @@ fn try_run(
     }
     // What the agent's process takes says nothing of the operator.
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, 0))))
+}
+
+/// Uploads a library and loads it: its file and its handle there.
+pub fn load(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
+    // A library that is in use must keep its file: TVM's server would write the next one into it.
+    device.uploads += 1;
+    let file = format!("kernel-{}.so", device.uploads);
+    device.session.upload(&file, library)?;
+    let library = device.session.load(&file)?;
+    Ok((file, library))
 }
 
 /// Tensors on the board: inputs as the code wants them, and an output of a pattern that no result is.
@@ -134,7 +142,7 @@ fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Te
 }
 
 /// A type of elements, as DLPack numbers them.
-fn data_type(dtype: DType) -> DataType {
+pub fn data_type(dtype: DType) -> DataType {
     let (code, bits) = dtype.dlpack();
     DataType { code, bits, lanes: 1 }
 }

@@ -36,7 +36,17 @@ pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Re
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
     arguments.extend(loaded.arguments());
-    match session.call_named(MEASURE, arguments)? {
+    measurement(session.call_named(MEASURE, arguments)?)
+}
+
+/// Lets the agent measure calls in a row.
+pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
+    let text = serde_json::to_string(order).expect("an order holds only JSON values");
+    measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
+}
+
+fn measurement(answer: Value) -> Result<Measurement, RemoteError> {
+    match answer {
         Value::Text(text) => serde_json::from_str(&text)
             .map_err(|error| RemoteError::Malformed(format!("a measurement cannot be read: {error}"))),
         other => Err(RemoteError::Malformed(format!("a measurement was answered by {other:?}"))),

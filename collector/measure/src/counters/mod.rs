@@ -20,6 +20,7 @@ pub mod papi;
 mod perf;
 mod request;
 #[allow(unsafe_code)] // Reading what the kernel writes to a ring.
+#[cfg_attr(target_arch = "arm", path = "sampler_arm.rs")]
 mod sampler;
 mod session;
 mod sets;

@@ -13,7 +13,7 @@ use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
 use super::failure::{Failure, chain};
 use super::keeping::Keeping;
 use super::runs::Runs;
-use super::whole::{Asked, Whole, not_built};
+use super::whole::{Asked, On, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
 use crate::campaign::record;
 use crate::network::annotation::Annotation;
@@ -129,7 +129,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     };
     let check = whole.check(&whole.outputs(&job)?);
     let threads = whole.runs.cpus.len();
-    let peaks = peaks::now(threads, &target, &mut whole.runs.workers);
+    let peaks = peaks::now(threads, &target, whole.runs.bench.as_mut());
     let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
     let profile = whole.profile(seen, &made, &peaks)?;
     profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
@@ -226,7 +226,7 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
         inputs: &arguments.given,
         is_checked: !arguments.no_check,
         engines: &[],
-        may_use_gpu: false,
+        on: On::Cpus,
     })
 }
 

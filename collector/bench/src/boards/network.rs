@@ -1,0 +1,144 @@
+//! A whole model on a device: its code, its constants and its calls go there once, and the agent makes all of them in a row.
+
+use super::device::Device;
+use super::link::Linker;
+use super::run::{ENTRY, Stop, data_type, ended, load};
+use super::timing::of_calls;
+use anyhow::Context;
+use executor::folder::{self, Content};
+use executor::program::{Argument, Place, Port};
+use job::{Engine, Measured, NetworkJob, RunReply};
+use models::DType;
+use remote::Session;
+use remote::agent::{CALLS, Order};
+use remote::wire::{Tensor, Value};
+use std::time::{Duration, Instant};
+use worker::Fault;
+
+/// What a tensor of Rust's is that has no element: memory of no bytes has no place.
+const LEAST_BYTES: u64 = 64;
+
+/// Runs a whole model within its deadline, and leaves its outputs where the job wants them.
+pub fn run(device: &mut Device, linker: &Linker, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
+    ended(try_run(device, linker, job, Instant::now() + deadline), deadline)
+}
+
+fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instant) -> Result<RunReply, Stop> {
+    if let Some(why) = unsupported(device, job) {
+        return Ok(RunReply::Unsupported(why.to_owned()));
+    }
+    let content = folder::read(&job.program).context("cannot read the program")?;
+    if !content.program.stages.is_empty() {
+        return Ok(RunReply::Unsupported("a board makes the calls of a model one after the other".to_owned()));
+    }
+    let linked = content.codes.iter().map(|code| linker.link(code).context("cannot link the model's code"));
+    let linked = linked.collect::<anyhow::Result<Vec<Vec<u8>>>>()?;
+    device.session.until(until);
+    let mut libraries = Vec::with_capacity(linked.len());
+    for library in linked {
+        libraries.push(load(device, library)?.1);
+    }
+    let memory = Memory::fill(&mut device.session, &content, &job.read_inputs()?)?;
+    let calls = calls(&mut device.session, &content, &libraries, &memory)?;
+    let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
+    let measurement = of_calls(&mut device.session, calls, &order)?;
+    let mut outputs = Vec::new();
+    for (place, port) in content.program.outputs.iter().enumerate() {
+        let extents = port.ty.extents().context("a dimension is a symbol")?;
+        let argument = Argument { place: port.same_as.unwrap_or(Place::Output(place)), dtype: port.ty.dtype, extents };
+        outputs.extend(device.session.read(&memory.tensor(&argument)?)?);
+    }
+    job.write_outputs(outputs)?;
+    // What the agent's process takes says little of the model, and with the session all of it ends.
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, 0))))
+}
+
+/// Why a device cannot do this at all.
+fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
+    match () {
+        () if device.told.is_none() => Some(
+            "TVM's server is asked for each call of a model alone, so the time of the whole would be that of the network; \
+             start `opcollect-board serve` on the board",
+        ),
+        () if job.engine != Engine::Program => Some("a board runs compiled code alone"),
+        () if job.profile.is_some() => Some("operators are looked at on this machine alone"),
+        () => None,
+    }
+}
+
+/// The calls of a program as a function of the agent.
+fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &Memory) -> Result<u64, Stop> {
+    let function = session.function(CALLS)?;
+    let function =
+        function.context("the agent is older than whole models on boards; build it by `scripts/board-image`")?;
+    let Value::Function(calls) = session.call(function, Vec::new())? else {
+        return Err(anyhow::anyhow!("the agent made no row of calls").into());
+    };
+    for call in &content.program.calls {
+        let library = libraries.get(call.code).context("a call has code")?;
+        let mut arguments = vec![Value::Function(calls), Value::Module(*library), Value::Text(ENTRY.to_owned())];
+        for argument in &call.arguments {
+            arguments.push(Value::Tensor(memory.tensor(argument)?));
+        }
+        session.call(function, arguments)?;
+    }
+    Ok(calls)
+}
+
+/// The memory of a program on a device.
+struct Memory<'a> {
+    content: &'a Content,
+    activations: Tensor,
+    constants: Tensor,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+}
+
+impl<'a> Memory<'a> {
+    /// All of it, with constants, inputs, and outputs of a pattern that no result is.
+    fn fill(session: &mut Session, content: &'a Content, mut inputs: &[u8]) -> Result<Memory<'a>, Stop> {
+        let program = &content.program;
+        let activations = bytes(session, program.activation_bytes)?;
+        let constants = bytes(session, content.constants.len() as u64)?;
+        session.write(&constants, &content.constants)?;
+        let port = |session: &mut Session, port: &Port| -> Result<(Tensor, usize), Stop> {
+            let size = port.ty.bytes().context("a dimension is a symbol")?;
+            Ok((bytes(session, size)?, usize::try_from(size).context("a tensor fits into memory")?))
+        };
+        let mut given = Vec::with_capacity(program.inputs.len());
+        for one in &program.inputs {
+            let (tensor, size) = port(session, one)?;
+            let (own, rest) = inputs.split_at_checked(size).context("the model is given less than its inputs take")?;
+            session.write(&tensor, own)?;
+            given.push(tensor);
+            inputs = rest;
+        }
+        let mut outputs = Vec::with_capacity(program.outputs.len());
+        for one in &program.outputs {
+            let (tensor, size) = port(session, one)?;
+            session.write(&tensor, &vec![0xff; size])?;
+            outputs.push(tensor);
+        }
+        Ok(Memory { content, activations, constants, inputs: given, outputs })
+    }
+
+    /// A tensor of a call.
+    fn tensor(&self, argument: &Argument) -> anyhow::Result<Tensor> {
+        let (block, byte_offset) = match argument.place {
+            Place::Activation(offset) => (Some(&self.activations), offset),
+            Place::Constant(place) => {
+                (Some(&self.constants), *self.content.offsets.get(place).context("it has a place")?)
+            }
+            Place::Input(place) => (self.inputs.get(place), 0),
+            Place::Output(place) => (self.outputs.get(place), 0),
+        };
+        let block = block.context("a call's tensor has a place")?.clone();
+        Ok(Tensor { dtype: data_type(argument.dtype), shape: argument.extents.clone(), byte_offset, ..block })
+    }
+}
+
+/// A block of bytes.
+fn bytes(session: &mut Session, count: u64) -> Result<Tensor, Stop> {
+    let count = i64::try_from(count.max(LEAST_BYTES)).context("no machine has such memory")?;
+    Ok(session.allocate(data_type(DType::U8), &[count])?)
+}
