@@ -5,7 +5,8 @@ use crate::queries::{self, Operator, Setting};
 use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
-use planners::interference::{Demand, Machine};
+use super::coruns::CoRuns;
+use planners::interference::{Demand, Learned, Machine, Profile};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -30,6 +31,9 @@ pub struct Host {
     /// What operators share on so many cores.
     pub cache_bytes: f64,
     peaks: Peaks,
+    /// What operators lost beside each other.
+    coruns: CoRuns,
+    profiles: HashMap<String, Profile>,
     /// Times by task and number of threads, each with its schedule, the fastest first.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
 }
@@ -45,14 +49,31 @@ pub struct Times<'a> {
 /// Without a record of it, a host has a last cache of so many bytes.
 const CACHE_BYTES: f64 = 32e6;
 
+/// What all cores move to and from memory, as far as that was measured.
+pub fn bytes_per_ns(peaks: &Peaks, cores: usize) -> f64 {
+    let rate = peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
+    rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64)
+}
+
+/// The last cache of the host that records are of.
+pub fn cache_bytes(records: &[Record]) -> f64 {
+    let bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
+    bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)
+}
+
 impl Host {
     /// The records of a store, of one class of hosts: the one named, or the only one. `is_any` takes all schedules, not the default
     /// ones alone.
     pub fn read(path: &Path, class: Option<&str>, is_any: bool) -> Result<Host> {
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        let mut together: Vec<Record> = Vec::new();
         for record in store.records(Choose::Middle)? {
             let record = record?;
+            if CoRuns::has(&record) {
+                together.push(record);
+                continue;
+            }
             let is_usable = record.outcome == Outcome::Ok
                 && record.source == Source::Measured
                 && record.is_alone()
@@ -81,11 +102,12 @@ impl Host {
             }
         };
         let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
-        Ok(Host::of(class.clone(), &by_class[&class], peaks))
+        together.retain(|record| record.host_class == class);
+        let coruns = CoRuns::of(&together);
+        Ok(Host { profiles: coruns.profiles(), coruns, ..Host::of(class.clone(), &by_class[&class], peaks) })
     }
 
     fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
-        let cache_bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
         let mut times: HashMap<(String, usize), Vec<(String, Time)>> = HashMap::new();
         for record in records {
             let Some(time_ns) = record.median_ns else { continue };
@@ -98,26 +120,39 @@ impl Host {
         for of_task in times.values_mut() {
             of_task.sort_by(|(_, one), (_, other)| one.high_ns.total_cmp(&other.high_ns));
         }
-        let cache_bytes = cache_bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64);
-        Host { class, cache_bytes, peaks, times }
+        let cache_bytes = cache_bytes(records);
+        Host { class, cache_bytes, peaks, times, coruns: CoRuns::default(), profiles: HashMap::new() }
     }
 
     /// What operators share on so many cores.
     pub fn machine(&self, cores: usize) -> Machine {
-        let rate = self.peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
-        let bytes_per_ns = rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64);
-        Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes }
+        let bytes_per_ns = bytes_per_ns(&self.peaks, cores);
+        let machine = Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes, learned: Learned::default() };
+        Machine { learned: self.coruns.learned(&machine), ..machine }
     }
 
     /// How many times longer operators take on each number of cores up to so many when the others are busy, too: what a core
-    /// does while it alone is awake, over what it does beside all others.
+    /// does while it alone is awake, over what it does beside all others. Slowdowns that were measured hold that already.
     pub fn crowding(&self, cores: usize) -> Vec<f64> {
+        if !self.machine(cores).learned.is_physical() {
+            return vec![1.0; cores];
+        }
         let of_one = |cores: usize| self.peaks.flops_per_second(cores as f64).map(|rate| rate / cores as f64);
         let factor = |own: usize| match (of_one(own), of_one(cores)) {
             (Some(alone), Some(beside)) if beside > 0.0 => (alone / beside).max(1.0),
             _ => 1.0,
         };
         (1..=cores).map(factor).collect()
+    }
+
+    /// What a task loses and costs beside synthetic partners, where that was measured.
+    pub fn profile(&self, task: &Task) -> Option<Profile> {
+        self.profiles.get(&task.hash()).cloned()
+    }
+
+    /// How many slowdowns the machine's weights follow from.
+    pub fn slowdowns(&self) -> usize {
+        self.coruns.beside.len()
     }
 
     /// The schedules that were measured of a task on every number of threads up to so many, the fastest on all first.
@@ -187,5 +222,6 @@ pub fn demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) 
         bytes: if is_resident { 0.0 } else { bytes },
         footprint_bytes: bytes,
         reused_bytes: if is_resident { bytes } else { 0.0 },
+        profile: None,
     }
 }

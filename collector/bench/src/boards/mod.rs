@@ -134,7 +134,7 @@ impl Bench for Boards {
                 self.shared.runs.lock().expect("nobody panics with it").push_back((ticket, job, deadline));
                 self.shared.is_more.notify_one();
             }
-            Work::Library(..) | Work::Network(..) => {
+            Work::Library(..) | Work::Network(..) | Work::Together(..) => {
                 let why = "a board runs compiled operators; libraries and whole models run on this machine alone";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));

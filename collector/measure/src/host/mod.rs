@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod example;
 pub mod exclusive;
+pub mod cache_shares;
 mod facts;
 mod load;
 mod noise;
