@@ -90,7 +90,7 @@ impl Runner {
         let lanes: Vec<usize> = job.ways.iter().map(Vec::len).collect();
         let (process, race) = (self.process, Race::new(&lanes));
         let ended = std::thread::scope(|scope| {
-            let lane = |(way, place, codes): (usize, usize, Vec<Ready<'_>>)| {
+            let lanes = ready.into_iter().map(|(way, place, codes)| {
                 let race = &race;
                 let lane = &job.ways[way][place];
                 let running = scope.spawn(move || {
@@ -99,8 +99,8 @@ impl Runner {
                     (course, codes)
                 });
                 (way, place, running)
-            };
-            let running: Vec<_> = ready.into_iter().map(lane).collect();
+            });
+            let running: Vec<_> = lanes.collect();
             let joined = running.into_iter().map(|(way, place, lane)| {
                 let (course, codes) = lane.join().map_err(|_| anyhow::anyhow!("the thread of a lane panicked"))?;
                 Ok((way, place, course.map_err(|why| anyhow::anyhow!(why))?, codes.into_iter().map(Ready::buffers).collect::<Vec<_>>()))
