@@ -101,7 +101,8 @@ pub fn race(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> 
     let failed = |problem: String| Error::Probe(format!("`{}` could not run the choice: {problem}", program.display()));
     finish(child, deadline).map_err(failed)?;
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io("read", &answer, error))?;
-    serde_json::from_str(text.lines().last().unwrap_or_default()).map_err(|error| failed(format!("its answer is none: {error}")))
+    serde_json::from_str(text.lines().last().unwrap_or_default())
+        .map_err(|error| failed(format!("its answer is none: {error}")))
 }
 
 /// Waits for the end of a child, and kills it when it takes longer than the deadline; what it said.

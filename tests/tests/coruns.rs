@@ -132,7 +132,10 @@ fn both_ways_of_a_choice_run_in_turns() {
     let both = "--op matmul:m=64,n=64,k=64 --op softmax:shape=64x100 --data times --threads 2";
     let ran = run(bench.command(
         &program("oppredict"),
-        &format!("cotune {both} --measure --rounds 6 --choice choice.json --json --opcollect {}", program("opcollect").display()),
+        &format!(
+            "cotune {both} --measure --rounds 6 --choice choice.json --json --opcollect {}",
+            program("opcollect").display()
+        ),
     ));
     let report = ran.expect(0).json();
     let (measured, cotuned) = (&report["measured"], &report["cotuned"]);
@@ -142,7 +145,8 @@ fn both_ways_of_a_choice_run_in_turns() {
     let is_right = cotuned["is_together"].as_bool() == Some(ratio < 1.0);
     assert_eq!(measured["regret"].as_f64() == Some(0.0), is_right, "{measured} {cotuned}");
     assert_eq!(report["promised"]["affinity"], serde_json::json!([[0], [1]]));
-    let choice: Value = serde_json::from_slice(&std::fs::read(bench.path("choice.json")).expect("a file")).expect("JSON");
+    let choice: Value =
+        serde_json::from_slice(&std::fs::read(bench.path("choice.json")).expect("a file")).expect("JSON");
     let seen = run(bench.opcollect("race choice.json --rounds 6 --json")).expect(0).json();
     assert!(seen["together_ns"].as_f64() > Some(0.0) && seen["in_turns_ns"].as_f64() > Some(0.0), "{seen}");
 

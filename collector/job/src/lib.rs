@@ -361,7 +361,14 @@ pub struct Measured {
 impl Measured {
     /// What was measured by our own rule, in a runner that can go on.
     pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
-        Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false, stages_ns: Vec::new() }
+        Measured {
+            measurement,
+            check,
+            peak_memory_bytes,
+            tvm_seconds: Vec::new(),
+            is_runner_spent: false,
+            stages_ns: Vec::new(),
+        }
     }
 }
 

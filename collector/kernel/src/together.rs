@@ -9,8 +9,8 @@ use crate::tvm::kernel::{Buffer, Kernel};
 use anyhow::{Context, Result, ensure};
 use job::prepared::PreparedTasks;
 use job::{CoRunJob, Lane, Member, MemberReply, RaceJob, RunReply, TogetherJob, TogetherReply, What};
-use measure::synthetic::Load;
 use measure::counters::{Backend, CounterRequest};
+use measure::synthetic::Load;
 use measure::{Course, HostClock, Meeting, Missed, Race, Shared};
 use reference::Rounding;
 use worker::RunnerProcess;
@@ -44,7 +44,11 @@ impl Runner {
 
     fn run(&mut self, job: &CoRunJob) -> Result<RunReply> {
         ensure!(!job.members.is_empty(), "nothing is to be run");
-        let ready = job.members.iter().map(|member| self.ready(job.seed, &member.what, job.cache_bytes)).collect::<Result<Vec<_>>>()?;
+        let ready = job
+            .members
+            .iter()
+            .map(|member| self.ready(job.seed, &member.what, job.cache_bytes))
+            .collect::<Result<Vec<_>>>()?;
         let (process, meeting) = (self.process, Meeting::new(job.members.len(), &job.rule));
         let ended: Vec<(Ready<'_>, Result<Shared, String>)> = std::thread::scope(|scope| {
             let members: Vec<_> = ready
@@ -61,7 +65,8 @@ impl Runner {
             let panicked = |_| anyhow::anyhow!("the thread of a member panicked");
             members.into_iter().map(|member| member.join().map_err(panicked)).collect::<Result<Vec<_>>>()
         })?;
-        let replies = job.members.iter().zip(ended).map(|(member, (ready, shared))| self.reply(job, member, ready, shared));
+        let replies =
+            job.members.iter().zip(ended).map(|(member, (ready, shared))| self.reply(job, member, ready, shared));
         Ok(RunReply::Together(TogetherReply::Members(replies.collect::<Result<_>>()?)))
     }
 
@@ -103,7 +108,12 @@ impl Runner {
             let running: Vec<_> = lanes.collect();
             let joined = running.into_iter().map(|(way, place, lane)| {
                 let (course, codes) = lane.join().map_err(|_| anyhow::anyhow!("the thread of a lane panicked"))?;
-                Ok((way, place, course.map_err(|why| anyhow::anyhow!(why))?, codes.into_iter().map(Ready::buffers).collect::<Vec<_>>()))
+                Ok((
+                    way,
+                    place,
+                    course.map_err(|why| anyhow::anyhow!(why))?,
+                    codes.into_iter().map(Ready::buffers).collect::<Vec<_>>(),
+                ))
             });
             joined.collect::<Result<Vec<_>>>()
         })?;
@@ -112,7 +122,11 @@ impl Runner {
             for (what, buffers) in job.ways[way][place].codes.iter().zip(codes) {
                 let (What::Code { task, .. }, Some(output)) = (what, buffers.last()) else { continue };
                 let check = self.prepared.get(task, job.seed, true)?.check(output.read()?, Rounding::None)?;
-                ensure!(check.is_right, "way {way} computes something else than its tasks, by up to {:.3e}", check.max_abs_error);
+                ensure!(
+                    check.is_right,
+                    "way {way} computes something else than its tasks, by up to {:.3e}",
+                    check.max_abs_error
+                );
             }
             if place == 0 {
                 courses.push(course);
@@ -160,7 +174,9 @@ fn run_lane(
 ) -> Result<Course, String> {
     let nothing = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
     let load = |ready: &Ready<'_>| match ready {
-        Ready::Code { object, .. } => Kernel::load(process, object).map_err(|error| format!("cannot load the artifact: {error}")),
+        Ready::Code { object, .. } => {
+            Kernel::load(process, object).map_err(|error| format!("cannot load the artifact: {error}"))
+        }
         Ready::Synthetic(_) => Err("only built code runs in lanes".to_owned()),
     };
     let kernels = ready_this_thread(&lane.cpus, &nothing)

@@ -55,7 +55,11 @@ impl Race {
             ended: AtomicUsize::new(0),
             is_last: AtomicBool::new(false),
         };
-        Race { barrier: Barrier::new(lanes.iter().sum()), ways: lanes.iter().map(way).collect(), is_over: AtomicBool::new(false) }
+        Race {
+            barrier: Barrier::new(lanes.iter().sum()),
+            ways: lanes.iter().map(way).collect(),
+            is_over: AtomicBool::new(false),
+        }
     }
 
     /// Takes part as a lane of a way, on its own thread; the first lane of a way says what was seen of it.

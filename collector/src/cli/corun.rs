@@ -68,10 +68,13 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
         tell(&[format!("shares of the cache are not controlled: {why}")]);
     }
-    let (planned, left_out) =
-        combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok()).map_err(|error| wrong(&error))?;
+    let (planned, left_out) = combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
+        .map_err(|error| wrong(&error))?;
     if left_out > 0 {
-        tell(&[format!("{left_out} combinations are left out: their members need more cores than the {} there are", cpus.len())]);
+        tell(&[format!(
+            "{left_out} combinations are left out: their members need more cores than the {} there are",
+            cpus.len()
+        )]);
     }
     if planned.is_empty() {
         return Err(Failure::usage("no combination fits the cores of this machine")
@@ -165,7 +168,10 @@ fn beside(records: &[Record]) -> Vec<Beside> {
         let hashes: Vec<String> = record.co_run.as_ref()?.to().ok()?;
         Some(Beside {
             operator: record.op_text.clone(),
-            beside: hashes.iter().map(|hash| names.get(hash.as_str()).map_or(hash.clone(), |name| (*name).to_owned())).collect(),
+            beside: hashes
+                .iter()
+                .map(|hash| names.get(hash.as_str()).map_or(hash.clone(), |name| (*name).to_owned()))
+                .collect(),
             parallel: record.parallel_type.clone(),
             median_ns: record.median_ns?,
             alone_ns: number("alone_ns")?,
@@ -180,7 +186,8 @@ fn beside(records: &[Record]) -> Vec<Beside> {
 /// One line for each operator: what it loses beside synthetic partners and others, and what it costs those partners.
 fn table(members: &[Beside]) -> String {
     let is_synthetic = |name: &str| name.starts_with("synthetic ");
-    let mut partners: Vec<&str> = members.iter().map(|one| one.operator.as_str()).filter(|name| is_synthetic(name)).collect();
+    let mut partners: Vec<&str> =
+        members.iter().map(|one| one.operator.as_str()).filter(|name| is_synthetic(name)).collect();
     partners.sort_unstable();
     partners.dedup();
     let mut columns = vec![words("operator"), figures("alone")];

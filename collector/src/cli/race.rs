@@ -82,7 +82,9 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
             Build::Failed(why) | Build::Rejected(why) => {
                 return Err(Failure::usage(format!("cannot build `{}`: {why}", runner.operator)));
             }
-            Build::Fault(fault) => return Err(Failure::environment(format!("cannot build `{}`: {fault}", runner.operator))),
+            Build::Fault(fault) => {
+                return Err(Failure::environment(format!("cannot build `{}`: {fault}", runner.operator)));
+            }
         }
     }
     let in_turns = codes.split_off(choice.together.len());
@@ -118,7 +120,11 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
         threads: choice.threads,
         host_class: measure::host::Facts::read().host_class(),
     };
-    if arguments.json { print_json(&seen)? } else { print(&describe(&seen))? }
+    if arguments.json {
+        print_json(&seen)?
+    } else {
+        print(&describe(&seen))?
+    }
     Ok(DONE)
 }
 

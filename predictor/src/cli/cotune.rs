@@ -5,8 +5,8 @@ use super::plan::Known;
 use super::{begin, finish, paper, print};
 use crate::error::{Error, Result};
 use crate::planning::times::{Time, demand};
-use models::{Fuse, TaskUse};
 use crate::probe::{self, Raced};
+use models::{Fuse, TaskUse};
 use planners::cotune::{Cotuned, cotune};
 use planners::interference::Demand;
 use report::{Table, between, duration, figures, words};
@@ -40,7 +40,10 @@ pub fn run(arguments: &CotuneOf) -> Result<u8> {
             )));
         }
         let profile = host.profile(&task);
-        let of = |(_, times): &(String, Vec<Time>)| Demand { profile: profile.clone(), ..demand(&task, times, &machine, &crowding) };
+        let of = |(_, times): &(String, Vec<Time>)| Demand {
+            profile: profile.clone(),
+            ..demand(&task, times, &machine, &crowding)
+        };
         demands.push(found.iter().map(of).collect());
         schedules.push(found);
     }
@@ -100,8 +103,13 @@ impl Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();
             match found.is_together {
-                true => operators.map(|(place, all)| of(&all[found.together.schedules[place]].1[found.together.cores[place] - 1])).fold(0.0, f64::max),
-                false => operators.map(|(place, all)| of(&all[found.in_turns[place]].1[cores - 1]).powi(2)).sum::<f64>().sqrt(),
+                true => operators
+                    .map(|(place, all)| of(&all[found.together.schedules[place]].1[found.together.cores[place] - 1]))
+                    .fold(0.0, f64::max),
+                false => operators
+                    .map(|(place, all)| of(&all[found.in_turns[place]].1[cores - 1]).powi(2))
+                    .sum::<f64>()
+                    .sqrt(),
             }
         };
         let time_ns = if found.is_together { found.together.time_ns } else { found.in_turns_ns };

@@ -26,6 +26,9 @@ pub fn run(arguments: &InterferenceOf) -> Result<u8> {
         return Err(Error::Query(format!("`{}` {problem}", arguments.data.display())));
     }
     let scores = coruns.scores(&machine, arguments.seed)?;
+    if coruns.left_out > 0 {
+        eprintln!("note: {} slowdowns left out: not known to 5 %", coruns.left_out);
+    }
     print(&describe(&scores, &machine))?;
     finish(page, || pages::slowdowns(&coruns, &scores).into_bytes())?;
     if arguments.json {

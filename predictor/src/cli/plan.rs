@@ -3,10 +3,10 @@
 use super::arguments::{PlanOf, TimesOf};
 use super::{begin, finish, paper, print};
 use crate::error::{Error, Result};
+use crate::pages::{Lane, MeasuredLanes};
 use crate::planning::network::BARRIER_NS;
 use crate::planning::{Host, Planned, Times, plan as planned};
 use crate::queries::{self, Setting};
-use crate::pages::{Lane, MeasuredLanes};
 use crate::{bundle, pages};
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
@@ -99,7 +99,8 @@ fn measured(path: &Path) -> Result<MeasuredLanes> {
         Error::table(path, format!("it does not end in what `opcollect model run --plan FILE --json` prints: {error}"))
     })?;
     let is_time = |time: f64| time.is_finite() && time >= 0.0;
-    let is_lane = |lane: &Lane| is_time(lane.begin_ns) && is_time(lane.end_ns) && lane.cores.iter().all(|core| *core < 1024);
+    let is_lane =
+        |lane: &Lane| is_time(lane.begin_ns) && is_time(lane.end_ns) && lane.cores.iter().all(|core| *core < 1024);
     if !is_time(found.median_ns) || !found.lanes.iter().all(is_lane) {
         return Err(Error::table(path, "its lanes have times that are none, or cores that no plan has".to_owned()));
     }

@@ -65,7 +65,11 @@ pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
     let seen = measured.map(|measured| shown(&measured.lanes)).unwrap_or_default();
     // Both pictures have one scale.
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
-    let _ = write!(body, "<h2>As promised</h2><figure>{}</figure>", picture(&promised, *cores, total_ns, "lanes of the plan"));
+    let _ = write!(
+        body,
+        "<h2>As promised</h2><figure>{}</figure>",
+        picture(&promised, *cores, total_ns, "lanes of the plan")
+    );
     match measured {
         Some(measured) if !seen.is_empty() => {
             let _ = write!(
@@ -123,7 +127,11 @@ fn shown(lanes: &[Lane]) -> Vec<Shown> {
             to_ns: lane.end_ns.max(lane.begin_ns),
             is_beside: beside > 1,
             is_even: before % 2 == 0,
-            title: format!("stage {}, {took}\n{}", lane.stage, lane.scopes.iter().take(12).cloned().collect::<Vec<_>>().join("\n")),
+            title: format!(
+                "stage {}, {took}\n{}",
+                lane.stage,
+                lane.scopes.iter().take(12).cloned().collect::<Vec<_>>().join("\n")
+            ),
         }
     };
     lanes.iter().enumerate().map(of).collect()
@@ -166,7 +174,8 @@ fn picture(all: &[Shown], cores: usize, total_ns: f64, name: &str) -> String {
 
 /// What each operator takes on other numbers of cores; bold where the plan has it.
 fn alternatives(all: &[Alternative], cores: usize) -> String {
-    let mut text = "<h2>What else each operator could do</h2><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
+    let mut text =
+        "<h2>What else each operator could do</h2><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
     for own in 1..=cores {
         let _ = write!(text, "<th>on {own}</th>");
     }

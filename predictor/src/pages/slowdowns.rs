@@ -23,7 +23,8 @@ pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
     let _ = write!(body, "<figure>{}</figure>", map(coruns));
     body.push_str("<ol>");
     for one in coruns.operators.iter().take(MOST) {
-        let _ = write!(body, "<li>{} <span class=\"soft\">alone {}</span></li>", escape(&one.text), duration(one.alone_ns));
+        let _ =
+            write!(body, "<li>{} <span class=\"soft\">alone {}</span></li>", escape(&one.text), duration(one.alone_ns));
     }
     body.push_str("</ol><h2>Operators that were held out</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
     for one in &scores.rules {
@@ -97,7 +98,8 @@ fn profiles(coruns: &CoRuns) -> String {
         return String::new();
     }
     let mut text = "<h2>Beside synthetic partners</h2><table><tr><th>operator</th>".to_owned();
-    let names: Vec<String> = coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
+    let names: Vec<String> =
+        coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
     for verb in ["beside", "slows"] {
         text.extend(names.iter().map(|name| format!("<th>{verb} {name}</th>")));
     }

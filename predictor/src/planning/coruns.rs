@@ -16,6 +16,8 @@ use std::path::Path;
 const SYNTHETIC: &str = "synthetic";
 /// Pairs fewer than these teach nothing that bandwidth and cache do not.
 const LEAST_PAIRS: usize = 20;
+/// A slowdown whose interval is wider on either side, as a share of it, is not known: something else ran meanwhile.
+const KNOWN: f64 = 0.05;
 /// Parts into which operators are put, each held out once.
 const FOLDS: usize = 5;
 
@@ -59,6 +61,8 @@ pub struct CoRuns {
     pub beside: Vec<Beside>,
     /// The partners that are no operators, in the order of profiles.
     pub partners: Vec<String>,
+    /// Slowdowns that are not known, because something else ran meanwhile.
+    pub left_out: usize,
 }
 
 /// How far off a rule is.
@@ -149,13 +153,21 @@ impl CoRuns {
 
     /// What records of one class of hosts say.
     pub fn of(records: &[Record]) -> CoRuns {
-        let rows: Vec<(&Record, Row)> =
-            records.iter().filter(|record| CoRuns::has(record)).filter_map(|record| Some((record, row(record)?))).collect();
+        let rows: Vec<(&Record, Row)> = records
+            .iter()
+            .filter(|record| CoRuns::has(record))
+            .filter_map(|record| Some((record, row(record)?)))
+            .collect();
         let names: HashMap<&str, &str> =
             rows.iter().map(|(record, _)| (record.task_hash.as_str(), record.op_text.as_str())).collect();
-        let partners: BTreeSet<&str> = rows.iter().filter(|(record, _)| record.op_kind == SYNTHETIC).map(|(record, _)| record.task_hash.as_str()).collect();
+        let partners: BTreeSet<&str> = rows
+            .iter()
+            .filter(|(record, _)| record.op_kind == SYNTHETIC)
+            .map(|(record, _)| record.task_hash.as_str())
+            .collect();
         let partners: Vec<&str> = partners.into_iter().collect();
-        let mut found = CoRuns { partners: partners.iter().map(|hash| names[hash].to_owned()).collect(), ..CoRuns::default() };
+        let mut found =
+            CoRuns { partners: partners.iter().map(|hash| names[hash].to_owned()).collect(), ..CoRuns::default() };
         let mut places: HashMap<&str, usize> = HashMap::new();
         for (record, _) in rows.iter().filter(|(record, _)| record.op_kind != SYNTHETIC) {
             let Some(task) = record.task.as_ref().and_then(|json| json.to::<Task>().ok()) else { continue };
@@ -166,7 +178,8 @@ impl CoRuns {
             let alone: Vec<f64> = own.clone().map(|(_, row)| row.alone_ns).collect();
             let alone_ns = median(&alone);
             let time = Time { time_ns: alone_ns, low_ns: alone_ns, high_ns: alone_ns, is_measured: true };
-            let machine = Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
+            let machine =
+                Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
             let pair = |own: &str, other: &str| {
                 let of = |(record, row): &(&Record, Row)| {
                     (record.task_hash == own && row.others == [other]).then_some(row.slowdown - 1.0)
@@ -190,6 +203,11 @@ impl CoRuns {
         for (record, row) in &rows {
             let others: Option<Vec<usize>> = row.others.iter().map(|hash| places.get(hash.as_str()).copied()).collect();
             let (Some(&operator), Some(others)) = (places.get(record.task_hash.as_str()), others) else { continue };
+            let half = row.low.zip(row.high).map(|(low, high)| (high - low) / 2.0 / row.slowdown);
+            if half.is_some_and(|half| half > KNOWN) {
+                found.left_out += 1;
+                continue;
+            }
             let cores = record.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(1);
             found.beside.push(Beside { operator, others, cores, slowdown: row.slowdown, low: row.low, high: row.high });
         }
@@ -231,12 +249,16 @@ impl CoRuns {
         }
         let groups: Vec<u64> = (0..self.operators.len() as u64).collect();
         let mut errors: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        let mut add = |rule: usize, said: f64, measured: f64| errors.entry(rule).or_default().push(100.0 * (said / measured - 1.0).abs());
+        let mut add = |rule: usize, said: f64, measured: f64| {
+            errors.entry(rule).or_default().push(100.0 * (said / measured - 1.0).abs())
+        };
         let mut asked = 0;
         for fold in split::by_group(&groups, FOLDS, seed) {
             let held: BTreeSet<usize> = fold.test.iter().copied().collect();
-            let is_held = |one: &Beside| held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other));
-            let (test, train): (Vec<usize>, Vec<usize>) = (0..self.beside.len()).partition(|&place| is_held(&self.beside[place]));
+            let is_held =
+                |one: &Beside| held.contains(&one.operator) || one.others.iter().any(|other| held.contains(other));
+            let (test, train): (Vec<usize>, Vec<usize>) =
+                (0..self.beside.len()).partition(|&place| is_held(&self.beside[place]));
             let learned = Machine { learned: Learned::fit(machine, &self.seen(&train)), ..machine.clone() };
             for (seen, &place) in self.seen(&test).iter().zip(&test) {
                 // A pair of two folds is asked once, where its first is held out.

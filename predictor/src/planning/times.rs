@@ -1,11 +1,11 @@
 //! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
 
+use super::coruns::CoRuns;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
-use super::coruns::CoRuns;
 use planners::interference::{Demand, Learned, Machine, Profile};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

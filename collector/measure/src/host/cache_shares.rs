@@ -38,7 +38,9 @@ fn ways(root: &Path) -> Result<u32, CacheShareError> {
     let path = root.join("info/L3/cbm_mask");
     let text = fs::read_to_string(&path).map_err(|_| CacheShareError::Missing(root.to_owned()))?;
     let found = text.trim();
-    let mask = u64::from_str_radix(found, 16).ok().filter(|mask| *mask > 0 && mask.trailing_ones() == 64 - mask.leading_zeros());
+    let mask = u64::from_str_radix(found, 16)
+        .ok()
+        .filter(|mask| *mask > 0 && mask.trailing_ones() == 64 - mask.leading_zeros());
     mask.map(u64::count_ones).ok_or_else(|| CacheShareError::Mask { path, found: found.to_owned() })
 }
 

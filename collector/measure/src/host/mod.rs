@@ -4,10 +4,10 @@
 //! from one class may still differ. Everything is read from procfs and sysfs, without rights and without other
 //! programs; what cannot be read is absent, never guessed.
 
+pub mod cache_shares;
 #[cfg(test)]
 mod example;
 pub mod exclusive;
-pub mod cache_shares;
 mod facts;
 mod load;
 mod noise;

@@ -107,7 +107,8 @@ pub fn combinations(
                     cpus.get(place * corun.threads..(place + 1) * corun.threads).map(<[usize]>::to_vec)
                 }
             };
-            let members: Option<Vec<_>> = parts.iter().enumerate().map(|(place, part)| Some((*part, own(place)?))).collect();
+            let members: Option<Vec<_>> =
+                parts.iter().enumerate().map(|(place, part)| Some((*part, own(place)?))).collect();
             match members {
                 Some(members) => combinations.push(combination(operators, *parallel, members, corun, bases)?),
                 None => left_out += 1,

@@ -4,7 +4,7 @@ use super::plan::{Combination, Operator, Part};
 use crate::campaign::collect::{Event, Outcomes, Outside};
 use crate::campaign::planned::PlannedTask;
 use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
-use crate::campaign::{Config, CoRun};
+use crate::campaign::{CoRun, Config};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
 use job::target::Target;
@@ -87,7 +87,8 @@ fn build<E>(
     outside: &mut Outside<'_, E>,
 ) -> BTreeMap<usize, Result<Box<Artifact>, Failed>> {
     let parts = combinations.iter().flat_map(|combination| &combination.members).map(|(part, _)| *part);
-    let wanted: BTreeSet<usize> = parts.filter_map(|part| if let Part::Operator(one) = part { Some(one) } else { None }).collect();
+    let wanted: BTreeSet<usize> =
+        parts.filter_map(|part| if let Part::Operator(one) = part { Some(one) } else { None }).collect();
     let job = |one: &usize| {
         let Operator { task, schedule, .. } = &runs.operators[*one];
         BuildJob::new(runs.tasks[*task].compiled_json(), runs.target, schedule)
@@ -179,12 +180,7 @@ fn together(
 }
 
 /// What became of one member.
-fn member(
-    record: &mut Record,
-    reply: &MemberReply,
-    lost: Option<&str>,
-    is_uncontrolled: bool,
-) -> Result<(), RowError> {
+fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncontrolled: bool) -> Result<(), RowError> {
     match (reply, lost) {
         (MemberReply::WrongResult(check), _) => record::wrong_result(record, check),
         (MemberReply::Failed(why), _) => fail(record, Outcome::RunFailed, why.clone()),
@@ -199,8 +195,7 @@ fn member(
                 describe_check(record, check);
             }
             if is_uncontrolled {
-                let mut warnings: Vec<String> =
-                    record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+                let mut warnings: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
                 warnings.push("the share of the last cache was not controlled".to_owned());
                 record.warnings = Some(Json::new(&warnings)?);
             }

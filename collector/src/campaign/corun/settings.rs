@@ -68,10 +68,15 @@ impl CoRun {
             return refuse("corun.combinations", self.combinations.to_string(), allowed);
         }
         if !(1..=cores).contains(&self.threads) {
-            return refuse("corun.threads", self.threads.to_string(), format!("allowed are 1 to {cores} on this machine"));
+            return refuse(
+                "corun.threads",
+                self.threads.to_string(),
+                format!("allowed are 1 to {cores} on this machine"),
+            );
         }
         if let Some(text) = self.partners.iter().find(|text| Synthetic::parse(text).is_none()) {
-            let allowed = "allowed are `arithmetic`, `bandwidth` and `cache=4MiB` with any size up to 1024MiB".to_owned();
+            let allowed =
+                "allowed are `arithmetic`, `bandwidth` and `cache=4MiB` with any size up to 1024MiB".to_owned();
             return refuse("corun.partners", format!("`{text}`"), allowed);
         }
         let is_refused = |parallel: &Parallel| *parallel == Parallel::Sequential;

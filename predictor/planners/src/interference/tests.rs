@@ -31,7 +31,13 @@ fn arithmetic_hides_behind_memory() {
 #[test]
 fn a_cache_too_small_for_all_is_shared() {
     let machine = Machine { cores: 2, bytes_per_ns: 1.0, cache_bytes: 100.0, learned: Learned::default() };
-    let of = |footprint_bytes: f64| Demand { alone_ns: vec![100.0], bytes: 20.0, footprint_bytes, reused_bytes: 160.0, profile: None };
+    let of = |footprint_bytes: f64| Demand {
+        alone_ns: vec![100.0],
+        bytes: 20.0,
+        footprint_bytes,
+        reused_bytes: 160.0,
+        profile: None,
+    };
     assert_eq!(slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
     let crowded = slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
     // Half of what was found is fetched again: 1 byte per time each, of 1 there is.
@@ -70,7 +76,10 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
     let of = |place: usize| {
         let pressure = vec![0.1 * (place % 5) as f64, 0.05 * (place % 3) as f64];
         let sensitivity = vec![0.07 * (place % 4) as f64, 0.1 * (place % 2) as f64];
-        Demand { profile: Some(Profile { sensitivity, pressure }), ..Demand::roofline(10.0 + place as f64, place as f64, &machine) }
+        Demand {
+            profile: Some(Profile { sensitivity, pressure }),
+            ..Demand::roofline(10.0 + place as f64, place as f64, &machine)
+        }
     };
     let demands: Vec<Demand> = (0..16).map(of).collect();
     let rule = |own: &Demand, other: &Demand| {
