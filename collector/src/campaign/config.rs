@@ -1,6 +1,6 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
-use super::corun::CoRun;
+use super::corun_settings::CoRun;
 use super::night::Night;
 use super::tune::Tune;
 use datasets::CacheState;

@@ -5,7 +5,7 @@ use super::{begin, finish, paper, print};
 use crate::error::{Error, Result};
 use crate::pages;
 use crate::planning::coruns::{CoRuns, Scores};
-use crate::planning::times::{bytes_per_ns, cache_bytes};
+use crate::planning::demand::{bytes_per_ns, cache_bytes};
 use datasets::{Peaks, Store};
 use planners::interference::{Learned, Machine};
 use report::{Table, figures, words};

@@ -1,7 +1,7 @@
 //! What records of operators beside each other say: slowdowns, what follows from them, and how far off that is for operators
 //! that were held out.
 
-use super::times::{Time, cache_bytes, demand};
+use super::demand::{Time, cache_bytes, demand};
 use crate::error::{Error, Result};
 use datasets::{Json, Outcome, Record, Source, Store};
 use learn::split;

@@ -4,6 +4,7 @@
 //! an executor runs, `tables` reads times that somebody else has.
 
 pub mod coruns;
+pub mod demand;
 pub mod network;
 pub mod tables;
 pub mod times;

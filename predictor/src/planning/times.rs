@@ -1,27 +1,16 @@
 //! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
 
 use super::coruns::CoRuns;
+pub use super::demand::{Time, demand};
+use super::demand::{bytes_per_ns, cache_bytes};
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
-use planners::interference::{Demand, Learned, Machine, Profile};
+use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-
-/// A time and the interval it is known to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Time {
-    /// The time.
-    pub time_ns: f64,
-    /// From here …
-    pub low_ns: f64,
-    /// … to here.
-    pub high_ns: f64,
-    /// Whether it was measured, not predicted.
-    pub is_measured: bool,
-}
 
 /// What a store says of one class of hosts.
 #[derive(Clone, Debug)]
@@ -44,21 +33,6 @@ pub struct Times<'a> {
     pub host: Option<&'a Host>,
     /// What answers for what was not.
     pub predictor: Option<(&'a Predictor, &'a Setting)>,
-}
-
-/// Without a record of it, a host has a last cache of so many bytes.
-const CACHE_BYTES: f64 = 32e6;
-
-/// What all cores move to and from memory, as far as that was measured.
-pub fn bytes_per_ns(peaks: &Peaks, cores: usize) -> f64 {
-    let rate = peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
-    rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64)
-}
-
-/// The last cache of the host that records are of.
-pub fn cache_bytes(records: &[Record]) -> f64 {
-    let bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
-    bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)
 }
 
 impl Host {
@@ -209,19 +183,5 @@ impl Times<'_> {
             }
         };
         tasks.iter().zip(found).map(complete).collect()
-    }
-}
-
-/// What a task asks of a machine where it takes these times alone, and so many times longer while other cores are busy. It
-/// moves its bytes from memory only where they do not fit the last cache.
-pub fn demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
-    let bytes = task.work().map_or(0.0, |work| work.bytes() as f64);
-    let is_resident = bytes <= machine.cache_bytes;
-    Demand {
-        alone_ns: times.iter().zip(crowding).map(|(time, factor)| time.time_ns * factor).collect(),
-        bytes: if is_resident { 0.0 } else { bytes },
-        footprint_bytes: bytes,
-        reused_bytes: if is_resident { bytes } else { 0.0 },
-        profile: None,
     }
 }

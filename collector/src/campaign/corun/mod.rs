@@ -6,8 +6,6 @@
 
 pub mod plan;
 mod run;
-mod settings;
 
 pub use plan::{Combination, combinations, operators};
 pub use run::{CoRuns, run};
-pub use settings::CoRun;

@@ -1,6 +1,6 @@
 //! From tasks to combinations: a pure function of the configuration, so that the same command goes on where it ended.
 
-use super::CoRun;
+use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::{Bases, PlannedTask, PlanningError};
 use crate::campaign::record::{self, now_us};
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};

@@ -2,9 +2,10 @@
 
 use super::plan::{Combination, Operator, Part};
 use crate::campaign::collect::{Event, Outcomes, Outside};
+use crate::campaign::config::Config;
+use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
 use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
-use crate::campaign::{CoRun, Config};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
 use job::target::Target;
