@@ -6,6 +6,9 @@
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Source, Store};
 use samples::records::{device_name, uncertainty};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,6 +63,46 @@ pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration)
         uncertainty: uncertainty(record),
         device: device_name(record),
     })
+}
+
+/// What both ways to run a few operators took.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Raced {
+    /// Side by side.
+    pub together_ns: f64,
+    /// One after the other.
+    pub in_turns_ns: f64,
+    /// The first over the second, within rounds.
+    pub ratio: Ratio,
+    /// How many rounds there were.
+    pub rounds: u32,
+}
+
+/// A ratio of times.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Ratio {
+    /// Median over rounds.
+    pub median: f64,
+    /// Its 95 % interval; nothing for fewer than six rounds.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Runs both ways of a choice, as `opcollect race` reads it, in turns.
+pub fn race(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
+    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
+    let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
+    std::fs::write(&file, choice.to_string()).map_err(|error| Error::io("write", &file, error))?;
+    let output = File::create(&answer).map_err(|error| Error::io("write", &answer, error))?;
+    let mut command = Command::new(program);
+    let wait = deadline.as_secs().to_string();
+    command.arg("race").arg(&file).args(["--json", "--rounds", &rounds.to_string(), "--wait", &wait]);
+    let command = command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
+    let failed = |problem: String| Error::Probe(format!("`{}` could not run the choice: {problem}", program.display()));
+    finish(child, deadline).map_err(failed)?;
+    let text = std::fs::read_to_string(&answer).map_err(|error| Error::io("read", &answer, error))?;
+    serde_json::from_str(text.lines().last().unwrap_or_default())
+        .map_err(|error| failed(format!("its answer is none: {error}")))
 }
 
 /// Waits for the end of a child, and kills it when it takes longer than the deadline; what it said.

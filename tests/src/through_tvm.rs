@@ -117,7 +117,7 @@ fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -
         Ok(RunReply::Measured(_)) => None,
         Ok(RunReply::WrongResult(check)) => Some(format!("wrong by {}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Some(format!("not run: {why}")),
-        Ok(RunReply::Profiled(_)) => unreachable!("no profile was asked for"),
+        Ok(RunReply::Profiled(_) | RunReply::Together(_)) => unreachable!("one operator alone was asked for"),
         Ok(RunReply::Simulated(_)) => unreachable!("workers measure"),
         Err(fault) => Some(format!("not run: {fault:?}")),
     }

@@ -69,7 +69,7 @@ fn ending(result: Result<RunReply, Fault>) -> String {
         }
         Ok(RunReply::WrongResult(check)) => format!("wrong by {}", check.max_abs_error),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => format!("failed: {why}"),
-        Ok(RunReply::Profiled(_)) => unreachable!("no profile was asked for"),
+        Ok(RunReply::Profiled(_) | RunReply::Together(_)) => unreachable!("one operator alone was asked for"),
         Ok(RunReply::Simulated(_)) => unreachable!("workers measure"),
         Err(fault) => fault.to_string(),
     };

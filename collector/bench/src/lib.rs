@@ -22,7 +22,7 @@ pub use remembering::Remembering;
 pub use simulator::Simulator;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
 
-use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply};
+use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply, TogetherJob};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
@@ -44,6 +44,8 @@ pub enum Work {
     Library(LibraryJob, Duration),
     /// Run a whole model.
     Network(NetworkJob, Duration),
+    /// Run several things at once.
+    Together(TogetherJob, Duration),
 }
 
 /// What became of work.
@@ -123,13 +125,22 @@ pub trait Bench {
     fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
         only(self, Work::Network(job.clone(), deadline))
     }
+
+    /// Runs several things at once, where nothing else is in hand; when it began, and what came of it.
+    fn run_together(&mut self, job: TogetherJob, deadline: Duration) -> Ran {
+        ran(self, Work::Together(job, deadline))
+    }
 }
 
 /// One run.
 fn only<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Result<RunReply, Fault> {
+    ran(bench, work).reply
+}
+
+fn ran<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Ran {
     bench.submit(0, work);
     match bench.next(&mut || true) {
-        Some((_, Done::Ran(ran))) => ran.reply,
+        Some((_, Done::Ran(ran))) => ran,
         other => unreachable!("one run was in hand, and there is {other:?}"),
     }
 }

@@ -27,7 +27,7 @@ impl<Known: FnMut(&BuildJob) -> Option<Build>> Bench for Prebuilt<'_, Known> {
     fn submit(&mut self, ticket: Ticket, work: Work) {
         let known = match &work {
             Work::Build(job) => (self.known)(job),
-            Work::Run(..) | Work::Library(..) | Work::Network(..) => None,
+            Work::Run(..) | Work::Library(..) | Work::Network(..) | Work::Together(..) => None,
         };
         match known {
             Some(build) => self.done.push_back((ticket, build)),

@@ -162,7 +162,7 @@ impl Bench for Simulator {
         let done = match work {
             Work::Build(job) => Done::Built(build(&self.fabric.core(), &job)),
             Work::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.run(&job)) }),
-            Work::Library(..) | Work::Network(..) => {
+            Work::Library(..) | Work::Network(..) | Work::Together(..) => {
                 let why = "a simulated core runs operators of its own alone".to_owned();
                 Done::Ran(Ran { began, reply: Ok(RunReply::Unsupported(why)) })
             }

@@ -7,7 +7,7 @@
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
-use job::{Engine, LibraryJob, NetworkJob, RunJob, RunReply};
+use job::{Engine, LibraryJob, MemberReply, NetworkJob, RunJob, RunReply, TogetherJob, TogetherReply};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -66,6 +66,7 @@ struct Runners {
     gpu_network: Supervisor<NetworkJob, RunReply>,
     onnxruntime: Supervisor<NetworkJob, RunReply>,
     openvino: Supervisor<NetworkJob, RunReply>,
+    together: Supervisor<TogetherJob, RunReply>,
     /// The CPUs of that process, which cannot change.
     openvino_cpus: Vec<usize>,
 }
@@ -75,6 +76,8 @@ enum Run {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
     Network(NetworkJob, Duration),
+    /// With all CPUs of what runs.
+    Together(TogetherJob, Vec<usize>, Duration),
 }
 
 /// The worker program beside this one.
@@ -117,6 +120,7 @@ impl Workers {
         self.runners.gpu_network.recycle();
         self.runners.onnxruntime.recycle();
         self.runners.openvino.recycle();
+        self.runners.together.recycle();
     }
 
     /// Whether a builder may be at work while something runs on these CPUs.
@@ -163,6 +167,13 @@ impl Workers {
                 let reply = call(&mut self.runners.library, builders, run.cpus(), job, *deadline);
                 if is_spent(&reply, false) {
                     self.runners.library.recycle();
+                }
+                reply
+            }
+            Run::Together(job, cpus, deadline) => {
+                let reply = call(&mut self.runners.together, builders, cpus, job, *deadline);
+                if is_spent(&reply, false) {
+                    self.runners.together.recycle();
                 }
                 reply
             }
@@ -216,6 +227,10 @@ impl Bench for Workers {
             Work::Run(job, deadline) => self.queue(ticket, Run::Code(job, deadline)),
             Work::Library(job, deadline) => self.queue(ticket, Run::Library(job, deadline)),
             Work::Network(job, deadline) => self.queue(ticket, Run::Network(job, deadline)),
+            Work::Together(job, deadline) => {
+                let cpus = job.cpus();
+                self.queue(ticket, Run::Together(job, cpus, deadline));
+            }
         }
     }
 
@@ -260,6 +275,7 @@ impl Runners {
         // Threads that wait for work would be charged to the next operator if they polled.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
         let network = WorkerSpec { arguments: vec!["run-network".into()], ..cpu.clone() };
+        let together = WorkerSpec { arguments: vec!["run-together".into()], ..cpu.clone() };
         // They have pools of their own.
         let with_pool =
             |role: &str| WorkerSpec { arguments: vec![role.into()], environment: Vec::new(), ..cpu.clone() };
@@ -273,6 +289,7 @@ impl Runners {
             onnxruntime: Supervisor::new(onnxruntime),
             openvino: Supervisor::new(openvino),
             openvino_cpus: Vec::new(),
+            together: Supervisor::new(together),
         }
     }
 }
@@ -283,6 +300,7 @@ impl Run {
             Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,
             Run::Library(LibraryJob::Module(job), _) => &job.cpus,
             Run::Network(job, _) | Run::Library(LibraryJob::Network(job), _) => &job.cpus,
+            Run::Together(_, cpus, _) => cpus,
         }
     }
 }
@@ -294,6 +312,10 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
         Ok(RunReply::WrongResult(_)) => true,
         Ok(RunReply::Failed(_)) => is_device,
         Ok(RunReply::Measured(measured)) => measured.is_runner_spent,
+        Ok(RunReply::Together(TogetherReply::Members(members))) => {
+            members.iter().any(|one| matches!(one, MemberReply::WrongResult(_)))
+        }
+        Ok(RunReply::Together(TogetherReply::Ways(_))) => false,
         Ok(RunReply::Unsupported(_) | RunReply::Profiled(_) | RunReply::Simulated(_)) | Err(_) => false,
     }
 }

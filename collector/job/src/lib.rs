@@ -16,9 +16,11 @@ pub mod space;
 pub mod symbols;
 pub mod target;
 pub mod tiles;
+pub mod together;
 pub mod winograd;
 
 pub use packing::Packing;
+pub use together::{CoRunJob, Lane, Member, MemberReply, RaceJob, TogetherJob, TogetherReply, What};
 
 use crate::device::DeviceCode;
 use crate::listing::{CodeWishes, Listing, Samples};
@@ -185,10 +187,15 @@ impl RunJob {
 
     /// How long it may take: what its rule says, what a slow reference computation of so many operations needs, and slack.
     pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
-        /// A plain computation does far more than this on any machine that compiles models.
-        const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
-        rule_limit(&self.method) + Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND) + slack
+        rule_limit(&self.method) + reference_time(flops) + slack
     }
+}
+
+/// What a slow reference computation of so many operations may take.
+fn reference_time(flops: u64) -> Duration {
+    /// A plain computation does far more than this on any machine that compiles models.
+    const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
+    Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
 /// How long measuring may go on. The evaluator's rule has no end of its own: naive candidates of a large operator take a
@@ -227,6 +234,8 @@ pub enum RunReply {
     Unsupported(String),
     /// What was seen of the operators of a whole model.
     Profiled(Box<Profiled>),
+    /// What was seen of things that ran at once.
+    Together(TogetherReply),
 }
 
 /// Run something through a library that compiles nothing.
@@ -345,12 +354,21 @@ pub struct Measured {
     pub tvm_seconds: Vec<f64>,
     /// Whether something failed after measuring, so that the next job needs a runner of its own.
     pub is_runner_spent: bool,
+    /// When each group of each stage begins and ends after the beginning of a run, in the middle run, where calls run in stages.
+    pub stages_ns: Vec<Vec<(f64, f64)>>,
 }
 
 impl Measured {
     /// What was measured by our own rule, in a runner that can go on.
     pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
-        Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false }
+        Measured {
+            measurement,
+            check,
+            peak_memory_bytes,
+            tvm_seconds: Vec::new(),
+            is_runner_spent: false,
+            stages_ns: Vec::new(),
+        }
     }
 }
 

@@ -10,5 +10,6 @@ pub mod network;
 mod perf_map;
 pub mod runner;
 mod sampling;
+pub mod together;
 #[allow(unsafe_code)]
 pub mod tvm;

@@ -131,7 +131,11 @@ fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
 /// Times of the whole.
 fn measured(calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
-    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
+    /// Enough for a middle one that nothing disturbed.
+    const LOOKS: usize = 11;
+    let stages_ns = calls.stages_ns(LOOKS)?;
+    let measured = Measured { stages_ns, ..Measured::new(measurement, None, peak_resident_bytes()) };
+    Ok(RunReply::Measured(Box::new(measured)))
 }
 
 /// Times of its parts. What they are, whoever asked knows.

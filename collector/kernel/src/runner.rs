@@ -54,7 +54,7 @@ impl Runner {
 }
 
 /// Native tensors for the arguments and, last, the output.
-fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
+pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
     let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())
     else {
         bail!("the artifact takes another number of parameters than the task");
@@ -101,7 +101,7 @@ fn run_on_this_thread(
 }
 
 /// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
-fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
+pub(crate) fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
     let size = usize::try_from(ty.bytes().context("a dimension is a symbol")?)?;
     Ok(output.write(&vec![0xff; size])?)
 }

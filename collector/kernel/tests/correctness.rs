@@ -121,7 +121,7 @@ fn judge(workers: &mut Workers, task: &Task, build: Build, cpus: &[usize], is_dr
         }
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result: {check:?}")),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(format!("run failed: {why}")),
-        Ok(RunReply::Profiled(_)) => unreachable!("no profile was asked for"),
+        Ok(RunReply::Profiled(_) | RunReply::Together(_)) => unreachable!("one operator alone was asked for"),
         Ok(RunReply::Simulated(_)) => unreachable!("workers measure"),
         Err(fault) => Err(format!("runner: {fault}")),
     }

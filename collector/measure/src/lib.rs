@@ -15,19 +15,24 @@ mod evaluator;
 mod flush;
 pub mod host;
 pub mod plan;
+mod race;
 mod ratio;
 mod recorder;
 mod sampling;
 pub mod statistics;
 pub mod stopping;
+pub mod synthetic;
+mod together;
 pub mod warning;
 
 pub use clock::{Clock, HostClock};
 pub use evaluator::evaluate;
 pub use plan::{Cache, Evaluator, Method, Plan, PlanError};
+pub use race::{Course, Race};
 pub use ratio::{ROUNDS, Ratio, ratio};
 pub use sampling::sample;
 pub use stopping::StopReason;
+pub use together::{Meeting, Missed, Shared, Together};
 pub use warning::Warning;
 
 use serde::{Deserialize, Serialize};

@@ -4,13 +4,13 @@
 //! interval of that median, which assumes nothing of how times are spread.
 
 use crate::statistics::{CONFIDENCE, median, median_interval};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many rounds there are when nothing is said: enough for an interval on a machine that is disturbed now and then.
 pub const ROUNDS: u32 = 15;
 
 /// A ratio of times.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median over the rounds.
     pub median: f64,

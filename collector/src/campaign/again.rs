@@ -48,6 +48,8 @@ pub enum AgainError {
     Network,
     #[error("it was timed inside of a running model; `opcollect profile --store` runs that once more")]
     Inside,
+    #[error("it ran beside others, which `opcollect corun` does")]
+    Beside,
     #[error("it has no `{0}`")]
     Missing(&'static str),
     #[error("its `{column}` cannot be used: {why}")]
@@ -63,6 +65,9 @@ impl Told {
     pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
+        }
+        if record.co_run.is_some() {
+            return Err(AgainError::Beside);
         }
         if !record.is_alone() {
             return Err(AgainError::Inside);

@@ -1,5 +1,6 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
+use super::corun_settings::CoRun;
 use super::night::Night;
 use super::tune::Tune;
 use datasets::CacheState;
@@ -75,6 +76,9 @@ pub struct RawConfig {
     /// What `opcollect night` does with all this; nothing else asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub night: Option<Night>,
+    /// What `opcollect corun` does with all this; nothing else asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corun: Option<CoRun>,
 }
 
 /// One model as written.
@@ -367,6 +371,9 @@ impl RawConfig {
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
         if let Some(Err((field, found, allowed))) = self.night.as_ref().map(Night::check) {
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
+        if let Some(Err((field, found, allowed))) = self.corun.as_ref().map(|corun| corun.check(allowed_cpus)) {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
         let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;

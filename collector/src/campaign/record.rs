@@ -8,6 +8,7 @@ use datasets::{Json, Outcome, Record, RowError, Source};
 use job::space::Schedule;
 use job::target::{Fabric, Kind, Target};
 use job::{Artifact, Check, Measured, RunReply, Simulated};
+use measure::Measurement;
 use measure::counters::{CounterValue, Coverage};
 use measure::host::Facts;
 use models::{Class, Op, Task, TensorType};
@@ -214,16 +215,10 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
     match reply {
         Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
         Ok(RunReply::Simulated(simulated)) => describe_simulated(record, simulated)?,
-        Ok(RunReply::WrongResult(check)) => {
-            describe_check(record, check);
-            let why = format!(
-                "differs from the reference by up to {:.3e} (relative {:.3e})",
-                check.max_abs_error, check.max_rel_error
-            );
-            fail(record, Outcome::WrongResult, why);
-        }
+        Ok(RunReply::WrongResult(check)) => wrong_result(record, check),
         Ok(RunReply::Failed(why)) => fail(record, Outcome::RunFailed, why.clone()),
         Ok(RunReply::Unsupported(why)) => fail(record, Outcome::Skipped, format!("unsupported: {why}")),
+        Ok(RunReply::Together(_)) => fail(record, Outcome::RunFailed, "it ran beside others".to_owned()),
         Ok(RunReply::Profiled(_)) => fail(record, Outcome::RunFailed, "only its operators were looked at".to_owned()),
         Err(fault) => fail(record, outcome_of(fault, Outcome::RunFailed), format!("run: {fault}")),
     }
@@ -253,7 +248,16 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
         fail(record, Outcome::RunFailed, format!("a measured time is none of the source `{}`", record.source));
         return Ok(());
     }
-    let m = &measured.measurement;
+    describe_measurement(record, &measured.measurement)?;
+    record.peak_memory_bytes = i64::try_from(measured.peak_memory_bytes).ok();
+    if let Some(check) = &measured.check {
+        describe_check(record, check);
+    }
+    Ok(())
+}
+
+/// Times and counters.
+pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), RowError> {
     record.outcome = Outcome::Ok;
     record.n = i64::from(m.n);
     record.median_ns = Some(m.median_ns);
@@ -284,10 +288,6 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));
     let warnings: Vec<String> = m.warnings.iter().map(ToString::to_string).collect();
     record.warnings = (!warnings.is_empty()).then(|| Json::new(&warnings)).transpose()?;
-    record.peak_memory_bytes = i64::try_from(measured.peak_memory_bytes).ok();
-    if let Some(check) = &measured.check {
-        describe_check(record, check);
-    }
     Ok(())
 }
 
@@ -310,9 +310,20 @@ impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
     }
 }
 
-fn describe_check(record: &mut Record, check: &Check) {
+/// How far the result is from the reference.
+pub fn describe_check(record: &mut Record, check: &Check) {
     record.max_abs_error = Some(check.max_abs_error).filter(|error| error.is_finite());
     record.max_rel_error = Some(check.max_rel_error).filter(|error| error.is_finite());
+}
+
+/// A result that is not the task's.
+pub fn wrong_result(record: &mut Record, check: &Check) {
+    describe_check(record, check);
+    let why = format!(
+        "differs from the reference by up to {:.3e} (relative {:.3e})",
+        check.max_abs_error, check.max_rel_error
+    );
+    fail(record, Outcome::WrongResult, why);
 }
 
 /// An attempt that gave no time, and why.

@@ -288,6 +288,47 @@ impl Default for Measuring {
     }
 }
 
+/// Examples of `corun`.
+const CORUN_EXAMPLES: &str = "\
+Examples:
+  opcollect corun --config configs/corun.toml --store runs/corun
+  opcollect corun --config configs/corun.toml --modelsource local --modelname squeezenet-1.1 --modelname mlp
+  oppredict interference --data runs/corun --html slowdowns.html";
+
+/// Operators beside each other.
+#[derive(Debug, Args)]
+pub struct CoRunRun {
+    #[command(flatten)]
+    pub models: Models,
+    #[command(flatten)]
+    pub sweep: Sweep,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// Write records to this store, a folder that is made if needed [default: opcollect-data]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Two ways to run a few operators.
+#[derive(Debug, Args)]
+pub struct RaceRun {
+    /// A choice, as `oppredict cotune --choice FILE` writes it
+    #[arg(value_name = "FILE")]
+    pub choice: PathBuf,
+    /// How many rounds; six are the least that give an interval
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which models.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Models")]
@@ -973,6 +1014,17 @@ pub enum Command {
         #[command(subcommand)]
         command: ModelCommand,
     },
+    /// Run operators beside each other, and beside partners that ask for one thing alone: what that costs each
+    ///
+    /// Each combination is timed in rounds, each member alone and then all at once, each on cores of its own. Records stand beside
+    /// those of operators alone: their times are those beside the operators of `co_run`, and `counters` has `alone_ns`, `slowdown`
+    /// and its interval. What the store has is not measured again.
+    #[command(after_help = CORUN_EXAMPLES)]
+    Corun(Box<CoRunRun>),
+    /// Run a few operators side by side and one after the other, in turns, by the schedules of a choice
+    ///
+    /// `oppredict cotune --measure` does this with what it chose.
+    Race(RaceRun),
     /// Tell where the time of a model goes, operator by operator
     ///
     /// The model is built and run as `model run` does it. Runs with times around each operator take turns with runs that

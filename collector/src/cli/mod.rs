@@ -12,6 +12,7 @@ mod board;
 mod boards;
 mod collect;
 mod compare;
+mod corun;
 mod dataset;
 mod doctor;
 mod drift;
@@ -37,6 +38,7 @@ mod profile;
 mod program;
 mod progress;
 mod query;
+mod race;
 mod repeat;
 mod replay;
 mod runs;
@@ -103,6 +105,8 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Model { command: ModelCommand::Build(build) }) => program::build(&build),
         Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
+        Some(Command::Corun(run)) => corun::run(&run),
+        Some(Command::Race(run)) => race::run(&run),
         Some(Command::Profile(run)) => profile::run(&run),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Night(night)) => nights::run(&night),

@@ -13,7 +13,7 @@ use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
 use executor::Program;
 use job::{Measured, RunReply};
 use measure::{Method, Plan};
-use models::stages::Promise;
+use models::stages::{Promise, Stage};
 use models::{Parallel, StagePlan, Task};
 use reference::Tensor;
 use report::{between, duration};
@@ -60,7 +60,37 @@ struct Report<'a> {
     width: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     promised: Option<Promise>,
+    /// What each group of each stage took, in the middle of some runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lanes: Vec<Lane>,
     warnings: Vec<String>,
+}
+
+/// A group of calls as it ran.
+#[derive(Serialize)]
+struct Lane {
+    stage: usize,
+    cores: Vec<usize>,
+    begin_ns: f64,
+    end_ns: f64,
+    /// Where its calls stand in the model.
+    scopes: Vec<String>,
+}
+
+fn lanes(ran: &Ran<'_>) -> Vec<Lane> {
+    let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
+    let of = |(stage, (groups, seen)): (usize, (&Stage, &Vec<(f64, f64)>))| -> Vec<Lane> {
+        let groups = groups.groups.iter().zip(seen);
+        let lane = groups.map(|(group, (begin_ns, end_ns))| Lane {
+            stage,
+            cores: group.cores.clone(),
+            begin_ns: *begin_ns,
+            end_ns: *end_ns,
+            scopes: group.calls.iter().map(|&call| ran.program.calls[call].scope.clone()).collect(),
+        });
+        lane.collect()
+    };
+    stages.flat_map(of).collect()
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
@@ -238,6 +268,7 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         stages: ran.stages.map(|stages| stages.stages.len()),
         width: ran.stages.map(StagePlan::width),
         promised: ran.stages.and_then(|stages| stages.promise),
+        lanes: lanes(ran),
         warnings: m.warnings.iter().map(ToString::to_string).collect(),
     }
 }

@@ -139,6 +139,7 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
             | RunReply::Failed(_)
             | RunReply::Unsupported(_)
             | RunReply::Profiled(_)
+            | RunReply::Together(_)
             | RunReply::Simulated(_),
         )
         | Err(_) => None,

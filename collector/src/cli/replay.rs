@@ -344,6 +344,7 @@ fn time(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
         Ok(RunReply::Profiled(_)) => Err("only its operators were looked at".to_owned()),
+        Ok(RunReply::Together(_)) => Err("it ran beside others".to_owned()),
         Ok(RunReply::Simulated(_)) => Err("it was simulated, not measured".to_owned()),
         Err(fault) => Err(fault.to_string()),
     }

@@ -8,7 +8,7 @@ use super::arguments::{
 use super::failure::{Failure, chain};
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::graphs::settle_batches;
-use crate::campaign::{Config, RawConfig, Tune};
+use crate::campaign::{CoRun, Config, RawConfig, Tune};
 use job::space::Filter;
 use measure::affinity;
 use measure::counters::Backend;
@@ -43,6 +43,13 @@ fn raw(models: &Models, sweep: &Sweep) -> Result<RawConfig> {
     take_models(&mut raw, models)?;
     take_sweep(&mut raw, sweep);
     Ok(raw)
+}
+
+/// The same of co-runs, with how they are to be made.
+pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Config, Option<CoRun>)> {
+    let raw = RawConfig { tune: None, ..raw(models, sweep)? };
+    let corun = raw.corun.clone();
+    Ok((settle(raw)?, corun))
 }
 
 fn settle(raw: RawConfig) -> Result<Config> {

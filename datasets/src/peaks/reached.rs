@@ -16,8 +16,7 @@ pub struct Reached {
 impl Reached {
     /// Takes a record into account. Only operators that were measured alone and are known well say what a host can do.
     pub fn take(&mut self, record: &Record) {
-        let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.co_run.is_none();
-        let is_alone = is_alone && record.is_alone();
+        let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
         if record.macs > Some(0) && !record.saves_products() && record.dtype.as_deref() == Some("f32") {

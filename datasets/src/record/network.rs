@@ -11,8 +11,8 @@ impl Record {
         self.op_kind == NETWORK
     }
 
-    /// Whether it tells of one operator by itself: neither a network nor timed inside of one.
+    /// Whether it tells of one operator by itself: neither a network, nor timed inside of one or beside others.
     pub fn is_alone(&self) -> bool {
-        !self.is_network() && self.network_hash.is_none()
+        !self.is_network() && self.network_hash.is_none() && self.co_run.is_none()
     }
 }

@@ -188,9 +188,10 @@ fn better(one: Joint, other: Joint) -> Joint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interference::Learned;
 
     fn machine(cores: usize) -> Machine {
-        Machine { cores, bytes_per_ns: 10.0, cache_bytes: f64::INFINITY }
+        Machine { cores, bytes_per_ns: 10.0, cache_bytes: f64::INFINITY, learned: Learned::default() }
     }
 
     #[test]
@@ -219,6 +220,7 @@ mod tests {
             bytes,
             footprint_bytes: 0.0,
             reused_bytes: 0.0,
+            profile: None,
         };
         let schedules = || vec![of(10.0, 95.0), of(10.5, 20.0)];
         let found = cotune(&machine, &[schedules(), schedules()]).expect("an answer");

@@ -51,6 +51,11 @@ Examples:
   oppredict place --times times.csv --off 10
   oppredict place --model googlenet --predictor gpus.opp --device A100 --device T4 --link-us 10 --link-gb-per-s 12";
 
+const INTERFERENCE_EXAMPLES: &str = "\
+Examples:
+  opcollect corun --config configs/corun.toml --store runs/corun
+  oppredict interference --data runs/corun --html slowdowns.html";
+
 const COTUNE_EXAMPLES: &str = "\
 Examples:
   opcollect --modelsource simple --modelname matmul:m=512,n=512,k=512 --threads 1,2 --store times
@@ -98,6 +103,11 @@ pub enum Command {
     /// Put operators on devices, with a certificate that none wants to move
     #[command(after_help = PLACE_EXAMPLES)]
     Place(PlaceOf),
+    /// Tell what operators cost each other, and how far off that is for operators that were held out
+    ///
+    /// What `opcollect corun` recorded teaches weights; rules that know nothing of it stand in the same table.
+    #[command(after_help = INTERFERENCE_EXAMPLES)]
+    Interference(InterferenceOf),
     /// Choose schedules and threads of operators that run together
     #[command(after_help = COTUNE_EXAMPLES)]
     Cotune(CotuneOf),
@@ -488,9 +498,12 @@ pub struct PlanOf {
     /// Write the plan for `opcollect model run --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write the lanes for the browser
+    /// Write the lanes and what each operator takes on other numbers of cores for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Draw beside them what `opcollect model run --plan FILE --json` printed into this file
+    #[arg(long, value_name = "FILE", requires = "html")]
+    pub measured: Option<PathBuf>,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
@@ -543,6 +556,26 @@ pub struct PlaceOf {
     pub json: bool,
 }
 
+/// Whose slowdowns.
+#[derive(Clone, Debug, Args)]
+pub struct InterferenceOf {
+    /// Store with records of operators beside each other
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Class of hosts, where the store has several
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+    /// Seed of what is held out together
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Write a heat map of all slowdowns for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What runs together.
 #[derive(Clone, Debug, Args)]
 pub struct CotuneOf {
@@ -558,6 +591,21 @@ pub struct CotuneOf {
     /// Schedules of each operator that are considered, the fastest on all cores first
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub schedules: usize,
+    /// Run the choice and one after the other in turns, keep the faster, and say what the choice would have cost
+    #[arg(long)]
+    pub measure: bool,
+    /// Rounds of that
+    #[arg(long, default_value_t = 15, value_name = "N", requires = "measure", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Program that measures; by default the one beside this program, else the one on the search path
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    pub opcollect: Option<PathBuf>,
+    /// Seconds that measuring may take
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure")]
+    pub deadline: u64,
+    /// Write both ways for `opcollect race`
+    #[arg(long, value_name = "FILE")]
+    pub choice: Option<PathBuf>,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

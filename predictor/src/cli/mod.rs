@@ -11,6 +11,7 @@ mod correlate;
 mod cotune;
 mod eval;
 mod explain;
+mod interference;
 mod knee;
 mod place;
 mod plan;
@@ -46,6 +47,7 @@ pub fn run() -> ExitCode {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Stages(arguments) => plan::stages(&arguments),
         Command::Place(arguments) => place::run(&arguments),
+        Command::Interference(arguments) => interference::run(&arguments),
         Command::Cotune(arguments) => cotune::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Xgboost(arguments) => train::exchange(&arguments),

@@ -3,14 +3,18 @@
 use super::arguments::{PlanOf, TimesOf};
 use super::{begin, finish, paper, print};
 use crate::error::{Error, Result};
+use crate::pages::{Lane, MeasuredLanes};
 use crate::planning::network::BARRIER_NS;
 use crate::planning::{Host, Planned, Times, plan as planned};
 use crate::queries::{self, Setting};
 use crate::{bundle, pages};
 use learn::predictor::Predictor;
-use planners::interference::Machine;
+use planners::interference::{Learned, Machine};
 use report::{Table, between, duration, figures, percent, words};
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 /// Times as they were asked for.
 pub struct Known {
@@ -48,7 +52,8 @@ impl Known {
         let known = predictor.about.devices.keys().map(String::as_str);
         let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown("device", name, known))?;
         let bytes_per_ns = device.bandwidth_gb_per_s.max(f64::MIN_POSITIVE);
-        Ok(Machine { cores, bytes_per_ns, cache_bytes: device.cache_bytes * cores as f64 })
+        let cache_bytes = device.cache_bytes * cores as f64;
+        Ok(Machine { cores, bytes_per_ns, cache_bytes, learned: Learned::default() })
     }
 }
 
@@ -73,12 +78,33 @@ pub fn stages(arguments: &PlanOf) -> Result<u8> {
 type Page = Option<datasets::output::Output>;
 
 fn keep(arguments: &PlanOf, found: &Planned, page: Page, out: Page) -> Result<u8> {
-    finish(page, || pages::lanes(found).into_bytes())?;
+    let measured = arguments.measured.as_deref().map(measured).transpose()?;
+    finish(page, || pages::lanes(found, measured.as_ref()).into_bytes())?;
     finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
         print(&json!({ "plan": found, "stages": found.stages.stages }).to_string())?;
     }
     Ok(0)
+}
+
+/// The answer of `opcollect model run --plan … --json`.
+fn measured(path: &Path) -> Result<MeasuredLanes> {
+    /// More than the lanes of any model take.
+    const BYTES_MAX: u64 = 64 << 20;
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+    let last = text.lines().last().unwrap_or_default();
+    let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
+        Error::table(path, format!("it does not end in what `opcollect model run --plan FILE --json` prints: {error}"))
+    })?;
+    let is_time = |time: f64| time.is_finite() && time >= 0.0;
+    let is_lane =
+        |lane: &Lane| is_time(lane.begin_ns) && is_time(lane.end_ns) && lane.cores.iter().all(|core| *core < 1024);
+    if !is_time(found.median_ns) || !found.lanes.iter().all(is_lane) {
+        return Err(Error::table(path, "its lanes have times that are none, or cores that no plan has".to_owned()));
+    }
+    Ok(found)
 }
 
 fn of(arguments: &PlanOf) -> Result<Planned> {

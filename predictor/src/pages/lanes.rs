@@ -1,33 +1,147 @@
-//! A plan of stages as lanes: cores down, time across, one colour for each stage's groups.
+//! A plan of stages as lanes: cores down, time across, one colour for each stage's groups; beside it what was measured, and what
+//! operators take on other numbers of cores.
 
 use super::{escape, page};
 use crate::planning::Planned;
+use crate::planning::network::Alternative;
 use report::page::chart::{Scale, svg, ticks};
-use report::{between, duration};
+use report::{between, duration, number};
+use serde::Deserialize;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 70.0;
 
+/// What was measured of a plan.
+#[derive(Clone, Debug, Deserialize)]
+pub struct MeasuredLanes {
+    /// The whole.
+    pub median_ns: f64,
+    /// Its groups in the middle of some runs.
+    #[serde(default)]
+    pub lanes: Vec<Lane>,
+}
+
+/// A group of calls as it ran.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Lane {
+    /// Of which stage.
+    pub stage: usize,
+    /// Its cores.
+    pub cores: Vec<usize>,
+    /// When it began …
+    pub begin_ns: f64,
+    /// … and ended.
+    pub end_ns: f64,
+    /// Where its calls stand in the model.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+}
+
+/// A rectangle: on which cores, from when to when, and what is told of it.
+struct Shown {
+    cores: Vec<usize>,
+    from_ns: f64,
+    to_ns: f64,
+    is_beside: bool,
+    is_even: bool,
+    title: String,
+}
+
 /// The page of a plan.
-pub fn lanes(planned: &Planned) -> String {
-    let Planned { stages, promise, why, model, .. } = planned;
+pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
+    let Planned { promise, why, model, cores, .. } = planned;
     let mut body = format!(
-        "<p>{}: {} on {} cores, promised {} ({}); one operator after the other {}.</p><p class=\"soft\">{}</p>",
+        "<p>{}: {} on {cores} cores, promised {} ({}); one operator after the other {}.</p><p class=\"soft\">{}</p>",
         escape(model),
         planned.parallel.name(),
-        planned.cores,
         duration(promise.time_ns),
         between(promise.low_ns, promise.high_ns),
         duration(promise.sequential_ns),
         escape(why)
     );
-    let total_ns: f64 = stages.stages.iter().map(|stage| stage.time_ns.unwrap_or(promise.time_ns)).sum();
+    let promised = promised(planned);
+    let seen = measured.map(|measured| shown(&measured.lanes)).unwrap_or_default();
+    // Both pictures have one scale.
+    let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
+    let _ = write!(
+        body,
+        "<h2>As promised</h2><figure>{}</figure>",
+        picture(&promised, *cores, total_ns, "lanes of the plan")
+    );
+    match measured {
+        Some(measured) if !seen.is_empty() => {
+            let _ = write!(
+                body,
+                "<h2>As measured</h2><p>{} in the middle of all runs, {:.1} % off the promise.</p><figure>{}</figure>",
+                duration(measured.median_ns),
+                100.0 * (measured.median_ns / promise.time_ns - 1.0),
+                picture(&seen, *cores, total_ns, "lanes as measured")
+            );
+        }
+        Some(_) => body.push_str("<p class=\"soft\">What was measured has no stages.</p>"),
+        None => {}
+    }
+    body.push_str(
+        "<p class=\"soft\">Blue: one group on all its cores. Orange: groups side by side. A promised stage is as long as its longest \
+         group; a measured one has each group's own beginning and end.</p>",
+    );
+    body.push_str(&alternatives(&planned.alternatives, *cores));
+    page("A plan of stages", &body)
+}
+
+fn promised(planned: &Planned) -> Vec<Shown> {
+    let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
+    let stages = &planned.stages.stages;
+    for (number, stage) in stages.iter().enumerate() {
+        let time_ns = stage.time_ns.unwrap_or(planned.promise.time_ns);
+        for (place, group) in stage.groups.iter().enumerate() {
+            let named: Vec<String> =
+                group.calls.iter().take(12).map(|&call| format!("{call}: {}", planned.calls[call])).collect();
+            let more = group.calls.len().saturating_sub(named.len());
+            let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+            let beside = stage.groups.len();
+            shown.push(Shown {
+                cores: group.cores.clone(),
+                from_ns: begin_ns,
+                to_ns: begin_ns + time_ns,
+                is_beside: beside > 1,
+                is_even: place % 2 == 0,
+                title: format!("stage {number}, {beside} of groups side by side\n{}{more}", named.join("\n")),
+            });
+        }
+        begin_ns += time_ns;
+    }
+    shown
+}
+
+fn shown(lanes: &[Lane]) -> Vec<Shown> {
+    let of = |(place, lane): (usize, &Lane)| {
+        let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
+        let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
+        let took = duration(lane.end_ns - lane.begin_ns);
+        Shown {
+            cores: lane.cores.clone(),
+            from_ns: lane.begin_ns,
+            to_ns: lane.end_ns.max(lane.begin_ns),
+            is_beside: beside > 1,
+            is_even: before % 2 == 0,
+            title: format!(
+                "stage {}, {took}\n{}",
+                lane.stage,
+                lane.scopes.iter().take(12).cloned().collect::<Vec<_>>().join("\n")
+            ),
+        }
+    };
+    lanes.iter().enumerate().map(of).collect()
+}
+
+fn picture(all: &[Shown], cores: usize, total_ns: f64, name: &str) -> String {
     let scale = Scale { range: (0.0, total_ns), places: (LEFT, WIDTH - 10.0), is_log: false };
-    let height = 30.0 + LANE * planned.cores as f64;
-    let mut picture = svg(WIDTH, height + 26.0, "lanes of the plan");
-    for core in 0..planned.cores {
+    let height = 30.0 + LANE * cores as f64;
+    let mut picture = svg(WIDTH, height + 26.0, name);
+    for core in 0..cores {
         let y = 20.0 + LANE * core as f64 + LANE / 2.0;
         let _ = write!(picture, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">core {core}</text>", LEFT - 10.0, y);
     }
@@ -40,35 +154,47 @@ pub fn lanes(planned: &Planned) -> String {
             duration(tick)
         );
     }
-    let mut begin_ns = 0.0;
-    for (number, stage) in stages.stages.iter().enumerate() {
-        let time_ns = stage.time_ns.unwrap_or(promise.time_ns);
-        let (from, to) = (scale.place(begin_ns), scale.place(begin_ns + time_ns));
-        for (place, group) in stage.groups.iter().enumerate() {
-            let (first, last) = (group.cores.iter().min().unwrap_or(&0), group.cores.iter().max().unwrap_or(&0));
-            let y = 16.0 + LANE * *first as f64;
-            let named: Vec<String> =
-                group.calls.iter().take(12).map(|&call| format!("{call}: {}", planned.calls[call])).collect();
-            let more = group.calls.len().saturating_sub(named.len());
-            let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-            let class = if stage.groups.len() == 1 { "down" } else { "up" };
-            let depth = if place % 2 == 0 { 0.75 } else { 0.45 };
-            let _ = write!(
-                picture,
-                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill-opacity=\"{depth}\">\
-                 <title>stage {number}, {} of groups side by side\n{}{more}</title></rect>",
-                (to - from - 0.6).max(0.6),
-                LANE * (last - first + 1) as f64 - 6.0,
-                stage.groups.len(),
-                escape(&named.join("\n"))
-            );
-        }
-        begin_ns += time_ns;
+    for one in all {
+        let (from, to) = (scale.place(one.from_ns), scale.place(one.to_ns));
+        let (first, last) = (one.cores.iter().min().unwrap_or(&0), one.cores.iter().max().unwrap_or(&0));
+        let class = if one.is_beside { "up" } else { "down" };
+        let depth = if one.is_even { 0.75 } else { 0.45 };
+        let _ = write!(
+            picture,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill-opacity=\"{depth}\">\
+             <title>{}</title></rect>",
+            16.0 + LANE * *first as f64,
+            (to - from - 0.6).max(0.6),
+            LANE * (last - first + 1) as f64 - 6.0,
+            escape(&one.title)
+        );
     }
-    let _ = write!(body, "<figure>{picture}</svg></figure>");
-    body.push_str(
-        "<p class=\"soft\">Blue: one group on all its cores. Orange: groups side by side. Times are those of the plan, not measured \
-         ones; a stage is as long as its longest group.</p>",
-    );
-    page("A plan of stages", &body)
+    picture + "</svg>"
+}
+
+/// What each operator takes on other numbers of cores; bold where the plan has it.
+fn alternatives(all: &[Alternative], cores: usize) -> String {
+    let mut text =
+        "<h2>What else each operator could do</h2><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
+    for own in 1..=cores {
+        let _ = write!(text, "<th>on {own}</th>");
+    }
+    text.push_str("<th>gain by all</th></tr>");
+    for one in all {
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td>{}</td><td>{}</td>",
+            escape(&one.operator),
+            one.calls.len(),
+            format_args!("{} KB", number(one.bytes / 1e3))
+        );
+        for (place, alone_ns) in one.alone_ns.iter().enumerate() {
+            let time = duration(*alone_ns);
+            let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
+            let _ = write!(text, "<td>{time}</td>");
+        }
+        let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
+        let _ = write!(text, "<td>{gain:.2}×</td></tr>");
+    }
+    text + "</table><p class=\"soft\">Times alone on so many cores; bold: in the plan. Side by side pays where all cores gain little.</p>"
 }

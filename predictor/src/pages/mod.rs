@@ -6,13 +6,15 @@ mod evaluation_charts;
 mod heat_map;
 mod lanes;
 mod placement;
+mod slowdowns;
 mod swarm;
 
 pub use curve::{curves, summary};
 pub use evaluation::evaluation;
 pub use heat_map::{SIGNIFICANT, heat_map};
-pub use lanes::lanes;
+pub use lanes::{Lane, MeasuredLanes, lanes};
 pub use placement::placement;
+pub use slowdowns::slowdowns;
 pub use swarm::swarms;
 
 use report::page::escaped as escape;

@@ -4,7 +4,7 @@ use super::times::{Time, Times, demand};
 use crate::error::{Error, Result};
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
-use planners::interference::Machine;
+use planners::interference::{Demand, Machine};
 use planners::stages::{Costs, Limits, Stages};
 use serde::Serialize;
 
@@ -42,6 +42,23 @@ pub struct Planned {
     pub stages_count: usize,
     /// Why, in one sentence.
     pub why: String,
+    /// What each operator takes on other numbers of cores.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// What calls of one operator take on each number of cores.
+#[derive(Clone, Debug, Serialize)]
+pub struct Alternative {
+    /// The operator.
+    pub operator: String,
+    /// Its calls.
+    pub calls: Vec<usize>,
+    /// Alone on one core, two, and so on.
+    pub alone_ns: Vec<f64>,
+    /// How many cores each of its calls has in the plan, the same number once.
+    pub cores: Vec<usize>,
+    /// What one run moves or keeps in the last cache.
+    pub bytes: f64,
 }
 
 /// A plan has to promise this much before operators run side by side. Stages of GoogLeNet on two cores of a virtual machine took 8 %
@@ -55,10 +72,14 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     let cut = models::plan(&graph, Fuse::Epilogue).map_err(refused)?;
     let of_tasks = times.of(&cut.tasks, machine.cores)?;
     let crowding = times.host.map_or_else(|| vec![1.0; machine.cores], |host| host.crowding(machine.cores));
-    let of_call = |call: &models::Call| demand(&cut.tasks[call.task].task, &of_tasks[call.task], machine, &crowding);
+    let of_call = |call: &models::Call| {
+        let task = &cut.tasks[call.task].task;
+        let profile = times.host.and_then(|host| host.profile(task));
+        Demand { profile, ..demand(task, &of_tasks[call.task], machine, &crowding) }
+    };
     let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
-    let found = planners::stages::stages(&asked, &Costs { machine: *machine, barrier_ns }, &Limits::default())
+    let found = planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &Limits::default())
         .map_err(|error| Error::Query(error.to_string()))?;
     Ok(chosen(&graph, &cut, &of_tasks, times, machine.cores, &found))
 }
@@ -97,6 +118,7 @@ fn chosen(
     let by_rule = StagePlan::by_rule(graph, cut, cores, Parallel::Sequential);
     let stages = if is_parallel { found.stages.iter().map(placed).collect() } else { by_rule.stages.clone() };
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
+    let alternatives = alternatives(cut, of_tasks, &stages);
     let host_class = times.host.map(|host| host.class.clone());
     Planned {
         model: graph.name.clone(),
@@ -110,9 +132,32 @@ fn chosen(
         stages_side_by_side: if is_parallel { beside } else { 0 },
         stages_count: stages.len(),
         why: why(found, gain, is_parallel, beside),
+        alternatives,
         calls: cut.calls.iter().map(|call| cut.tasks[call.task].task.describe()).collect(),
         stages: StagePlan { stages, host_class, parallel, promise: Some(promise), ..by_rule },
     }
+}
+
+fn alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alternative> {
+    let mut cores_of = vec![0; cut.calls.len()];
+    for group in stages.iter().flat_map(|stage| &stage.groups) {
+        group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
+    }
+    let of = |(task, times): (usize, &Vec<Time>)| {
+        let calls: Vec<usize> = (0..cut.calls.len()).filter(|&call| cut.calls[call].task == task).collect();
+        let mut cores: Vec<usize> = calls.iter().map(|&call| cores_of[call]).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let one = &cut.tasks[task].task;
+        Alternative {
+            operator: one.describe(),
+            calls,
+            alone_ns: times.iter().map(|time| time.time_ns).collect(),
+            cores,
+            bytes: one.work().map_or(0.0, |work| work.bytes() as f64),
+        }
+    };
+    of_tasks.iter().enumerate().map(of).collect()
 }
 
 fn why(found: &Stages, gain: f64, is_parallel: bool, beside: usize) -> String {

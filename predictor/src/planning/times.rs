@@ -1,26 +1,16 @@
 //! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
 
+use super::coruns::CoRuns;
+pub use super::demand::{Time, demand};
+use super::demand::{bytes_per_ns, cache_bytes};
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
-use planners::interference::{Demand, Machine};
+use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-
-/// A time and the interval it is known to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Time {
-    /// The time.
-    pub time_ns: f64,
-    /// From here …
-    pub low_ns: f64,
-    /// … to here.
-    pub high_ns: f64,
-    /// Whether it was measured, not predicted.
-    pub is_measured: bool,
-}
 
 /// What a store says of one class of hosts.
 #[derive(Clone, Debug)]
@@ -30,6 +20,9 @@ pub struct Host {
     /// What operators share on so many cores.
     pub cache_bytes: f64,
     peaks: Peaks,
+    /// What operators lost beside each other.
+    coruns: CoRuns,
+    profiles: HashMap<String, Profile>,
     /// Times by task and number of threads, each with its schedule, the fastest first.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
 }
@@ -42,17 +35,19 @@ pub struct Times<'a> {
     pub predictor: Option<(&'a Predictor, &'a Setting)>,
 }
 
-/// Without a record of it, a host has a last cache of so many bytes.
-const CACHE_BYTES: f64 = 32e6;
-
 impl Host {
     /// The records of a store, of one class of hosts: the one named, or the only one. `is_any` takes all schedules, not the default
     /// ones alone.
     pub fn read(path: &Path, class: Option<&str>, is_any: bool) -> Result<Host> {
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        let mut together: Vec<Record> = Vec::new();
         for record in store.records(Choose::Middle)? {
             let record = record?;
+            if CoRuns::has(&record) {
+                together.push(record);
+                continue;
+            }
             let is_usable = record.outcome == Outcome::Ok
                 && record.source == Source::Measured
                 && record.is_alone()
@@ -81,11 +76,12 @@ impl Host {
             }
         };
         let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
-        Ok(Host::of(class.clone(), &by_class[&class], peaks))
+        together.retain(|record| record.host_class == class);
+        let coruns = CoRuns::of(&together);
+        Ok(Host { profiles: coruns.profiles(), coruns, ..Host::of(class.clone(), &by_class[&class], peaks) })
     }
 
     fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
-        let cache_bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
         let mut times: HashMap<(String, usize), Vec<(String, Time)>> = HashMap::new();
         for record in records {
             let Some(time_ns) = record.median_ns else { continue };
@@ -98,26 +94,39 @@ impl Host {
         for of_task in times.values_mut() {
             of_task.sort_by(|(_, one), (_, other)| one.high_ns.total_cmp(&other.high_ns));
         }
-        let cache_bytes = cache_bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64);
-        Host { class, cache_bytes, peaks, times }
+        let cache_bytes = cache_bytes(records);
+        Host { class, cache_bytes, peaks, times, coruns: CoRuns::default(), profiles: HashMap::new() }
     }
 
     /// What operators share on so many cores.
     pub fn machine(&self, cores: usize) -> Machine {
-        let rate = self.peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
-        let bytes_per_ns = rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64);
-        Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes }
+        let bytes_per_ns = bytes_per_ns(&self.peaks, cores);
+        let machine = Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes, learned: Learned::default() };
+        Machine { learned: self.coruns.learned(&machine), ..machine }
     }
 
     /// How many times longer operators take on each number of cores up to so many when the others are busy, too: what a core
-    /// does while it alone is awake, over what it does beside all others.
+    /// does while it alone is awake, over what it does beside all others. Slowdowns that were measured hold that already.
     pub fn crowding(&self, cores: usize) -> Vec<f64> {
+        if !self.machine(cores).learned.is_physical() {
+            return vec![1.0; cores];
+        }
         let of_one = |cores: usize| self.peaks.flops_per_second(cores as f64).map(|rate| rate / cores as f64);
         let factor = |own: usize| match (of_one(own), of_one(cores)) {
             (Some(alone), Some(beside)) if beside > 0.0 => (alone / beside).max(1.0),
             _ => 1.0,
         };
         (1..=cores).map(factor).collect()
+    }
+
+    /// What a task loses and costs beside synthetic partners, where that was measured.
+    pub fn profile(&self, task: &Task) -> Option<Profile> {
+        self.profiles.get(&task.hash()).cloned()
+    }
+
+    /// How many slowdowns the machine's weights follow from.
+    pub fn slowdowns(&self) -> usize {
+        self.coruns.beside.len()
     }
 
     /// The schedules that were measured of a task on every number of threads up to so many, the fastest on all first.
@@ -174,18 +183,5 @@ impl Times<'_> {
             }
         };
         tasks.iter().zip(found).map(complete).collect()
-    }
-}
-
-/// What a task asks of a machine where it takes these times alone, and so many times longer while other cores are busy. It
-/// moves its bytes from memory only where they do not fit the last cache.
-pub fn demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
-    let bytes = task.work().map_or(0.0, |work| work.bytes() as f64);
-    let is_resident = bytes <= machine.cache_bytes;
-    Demand {
-        alone_ns: times.iter().zip(crowding).map(|(time, factor)| time.time_ns * factor).collect(),
-        bytes: if is_resident { 0.0 } else { bytes },
-        footprint_bytes: bytes,
-        reused_bytes: if is_resident { bytes } else { 0.0 },
     }
 }

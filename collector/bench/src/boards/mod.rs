@@ -144,8 +144,8 @@ impl Bench for Boards {
             }
             Work::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
             Work::Network(job, deadline) => self.queue((ticket, Errand::Network(Box::new(job)), deadline)),
-            Work::Library(..) => {
-                let why = "a board runs compiled code; libraries run on this machine alone";
+            Work::Library(..) | Work::Together(..) => {
+                let why = "a board runs compiled code one at a time; libraries and what runs together run on this machine alone";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));
             }

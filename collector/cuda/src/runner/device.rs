@@ -77,13 +77,8 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     measurement.counters.extend(told.values);
     measurement.refusals.extend(told.refusals);
     measurement.warnings.extend(told.warnings);
-    let measured = Measured {
-        measurement,
-        check,
-        peak_memory_bytes: worker::peak_resident_bytes(),
-        tvm_seconds: Vec::new(),
-        is_runner_spent: told.failure.is_some(),
-    };
+    let measured = Measured::new(measurement, check, worker::peak_resident_bytes());
+    let measured = Measured { is_runner_spent: told.failure.is_some(), ..measured };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 

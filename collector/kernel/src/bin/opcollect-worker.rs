@@ -7,6 +7,7 @@ use kernel::breeder::Breeder;
 use kernel::builder::Builder;
 use kernel::network;
 use kernel::runner::Runner;
+use kernel::together;
 use kernel::tvm::{compile, library, names::Role};
 use runtimes::Runtime;
 use runtimes::onnxruntime::OnnxRuntime;
@@ -39,13 +40,17 @@ fn serve() -> anyhow::Result<()> {
             let mut runner = network::Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
+        Some("run-together") => serve_with_tvm(Role::Runner, |entry, versions| {
+            let mut runner = together::Runner::new(entry.become_runner());
+            Ok(entry.serve(versions, |job| runner.answer(&job))?)
+        }),
         Some("run-cuda") => serve_device(cuda::Runner::answer),
         Some("run-cuda-network") => serve_device(cuda::Runner::answer_network),
         Some("run-onnxruntime") => serve_runtime::<OnnxRuntime>(),
         Some("run-openvino") => serve_runtime::<OpenVino>(),
         _ => anyhow::bail!(
-            "usage: `opcollect-worker build|breed|run|run-network|run-cuda|run-cuda-network|run-onnxruntime|run-openvino`, \
-             started by `opcollect`"
+            "usage: `opcollect-worker build|breed|run|run-network|run-together|run-cuda|run-cuda-network|run-onnxruntime|\
+             run-openvino`, started by `opcollect`"
         ),
     }
 }

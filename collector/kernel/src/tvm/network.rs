@@ -13,6 +13,7 @@ use executor::{Argument, Content, Place, Port};
 use measure::counters::Channel;
 use profile::session::{Subject, Task, ThreadCount, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
 
@@ -178,12 +179,26 @@ impl Calls<'_> {
             match &self.staging {
                 Some(staging) => {
                     let calls = SideBySide(self);
-                    staging.run(&|call| calls.run_one(call))?;
+                    staging.run(&|call| calls.run_one(call), None)?;
                 }
                 None => (0..self.all.len()).try_for_each(|call| self.run_one(call))?,
             }
         }
         Ok(())
+    }
+
+    /// When each group of each stage begins and ends, in the middle of some runs; nothing without stages.
+    pub fn stages_ns(&self, runs: usize) -> std::result::Result<Vec<Vec<(f64, f64)>>, TvmError> {
+        let Some(staging) = &self.staging else { return Ok(Vec::new()) };
+        let calls = SideBySide(self);
+        let mut seen = Vec::with_capacity(runs);
+        for _ in 0..runs {
+            let beginning = Instant::now();
+            staging.run(&|call| calls.run_one(call), Some(beginning))?;
+            seen.push((beginning.elapsed(), staging.seen_ns()));
+        }
+        seen.sort_by_key(|(elapsed, _)| *elapsed);
+        Ok(if seen.is_empty() { Vec::new() } else { seen.swap_remove(seen.len() / 2).1 })
     }
 
     /// One of its calls.

@@ -6,6 +6,8 @@ use super::call::TvmError;
 use super::team::{Crew, Team};
 use models::stages::Stage;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Why stages cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,8 @@ struct ReadyStage {
     crews: Vec<Crew>,
     calls: Vec<Vec<usize>>,
     failures: Vec<Mutex<Option<TvmError>>>,
+    /// When each group began and ended the last time that somebody looked.
+    seen_ns: Vec<(AtomicU64, AtomicU64)>,
 }
 
 impl Staging {
@@ -51,21 +55,29 @@ impl Staging {
                 crews: stage.groups.iter().map(crew).collect(),
                 calls: stage.groups.iter().map(|group| group.calls.clone()).collect(),
                 failures: stage.groups.iter().map(|_| Mutex::new(None)).collect(),
+                seen_ns: stage.groups.iter().map(|_| <(AtomicU64, AtomicU64)>::default()).collect(),
             }
         };
         let stages: Vec<ReadyStage> = stages.iter().map(ready).collect();
         Ok(Staging { team: Team::new(cpus, layers)?, stages })
     }
 
-    /// Runs all stages once, each call by this function.
-    pub(super) fn run<F>(&self, run_one: &F) -> Result<(), TvmError>
+    /// Runs all stages once, each call by this function; with a beginning, groups write down when they began and ended after it.
+    pub(super) fn run<F>(&self, run_one: &F, beginning: Option<Instant>) -> Result<(), TvmError>
     where
         F: Fn(usize) -> Result<(), TvmError> + Sync,
     {
+        let now_ns = |since: Instant| u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         for stage in &self.stages {
             self.team.side_by_side(&stage.crews, &|group| {
+                if let Some(since) = beginning {
+                    stage.seen_ns[group].0.store(now_ns(since), Ordering::Relaxed);
+                }
                 if let Some(error) = stage.calls[group].iter().find_map(|&call| run_one(call).err()) {
                     *stage.failures[group].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+                }
+                if let Some(since) = beginning {
+                    stage.seen_ns[group].1.store(now_ns(since), Ordering::Relaxed);
                 }
             });
             let failure = |slot: &Mutex<Option<TvmError>>| slot.lock().ok()?.take();
@@ -74,5 +86,13 @@ impl Staging {
             }
         }
         Ok(())
+    }
+
+    /// When each group of each stage began and ended the last time that somebody looked.
+    pub(super) fn seen_ns(&self) -> Vec<Vec<(f64, f64)>> {
+        let of = |(begin, end): &(AtomicU64, AtomicU64)| {
+            (begin.load(Ordering::Relaxed) as f64, end.load(Ordering::Relaxed) as f64)
+        };
+        self.stages.iter().map(|stage| stage.seen_ns.iter().map(of).collect()).collect()
     }
 }

@@ -4,6 +4,7 @@
 //! from one class may still differ. Everything is read from procfs and sysfs, without rights and without other
 //! programs; what cannot be read is absent, never guessed.
 
+pub mod cache_shares;
 #[cfg(test)]
 mod example;
 pub mod exclusive;

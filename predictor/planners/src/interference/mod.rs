@@ -7,10 +7,12 @@
 
 mod baseline;
 mod fair;
+mod learned;
 mod phases;
 
 pub use baseline::{Baseline, baseline};
 pub use fair::max_min;
+pub use learned::{Learned, Profile, Seen};
 pub use phases::{Course, Lane, run};
 
 use crate::{Result, not_negative, positive};
@@ -27,10 +29,13 @@ pub struct Demand {
     pub footprint_bytes: f64,
     /// What it reads from the last cache in one run, and would have to fetch again if it were not there.
     pub reused_bytes: f64,
+    /// What it loses and costs beside synthetic partners, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 /// What operators share.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Cores.
     pub cores: usize,
@@ -38,6 +43,9 @@ pub struct Machine {
     pub bytes_per_ns: f64,
     /// The last cache; infinite where it is never too small.
     pub cache_bytes: f64,
+    /// What was learned from operators that ran together; by default bandwidth and cache alone.
+    #[serde(default)]
+    pub learned: Learned,
 }
 
 impl Demand {
@@ -45,7 +53,7 @@ impl Demand {
     pub fn roofline(work_ns: f64, bytes: f64, machine: &Machine) -> Demand {
         let alone = |cores: usize| (work_ns / cores as f64).max(bytes / machine.bytes_per_ns);
         let alone_ns = (1..=machine.cores).map(alone).collect();
-        Demand { alone_ns, bytes, footprint_bytes: 0.0, reused_bytes: 0.0 }
+        Demand { alone_ns, bytes, footprint_bytes: 0.0, reused_bytes: 0.0, profile: None }
     }
 
     /// Its time alone on so many cores.
@@ -82,6 +90,18 @@ impl Demand {
 
 /// How fast operators are that all run at once for as long as one looks, each on so many cores: 1 is as alone.
 pub fn speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
+    if machine.learned.is_physical() {
+        return shared(machine, running);
+    }
+    let of = |own: usize| {
+        let others = running.iter().enumerate().filter(|(place, _)| *place != own).map(|(_, one)| *one).collect();
+        1.0 / machine.learned.slowdown(machine, &Seen { own: running[own], others, slowdown: 1.0 })
+    };
+    (0..running.len()).map(of).collect()
+}
+
+/// The same by bandwidth and cache alone.
+fn shared(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let wanted: Vec<f64> = running.iter().map(|(_, demand)| demand.footprint_bytes.min(machine.cache_bytes)).collect();
     let kept = max_min(&wanted, machine.cache_bytes);
     let rates: Vec<f64> = running

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn machine(cores: usize, bytes_per_ns: f64) -> Machine {
-    Machine { cores, bytes_per_ns, cache_bytes: f64::INFINITY }
+    Machine { cores, bytes_per_ns, cache_bytes: f64::INFINITY, learned: Learned::default() }
 }
 
 #[test]
@@ -30,8 +30,14 @@ fn arithmetic_hides_behind_memory() {
 
 #[test]
 fn a_cache_too_small_for_all_is_shared() {
-    let machine = Machine { cores: 2, bytes_per_ns: 1.0, cache_bytes: 100.0 };
-    let of = |footprint_bytes: f64| Demand { alone_ns: vec![100.0], bytes: 20.0, footprint_bytes, reused_bytes: 160.0 };
+    let machine = Machine { cores: 2, bytes_per_ns: 1.0, cache_bytes: 100.0, learned: Learned::default() };
+    let of = |footprint_bytes: f64| Demand {
+        alone_ns: vec![100.0],
+        bytes: 20.0,
+        footprint_bytes,
+        reused_bytes: 160.0,
+        profile: None,
+    };
     assert_eq!(slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
     let crowded = slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
     // Half of what was found is fetched again: 1 byte per time each, of 1 there is.
@@ -53,11 +59,82 @@ fn rules_know_classes() {
 
 fn demand() -> impl Strategy<Value = Demand> {
     (1.0f64..1e3, 0.0f64..1e4, 0.0f64..1e4, 0.0f64..1e4).prop_map(|(time_ns, bytes, footprint_bytes, reused_bytes)| {
-        Demand { alone_ns: vec![time_ns, time_ns / 1.7], bytes, footprint_bytes, reused_bytes }
+        Demand { alone_ns: vec![time_ns, time_ns / 1.7], bytes, footprint_bytes, reused_bytes, profile: None }
     })
 }
 
+/// All pairs of operators, and what the first loses by a rule.
+fn pairs(demands: &[Demand], rule: impl Fn(&Demand, &Demand) -> f64) -> Vec<(usize, usize, f64)> {
+    let count = demands.len();
+    let both = (0..count * count).map(|pair| (pair / count, pair % count));
+    both.map(|(own, other)| (own, other, rule(&demands[own], &demands[other]))).collect()
+}
+
+#[test]
+fn what_pairs_show_is_learned_and_asked_of_others() {
+    let machine = machine(2, 10.0);
+    let of = |place: usize| {
+        let pressure = vec![0.1 * (place % 5) as f64, 0.05 * (place % 3) as f64];
+        let sensitivity = vec![0.07 * (place % 4) as f64, 0.1 * (place % 2) as f64];
+        Demand {
+            profile: Some(Profile { sensitivity, pressure }),
+            ..Demand::roofline(10.0 + place as f64, place as f64, &machine)
+        }
+    };
+    let demands: Vec<Demand> = (0..16).map(of).collect();
+    let rule = |own: &Demand, other: &Demand| {
+        let (own, other) = (own.profile.as_ref().expect("it has one"), other.profile.as_ref().expect("it has one"));
+        1.04 + 3.0 * own.sensitivity[0] * other.pressure[0]
+    };
+    let known = pairs(&demands[..10], rule);
+    let seen: Vec<Seen<'_>> = known
+        .iter()
+        .map(|&(own, other, slowdown)| Seen { own: (1, &demands[own]), others: vec![(1, &demands[other])], slowdown })
+        .collect();
+    let learned = Machine { learned: Learned::fit(&machine, &seen), ..machine.clone() };
+    assert!(!learned.learned.is_physical());
+    for (own, other, wanted) in pairs(&demands[10..], rule) {
+        let found = slowdowns(&learned, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
+        let physical = slowdowns(&machine, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
+        assert!((found / wanted - 1.0).abs() < 0.03, "{found} {wanted}, by bandwidth alone {physical}");
+    }
+    assert_eq!(slowdowns(&learned, &[(2, &demands[3])]), [1.0], "alone is alone");
+    assert_eq!(Learned::fit(&machine, &[]), Learned::default());
+}
+
 proptest! {
+    #[test]
+    fn whatever_is_learned_keeps_the_laws(
+        demands in prop::collection::vec(demand(), 2..4), slowdowns_seen in prop::collection::vec(1.0f64..3.0, 6), more in 1.0f64..4.0,
+        bandwidth in 0.1f64..50.0,
+    ) {
+        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: f64::INFINITY, learned: Learned::default() };
+        let seen: Vec<Seen<'_>> = slowdowns_seen
+            .iter()
+            .enumerate()
+            .map(|(place, &slowdown)| Seen {
+                own: (1, &demands[place % demands.len()]), others: vec![(1, &demands[(place + 1) % demands.len()])], slowdown,
+            })
+            .collect();
+        let machine = Machine { learned: Learned::fit(&machine, &seen), ..machine };
+        let of = |demands: &[Demand]| slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>());
+        let before = of(&demands);
+        prop_assert!(before.iter().all(|slowdown| *slowdown >= 1.0), "{before:?}");
+        let mut larger = demands.clone();
+        let last = larger.len() - 1;
+        larger[last].bytes *= more;
+        for (was, is) in before[..last].iter().zip(&of(&larger)) {
+            prop_assert!(*is >= was * (1.0 - 1e-9), "{was} {is}");
+        }
+        let mut turned = demands.clone();
+        turned.reverse();
+        let mut other = of(&turned);
+        other.reverse();
+        for (was, is) in before.iter().zip(&other) {
+            prop_assert!((was - is).abs() <= was * 1e-9, "{was} {is}");
+        }
+    }
+
     #[test]
     fn shares_are_fair(wanted in prop::collection::vec(0.0f64..100.0, 1..6), capacity in 0.1f64..200.0) {
         let shares = max_min(&wanted, capacity);
@@ -75,7 +152,7 @@ proptest! {
         demands in prop::collection::vec(demand(), 2..4), more in 1.0f64..4.0, bandwidth in 0.1f64..50.0,
         cache_bytes in 1.0f64..1e4, which in 0..3usize,
     ) {
-        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes };
+        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes, learned: Learned::default() };
         let of = |demands: &[Demand]| {
             slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>())
         };
@@ -106,7 +183,7 @@ proptest! {
 
     #[test]
     fn where_nothing_is_scarce_cores_are_only_parted(lanes in prop::collection::vec(prop::collection::vec(demand(), 1..4), 1..4)) {
-        let machine = Machine { cores: 8, bytes_per_ns: f64::INFINITY, cache_bytes: f64::INFINITY };
+        let machine = Machine { cores: 8, bytes_per_ns: f64::INFINITY, cache_bytes: f64::INFINITY, learned: Learned::default() };
         let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 2, operators: lane.iter().collect() }).collect();
         let alone = |lane: &Lane<'_>| lane.operators.iter().map(|one| one.alone(2)).sum::<f64>();
         let longest = lanes.iter().map(alone).fold(0.0, f64::max);
@@ -118,7 +195,7 @@ proptest! {
     fn side_by_side_is_no_shorter_than_the_longest_lane(
         lanes in prop::collection::vec(prop::collection::vec(demand(), 1..4), 1..4), bandwidth in 0.1f64..50.0,
     ) {
-        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: 1e3 };
+        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: 1e3, learned: Learned::default() };
         let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 1, operators: lane.iter().collect() }).collect();
         let longest = lanes.iter().map(|lane| lane.operators.iter().map(|one| one.alone(1)).sum()).fold(0.0, f64::max);
         let course = run(&machine, &lanes);

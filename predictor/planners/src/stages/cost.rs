@@ -4,7 +4,7 @@ use super::{Group, Stage};
 use crate::interference::{Demand, Lane, Machine, run};
 
 /// What stages cost beside their operators, and on what they run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// What is shared.
     pub machine: Machine,

@@ -1,12 +1,15 @@
 //! Stages beside brute force, and their laws.
 
 use super::*;
-use crate::interference::{Lane, Machine, run};
+use crate::interference::{Lane, Learned, Machine, run};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn costs(cores: usize, bytes_per_ns: f64, barrier_ns: f64) -> Costs {
-    Costs { machine: Machine { cores, bytes_per_ns, cache_bytes: f64::INFINITY }, barrier_ns }
+    Costs {
+        machine: Machine { cores, bytes_per_ns, cache_bytes: f64::INFINITY, learned: Learned::default() },
+        barrier_ns,
+    }
 }
 
 fn drawn(draws: &mut ChaCha8Rng, count: usize, cores: usize, density: f64) -> Graph {
@@ -14,7 +17,13 @@ fn drawn(draws: &mut ChaCha8Rng, count: usize, cores: usize, density: f64) -> Gr
         let (one, part) = (draws.random_range(10.0..100.0), draws.random_range(0.0..1.0));
         // Some gain nothing by more cores.
         let alone_ns = (1..=cores).map(|cores| one * (part + (1.0 - part) / cores as f64)).collect();
-        Demand { alone_ns, bytes: draws.random_range(0.0..100.0), footprint_bytes: 0.0, reused_bytes: 0.0 }
+        Demand {
+            alone_ns,
+            bytes: draws.random_range(0.0..100.0),
+            footprint_bytes: 0.0,
+            reused_bytes: 0.0,
+            profile: None,
+        }
     };
     let demands = (0..count).map(|_| demand(draws)).collect();
     let before = (0..count).map(|to| (0..to).filter(|_| draws.random_bool(density)).collect()).collect();
@@ -118,7 +127,8 @@ fn laws(graph: &Graph, found: &Stages, costs: &Costs) {
 #[test]
 fn chains_have_as_many_states_as_they_must() {
     for (chains, length) in [(1usize, 4usize), (2, 3), (3, 3), (4, 2)] {
-        let demand = || Demand { alone_ns: vec![10.0, 6.0], bytes: 0.0, footprint_bytes: 0.0, reused_bytes: 0.0 };
+        let demand =
+            || Demand { alone_ns: vec![10.0, 6.0], bytes: 0.0, footprint_bytes: 0.0, reused_bytes: 0.0, profile: None };
         let count = chains * length;
         let before = (0..count).map(|place| if place % length == 0 { vec![] } else { vec![place - 1] }).collect();
         let graph = Graph { demands: (0..count).map(|_| demand()).collect(), before };
@@ -136,6 +146,7 @@ fn what_gains_by_cores_runs_alone_and_what_does_not_beside() {
         bytes: 0.0,
         footprint_bytes: 0.0,
         reused_bytes: 0.0,
+        profile: None,
     };
     // 0 → (1, 2) → 3, where 1 and 2 gain nothing by a second core.
     let graph = Graph {

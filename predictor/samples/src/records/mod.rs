@@ -202,7 +202,7 @@ fn timing(records: &[&Record]) -> Timing {
 /// apart again; of others there is what was recorded.
 fn networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| !record.is_network()) {
+    for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
         let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
             continue;
         };
@@ -267,6 +267,9 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     if record.is_network() {
         return Some("a whole network, no operator".to_owned());
     }
+    if record.co_run.is_some() {
+        return Some("other operators ran beside it".to_owned());
+    }
     if !record.is_alone() {
         return Some("timed inside of a network, not alone".to_owned());
     }
@@ -290,9 +293,6 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     }
     if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
         return Some("schedule is not the default one".to_owned());
-    }
-    if record.co_run.is_some() {
-        return Some("other operators ran beside it".to_owned());
     }
     None
 }

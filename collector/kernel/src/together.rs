@@ -1,0 +1,235 @@
+//! Several members at once: built code and synthetic partners, each on a thread and a pool of its own.
+//!
+//! TVM's pool belongs to the thread that calls, so each member has one on its own CPUs. Results are compared after all have run:
+//! what wrote wrong numbers beside others gives no times.
+
+use crate::measuring::ready_this_thread;
+use crate::runner::{buffers, poison};
+use crate::tvm::kernel::{Buffer, Kernel};
+use anyhow::{Context, Result, ensure};
+use job::prepared::PreparedTasks;
+use job::{CoRunJob, Lane, Member, MemberReply, RaceJob, RunReply, TogetherJob, TogetherReply, What};
+use measure::counters::{Backend, CounterRequest};
+use measure::synthetic::Load;
+use measure::{Course, HostClock, Meeting, Missed, Race, Shared};
+use reference::Rounding;
+use worker::RunnerProcess;
+
+/// Answers jobs of things that run at once; keeps the data of tasks.
+pub struct Runner {
+    process: RunnerProcess,
+    prepared: PreparedTasks,
+}
+
+/// A member with its data.
+enum Ready<'a> {
+    Code { object: &'a [u8], buffers: Vec<Buffer> },
+    Synthetic(Load),
+}
+
+impl Runner {
+    /// A runner for this machine's CPUs.
+    pub fn new(process: RunnerProcess) -> Runner {
+        Runner { process, prepared: PreparedTasks::default() }
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &TogetherJob) -> RunReply {
+        let reply = match job {
+            TogetherJob::CoRun(job) => self.run(job),
+            TogetherJob::Race(job) => self.race(job),
+        };
+        reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &CoRunJob) -> Result<RunReply> {
+        ensure!(!job.members.is_empty(), "nothing is to be run");
+        let ready = job
+            .members
+            .iter()
+            .map(|member| self.ready(job.seed, &member.what, job.cache_bytes))
+            .collect::<Result<Vec<_>>>()?;
+        let (process, meeting) = (self.process, Meeting::new(job.members.len(), &job.rule));
+        let ended: Vec<(Ready<'_>, Result<Shared, String>)> = std::thread::scope(|scope| {
+            let members: Vec<_> = ready
+                .into_iter()
+                .enumerate()
+                .map(|(place, mut ready)| {
+                    let (meeting, cpus) = (&meeting, &job.members[place].cpus);
+                    scope.spawn(move || {
+                        let shared = take_part(process, job, (place, cpus), &mut ready, meeting);
+                        (ready, shared)
+                    })
+                })
+                .collect();
+            let panicked = |_| anyhow::anyhow!("the thread of a member panicked");
+            members.into_iter().map(|member| member.join().map_err(panicked)).collect::<Result<Vec<_>>>()
+        })?;
+        let replies =
+            job.members.iter().zip(ended).map(|(member, (ready, shared))| self.reply(job, member, ready, shared));
+        Ok(RunReply::Together(TogetherReply::Members(replies.collect::<Result<_>>()?)))
+    }
+
+    fn ready<'a>(&mut self, seed: u64, what: &'a What, cache_bytes: u64) -> Result<Ready<'a>> {
+        match what {
+            What::Synthetic(what) => Ok(Ready::Synthetic(Load::new(*what, cache_bytes))),
+            What::Code { task, object, packings } => {
+                let prepared = self.prepared.get(task, seed, true)?;
+                let buffers = buffers(prepared, packings)?;
+                poison(buffers.last().context("an artifact has an output")?, prepared.output())?;
+                Ok(Ready::Code { object, buffers })
+            }
+        }
+    }
+
+    /// Each way in turns; results of all are compared afterwards.
+    fn race(&mut self, job: &RaceJob) -> Result<RunReply> {
+        ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a way has nothing to run");
+        let mut ready: Vec<(usize, usize, Vec<Ready<'_>>)> = Vec::new();
+        for (way, lanes) in job.ways.iter().enumerate() {
+            for (place, lane) in lanes.iter().enumerate() {
+                let codes = lane.codes.iter().map(|what| self.ready(job.seed, what, 0)).collect::<Result<Vec<_>>>()?;
+                ready.push((way, place, codes));
+            }
+        }
+        let lanes: Vec<usize> = job.ways.iter().map(Vec::len).collect();
+        let (process, race) = (self.process, Race::new(&lanes));
+        let ended = std::thread::scope(|scope| {
+            let lanes = ready.into_iter().map(|(way, place, codes)| {
+                let race = &race;
+                let lane = &job.ways[way][place];
+                let running = scope.spawn(move || {
+                    let course = run_lane(process, lane, &codes, |run| race.take_part((way, place), run, &job.rule));
+                    // What lanes computed is read where nothing runs any more.
+                    (course, codes)
+                });
+                (way, place, running)
+            });
+            let running: Vec<_> = lanes.collect();
+            let joined = running.into_iter().map(|(way, place, lane)| {
+                let (course, codes) = lane.join().map_err(|_| anyhow::anyhow!("the thread of a lane panicked"))?;
+                Ok((
+                    way,
+                    place,
+                    course.map_err(|why| anyhow::anyhow!(why))?,
+                    codes.into_iter().map(Ready::buffers).collect::<Vec<_>>(),
+                ))
+            });
+            joined.collect::<Result<Vec<_>>>()
+        })?;
+        let mut courses = Vec::with_capacity(job.ways.len());
+        for (way, place, course, codes) in ended {
+            for (what, buffers) in job.ways[way][place].codes.iter().zip(codes) {
+                let (What::Code { task, .. }, Some(output)) = (what, buffers.last()) else { continue };
+                let check = self.prepared.get(task, job.seed, true)?.check(output.read()?, Rounding::None)?;
+                ensure!(
+                    check.is_right,
+                    "way {way} computes something else than its tasks, by up to {:.3e}",
+                    check.max_abs_error
+                );
+            }
+            if place == 0 {
+                courses.push(course);
+            }
+        }
+        Ok(RunReply::Together(TogetherReply::Ways(courses)))
+    }
+
+    /// The times of a member whose result is right.
+    fn reply(
+        &mut self,
+        job: &CoRunJob,
+        member: &Member,
+        ready: Ready<'_>,
+        shared: Result<Shared, String>,
+    ) -> Result<MemberReply> {
+        let shared = match shared {
+            Ok(shared) => Box::new(shared),
+            Err(why) => return Ok(MemberReply::Failed(why)),
+        };
+        let (What::Code { task, .. }, Ready::Code { buffers, .. }) = (&member.what, ready) else {
+            return Ok(MemberReply::Shared(shared, None));
+        };
+        let output = buffers.last().context("an artifact has an output")?.read()?;
+        let check = self.prepared.get(task, job.seed, true)?.check(output, Rounding::None)?;
+        Ok(if check.is_right { MemberReply::Shared(shared, Some(check)) } else { MemberReply::WrongResult(check) })
+    }
+}
+
+impl Ready<'_> {
+    fn buffers(self) -> Vec<Buffer> {
+        match self {
+            Ready::Code { buffers, .. } => buffers,
+            Ready::Synthetic(_) => Vec::new(),
+        }
+    }
+}
+
+/// One lane on its own thread. Whatever it lacks, it takes part, for others wait for it.
+fn run_lane(
+    process: RunnerProcess,
+    lane: &Lane,
+    codes: &[Ready<'_>],
+    take_part: impl FnOnce(&mut dyn FnMut() -> Result<(), String>) -> Result<Course, String>,
+) -> Result<Course, String> {
+    let nothing = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
+    let load = |ready: &Ready<'_>| match ready {
+        Ready::Code { object, .. } => {
+            Kernel::load(process, object).map_err(|error| format!("cannot load the artifact: {error}"))
+        }
+        Ready::Synthetic(_) => Err("only built code runs in lanes".to_owned()),
+    };
+    let kernels = ready_this_thread(&lane.cpus, &nothing)
+        .map_err(|error| format!("{error:#}"))
+        .and_then(|_| codes.iter().map(load).collect::<Result<Vec<Kernel>, String>>());
+    let arguments: Vec<Vec<&Buffer>> = codes
+        .iter()
+        .map(|ready| if let Ready::Code { buffers, .. } = ready { buffers.iter().collect() } else { Vec::new() })
+        .collect();
+    take_part(&mut || match &kernels {
+        Ok(kernels) => kernels
+            .iter()
+            .zip(&arguments)
+            .try_for_each(|(kernel, arguments)| kernel.call(arguments, 1).map_err(|error| error.to_string())),
+        Err(why) => Err(why.clone()),
+    })
+}
+
+/// One member on its own thread. Whatever it lacks, it takes part, for others wait for it.
+fn take_part(
+    process: RunnerProcess,
+    job: &CoRunJob,
+    (place, cpus): (usize, &[usize]),
+    ready: &mut Ready<'_>,
+    meeting: &Meeting,
+) -> Result<Shared, String> {
+    let mut counters = ready_this_thread(cpus, &job.counters);
+    let lacking = counters.as_ref().err().map(|error| format!("{error:#}"));
+    let mut run: Box<dyn FnMut(u32) -> Result<(), String> + '_> = match (lacking, ready) {
+        (Some(why), _) => Box::new(move |_| Err(why.clone())),
+        (None, Ready::Synthetic(load)) => Box::new(|times| {
+            load.run(times);
+            Ok(())
+        }),
+        (None, Ready::Code { object, buffers }) => match Kernel::load(process, object) {
+            Err(error) => {
+                let why = format!("cannot load the artifact: {error}");
+                Box::new(move |_| Err(why.clone()))
+            }
+            Ok(kernel) => Box::new(move |times| {
+                let arguments: Vec<&Buffer> = buffers.iter().collect();
+                kernel.call(&arguments, times).map_err(|error| error.to_string())
+            }),
+        },
+    };
+    let (mut clock, mut alone_clock) = (HostClock::new(), HostClock::new());
+    let clocks: (&mut dyn measure::Clock, &mut dyn measure::Clock) = (&mut clock, &mut alone_clock);
+    let shared = match &mut counters {
+        Ok(counters) => meeting.take_part(place, &mut run, &job.rule, clocks, counters),
+        Err(_) => meeting.take_part(place, &mut run, &job.rule, clocks, &mut measure::counters::NoCounters),
+    };
+    shared.map_err(|missed| match missed {
+        Missed::Failed(why) => why,
+        missed @ Missed::TimeLimit => missed.to_string(),
+    })
+}

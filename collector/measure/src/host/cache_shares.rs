@@ -1,0 +1,124 @@
+//! Shares of the last cache, where the kernel can part it: resource control (`resctrl`) gives groups of CPUs ways of their own.
+//!
+//! The folder is a seam, so that what is written is tested on machines without it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows it.
+pub const RESCTRL: &str = "/sys/fs/resctrl";
+
+/// Shares that are taken; given back when the value goes.
+#[derive(Debug)]
+pub struct CacheShares {
+    groups: Vec<PathBuf>,
+}
+
+/// Why the cache of this machine cannot be parted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum CacheShareError {
+    #[error("`{0}` shows no last cache that can be parted; mount resctrl, as root, on a processor that has it")]
+    Missing(PathBuf),
+    #[error("`{path}` has {found:?}, which is no mask of ways", path = path.display())]
+    Mask { path: PathBuf, found: String },
+    #[error("the cache has {ways} ways, too few for {members} shares of {share}")]
+    Ways { ways: u32, members: usize, share: String },
+    #[error("cannot write `{path}`: {why}", path = path.display())]
+    Refused { path: PathBuf, why: String },
+}
+
+/// Whether the cache can be parted, by what the kernel shows here.
+pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
+    ways(root).map(drop)
+}
+
+/// How many ways the last cache has.
+fn ways(root: &Path) -> Result<u32, CacheShareError> {
+    let path = root.join("info/L3/cbm_mask");
+    let text = fs::read_to_string(&path).map_err(|_| CacheShareError::Missing(root.to_owned()))?;
+    let found = text.trim();
+    let mask = u64::from_str_radix(found, 16)
+        .ok()
+        .filter(|mask| *mask > 0 && mask.trailing_ones() == 64 - mask.leading_zeros());
+    mask.map(u64::count_ones).ok_or_else(|| CacheShareError::Mask { path, found: found.to_owned() })
+}
+
+impl CacheShares {
+    /// Gives each group of CPUs such a share of its own.
+    pub fn take(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
+        let ways = ways(root)?;
+        let own = ((f64::from(ways) * share) as u32).max(1);
+        if u64::from(own) * groups.len() as u64 > u64::from(ways) {
+            return Err(CacheShareError::Ways { ways, members: groups.len(), share: share.to_string() });
+        }
+        let write = |path: PathBuf, text: &str| {
+            fs::write(&path, text).map_err(|error| CacheShareError::Refused { path, why: error.to_string() })
+        };
+        let domains = domains(&fs::read_to_string(root.join("schemata")).unwrap_or_default());
+        let mut taken = CacheShares { groups: Vec::new() };
+        for (place, cpus) in groups.iter().enumerate() {
+            let folder = root.join(format!("opcollect-{}-{place}", std::process::id()));
+            fs::create_dir(&folder)
+                .map_err(|error| CacheShareError::Refused { path: folder.clone(), why: error.to_string() })?;
+            taken.groups.push(folder.clone());
+            let mask = ((1u64 << own) - 1) << (own as usize * place);
+            let lines: Vec<String> = domains.iter().map(|domain| format!("{domain}={mask:x}")).collect();
+            write(folder.join("schemata"), &format!("L3:{}\n", lines.join(";")))?;
+            let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+            write(folder.join("cpus_list"), &format!("{}\n", list.join(",")))?;
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for CacheShares {
+    fn drop(&mut self) {
+        for group in &self.groups {
+            // The kernel takes a group's files with its folder.
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// Numbers of the last caches in a line such as `L3:0=fff;1=fff`; one, where there is no such line.
+fn domains(schemata: &str) -> Vec<String> {
+    let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
+    let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(mask: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(root.path().join("info/L3")).expect("a folder");
+        fs::write(root.path().join("info/L3/cbm_mask"), mask).expect("a file");
+        fs::write(root.path().join("schemata"), "    MB:0=100\n    L3:0=ffff;1=ffff\n").expect("a file");
+        root
+    }
+
+    #[test]
+    fn each_group_has_ways_of_its_own() {
+        let root = kernel("ffff\n");
+        let shares = CacheShares::take(root.path(), &[&[0, 1], &[2]], 0.25).expect("ways");
+        let read = |place: usize, file: &str| fs::read_to_string(shares.groups[place].join(file)).expect("a file");
+        assert_eq!((read(0, "schemata").as_str(), read(0, "cpus_list").as_str()), ("L3:0=f;1=f\n", "0,1\n"));
+        assert_eq!((read(1, "schemata").as_str(), read(1, "cpus_list").as_str()), ("L3:0=f0;1=f0\n", "2\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_parted_is_said() {
+        let nothing = tempfile::tempdir().expect("a folder");
+        assert_eq!(can_be_parted(nothing.path()), Err(CacheShareError::Missing(nothing.path().to_owned())));
+        for mask in ["", "0", "f0f", "10", "zz"] {
+            let found = can_be_parted(kernel(mask).path());
+            assert!(matches!(found, Err(CacheShareError::Mask { .. })), "{mask}: {found:?}");
+        }
+        let root = kernel("f");
+        let refused = CacheShares::take(root.path(), &[&[0], &[1], &[2]], 0.5).expect_err("too many").to_string();
+        assert_eq!(refused, "the cache has 4 ways, too few for 3 shares of 0.5");
+    }
+}

@@ -1,0 +1,206 @@
+//! Ways to do the same work, in turns: each way has lanes that begin together, and takes until the last of them has ended.
+//!
+//! Lanes wait awake for each other within a phase of their way and sleep during the others', so what one way costs has nothing of
+//! another. Whoever fails goes on without running.
+
+use super::{Ratio, Together, ratio, statistics};
+use serde::{Deserialize, Serialize};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Where lanes of all ways meet.
+pub struct Race {
+    barrier: Barrier,
+    ways: Vec<Way>,
+    /// Whether no round begins any more.
+    is_over: AtomicBool,
+}
+
+/// Where lanes of one way meet.
+struct Way {
+    lanes: usize,
+    arrived: AtomicUsize,
+    ended: AtomicUsize,
+    is_last: AtomicBool,
+}
+
+/// What was seen of one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// The median of each round.
+    pub rounds_ns: Vec<f64>,
+}
+
+impl Course {
+    /// Its time: the median of those.
+    pub fn median_ns(&self) -> Option<f64> {
+        let mut sorted = self.rounds_ns.clone();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| statistics::median(&sorted))
+    }
+
+    /// Its time over that of another, within rounds.
+    pub fn over(&self, other: &Course) -> Option<Ratio> {
+        ratio(&self.rounds_ns, &other.rounds_ns)
+    }
+}
+
+impl Race {
+    /// For ways of so many lanes each.
+    pub fn new(lanes: &[usize]) -> Race {
+        let way = |&lanes: &usize| Way {
+            lanes,
+            arrived: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+            is_last: AtomicBool::new(false),
+        };
+        Race {
+            barrier: Barrier::new(lanes.iter().sum()),
+            ways: lanes.iter().map(way).collect(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes part as a lane of a way, on its own thread; the first lane of a way says what was seen of it.
+    pub fn take_part<E>(
+        &self,
+        (way, lane): (usize, usize),
+        run: &mut dyn FnMut() -> Result<(), E>,
+        rule: &Together,
+    ) -> Result<Course, E> {
+        let began = Instant::now();
+        let (mut failure, mut course) = (None, Course { rounds_ns: Vec::new() });
+        let mut once = |failure: &mut Option<E>| {
+            if failure.is_none()
+                && let Err(error) = run()
+            {
+                *failure = Some(error);
+            }
+        };
+        once(&mut failure);
+        for _ in 0..rule.rounds {
+            if (way, lane) == (0, 0) && nanoseconds(began) > rule.time_limit_ns {
+                self.is_over.store(true, Ordering::Relaxed);
+            }
+            self.barrier.wait();
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            for turn in 0..self.ways.len() {
+                self.barrier.wait();
+                if turn == way {
+                    let mut samples = self.ways[way].phase(lane, &mut || once(&mut failure), rule);
+                    samples.sort_by(f64::total_cmp);
+                    if !samples.is_empty() {
+                        course.rounds_ns.push(statistics::median(&samples));
+                    }
+                }
+            }
+        }
+        failure.map_or(Ok(course), Err)
+    }
+}
+
+impl Way {
+    /// Its turn of a round: again and again all lanes together, the first time not counted.
+    fn phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
+        let (mut samples, began) = (Vec::new(), Instant::now());
+        for time in 0usize.. {
+            // Who comes last to a beginning begins it; counts only grow, so the next one is not mixed with this.
+            let own = self.arrived.fetch_add(1, Ordering::AcqRel);
+            let all = (own / self.lanes + 1) * self.lanes;
+            wait(|| self.arrived.load(Ordering::Acquire) >= all);
+            let start = Instant::now();
+            run();
+            self.ended.fetch_add(1, Ordering::AcqRel);
+            wait(|| self.ended.load(Ordering::Acquire) >= all);
+            if lane == 0 {
+                if time > 0 {
+                    samples.push(nanoseconds(start) as f64);
+                }
+                let is_enough = samples.len() >= rule.samples_min as usize && nanoseconds(began) >= rule.phase_ns;
+                self.is_last.store(is_enough, Ordering::Release);
+            }
+            // All hear of it before anybody begins again.
+            let own = self.arrived.fetch_add(1, Ordering::AcqRel);
+            let all = (own / self.lanes + 1) * self.lanes;
+            wait(|| self.arrived.load(Ordering::Acquire) >= all);
+            self.ended.fetch_add(1, Ordering::AcqRel);
+            wait(|| self.ended.load(Ordering::Acquire) >= all);
+            if self.is_last.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        samples
+    }
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Waits awake, and lets others run now and then, for there may be more lanes than cores.
+fn wait(mut is_over: impl FnMut() -> bool) {
+    const ALONE: u32 = 10_000;
+    let mut polls = 0u32;
+    while !is_over() {
+        polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(ALONE) {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    fn rule() -> Together {
+        Together { rounds: 3, phase_ns: 1_000, samples_min: 2, ..Together::default() }
+    }
+
+    #[test]
+    fn lanes_run_equally_often_and_ways_in_turns() {
+        let (race, counts, running) = (Race::new(&[2, 1]), [const { AtomicU32::new(0) }; 3], AtomicU32::new(0));
+        let courses: Vec<Course> = std::thread::scope(|scope| {
+            let lane = |place: (usize, usize), number: usize| {
+                let (race, counts, running) = (&race, &counts, &running);
+                scope.spawn(move || {
+                    let mut run = || {
+                        counts[number].fetch_add(1, Ordering::Relaxed);
+                        // A lane of the other way would show.
+                        let bit = 1 << (8 * place.0);
+                        running.fetch_add(bit, Ordering::SeqCst);
+                        let seen = running.load(Ordering::SeqCst);
+                        running.fetch_sub(bit, Ordering::SeqCst);
+                        let is_warm = counts[number].load(Ordering::Relaxed) > 1;
+                        if is_warm && seen & 0xff != 0 && seen >> 8 != 0 { Err("both ways at once") } else { Ok(()) }
+                    };
+                    race.take_part(place, &mut run, &rule()).expect("nothing fails")
+                })
+            };
+            let lanes = [lane((0, 0), 0), lane((0, 1), 1), lane((1, 0), 2)];
+            lanes.into_iter().map(|lane| lane.join().expect("no panic")).collect()
+        });
+        let seen = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(seen[0], seen[1], "lanes of a way begin together each time");
+        assert!(seen[0] >= 1 + 3 * 3 && seen[2] >= 1 + 3 * 3, "{seen:?}");
+        assert_eq!((courses[0].rounds_ns.len(), courses[2].rounds_ns.len()), (3, 3));
+        assert!(courses[0].over(&courses[2]).is_some_and(|ratio| ratio.median > 0.0));
+        assert_eq!(Course { rounds_ns: vec![] }.median_ns(), None);
+    }
+
+    #[test]
+    fn who_fails_keeps_nobody_waiting() {
+        let race = Race::new(&[2]);
+        std::thread::scope(|scope| {
+            let whole = scope.spawn(|| race.take_part((0, 0), &mut || Ok::<(), &str>(()), &rule()));
+            let broken = scope.spawn(|| race.take_part((0, 1), &mut || Err("broken"), &rule()));
+            assert!(whole.join().expect("no panic").is_ok());
+            assert_eq!(broken.join().expect("no panic"), Err("broken"));
+        });
+    }
+}

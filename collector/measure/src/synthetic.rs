@@ -1,0 +1,158 @@
+//! Partners that ask for one thing alone: what an operator loses beside them is its sensitivity, what they lose is its pressure.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::hint::black_box;
+
+/// A partner that is no operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Synthetic {
+    /// Multiplies and adds in registers.
+    Arithmetic,
+    /// Reads and writes a buffer that no cache holds.
+    Bandwidth,
+    /// Reads a buffer of this size again and again.
+    Cache {
+        /// The size.
+        bytes: u64,
+    },
+}
+
+/// No buffer is larger.
+const BYTES_MAX: u64 = 1 << 30;
+/// What one run moves.
+const STRETCH_WORDS: usize = (64 << 10) / 8;
+
+impl Synthetic {
+    /// As [`fmt::Display`] writes it: `arithmetic`, `bandwidth`, `cache=4MiB`.
+    pub fn parse(text: &str) -> Option<Synthetic> {
+        match text {
+            "arithmetic" => Some(Synthetic::Arithmetic),
+            "bandwidth" => Some(Synthetic::Bandwidth),
+            _ => {
+                let size = text.strip_prefix("cache=")?;
+                let (number, unit) = match (size.strip_suffix("MiB"), size.strip_suffix("KiB")) {
+                    (Some(number), _) => (number, 1 << 20),
+                    (None, Some(number)) => (number, 1 << 10),
+                    (None, None) => return None,
+                };
+                let bytes = number.parse::<u64>().ok()?.checked_mul(unit)?;
+                (1..=BYTES_MAX).contains(&bytes).then_some(Synthetic::Cache { bytes })
+            }
+        }
+    }
+
+    /// What one run moves between caches or memory and registers; nothing where it stays in registers.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Synthetic::Arithmetic => 0,
+            Synthetic::Bandwidth => 2 * 8 * STRETCH_WORDS as u64,
+            Synthetic::Cache { .. } => 8 * STRETCH_WORDS as u64,
+        }
+    }
+}
+
+impl fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Synthetic::Arithmetic => f.pad("arithmetic"),
+            Synthetic::Bandwidth => f.pad("bandwidth"),
+            Synthetic::Cache { bytes } if bytes.is_multiple_of(1 << 20) => f.pad(&format!("cache={}MiB", bytes >> 20)),
+            Synthetic::Cache { bytes } => f.pad(&format!("cache={}KiB", bytes >> 10)),
+        }
+    }
+}
+
+/// Such a partner with its memory.
+pub struct Load {
+    what: Synthetic,
+    words: Vec<u64>,
+    next: usize,
+}
+
+impl Load {
+    /// Makes room, all of it touched; `cache_bytes` is what the largest cache holds.
+    pub fn new(what: Synthetic, cache_bytes: u64) -> Load {
+        /// Where the largest cache is not known.
+        const CACHE_BYTES: u64 = 64 << 20;
+        let bytes = match what {
+            Synthetic::Arithmetic => 0,
+            Synthetic::Bandwidth => 4 * if cache_bytes == 0 { CACHE_BYTES } else { cache_bytes },
+            Synthetic::Cache { bytes } => bytes,
+        };
+        let words = usize::try_from(bytes.min(BYTES_MAX) / 8).unwrap_or(0);
+        Load { what, words: (1..=words as u64).collect(), next: 0 }
+    }
+
+    /// Works so many times.
+    pub fn run(&mut self, times: u32) {
+        for _ in 0..times {
+            match self.what {
+                Synthetic::Arithmetic => arithmetic(),
+                Synthetic::Bandwidth => self.stretch().iter_mut().for_each(|word| *word = word.wrapping_add(1)),
+                Synthetic::Cache { .. } => {
+                    let sum = self.stretch().iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                    black_box(sum);
+                }
+            }
+        }
+    }
+
+    /// The next part of the buffer, from its beginning again after its end.
+    fn stretch(&mut self) -> &mut [u64] {
+        let length = STRETCH_WORDS.min(self.words.len());
+        if self.next + length > self.words.len() {
+            self.next = 0;
+        }
+        let from = self.next;
+        self.next += length;
+        &mut self.words[from..from + length]
+    }
+}
+
+/// Independent chains, so that the units for multiplying and adding are full.
+fn arithmetic() {
+    const CHAINS: usize = 64;
+    const STEPS: usize = 500;
+    let (factor, term) = (black_box(0.999f32), black_box(0.001f32));
+    let mut sums = [1.0f32; CHAINS];
+    for _ in 0..STEPS {
+        sums.iter_mut().for_each(|sum| *sum = *sum * factor + term);
+    }
+    black_box(sums);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let all = [
+            Synthetic::Arithmetic,
+            Synthetic::Bandwidth,
+            Synthetic::Cache { bytes: 4 << 20 },
+            Synthetic::Cache { bytes: 48 << 10 },
+        ];
+        for one in all {
+            assert_eq!(Synthetic::parse(&one.to_string()), Some(one));
+        }
+        for text in ["", "cache", "cache=", "cache=4", "cache=0KiB", "cache=-1MiB", "cache=99999999999999999999MiB"] {
+            assert_eq!(Synthetic::parse(text), None, "{text}");
+        }
+        assert_eq!(Synthetic::parse("cache=2048MiB"), None, "more than any cache");
+    }
+
+    #[test]
+    fn a_buffer_is_gone_through_from_end_to_end() {
+        let mut load = Load::new(Synthetic::Bandwidth, 64 << 10);
+        assert_eq!(load.words.len(), 4 * STRETCH_WORDS);
+        load.run(5);
+        // The first quarter twice, the others once.
+        assert_eq!((load.words[0], load.words[STRETCH_WORDS]), (3, STRETCH_WORDS as u64 + 2));
+        let mut small = Load::new(Synthetic::Cache { bytes: 1 << 10 }, 0);
+        small.run(3);
+        assert_eq!(small.words.len(), 128);
+        Load::new(Synthetic::Arithmetic, 0).run(1);
+    }
+}

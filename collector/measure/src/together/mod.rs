@@ -1,0 +1,292 @@
+//! Several things that run at once, each in a loop on a thread of its own, until all have enough samples.
+//!
+//! Rounds hold a phase for each member alone, while the others sleep, and one in which all begin together. What of it counts ended
+//! while everybody still ran: a member goes on after its own last sample, and the sample in which the last one is satisfied is the
+//! last that counts. Whoever fails stays until the end without running, so that nobody waits for it. Slowdowns are ratios within
+//! rounds, for what disturbs a machine for seconds disturbs both phases of a round.
+
+use super::recorder::{Closing, Recorder};
+use super::{Clock, Measurement, Ratio, StopReason, ratio, statistics};
+use crate::counters::{CounterReader, NoCounters};
+use serde::{Deserialize, Serialize};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How long to look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Together {
+    /// Rounds; six are the least that give an interval.
+    pub rounds: u32,
+    /// A phase lasts at least this long.
+    pub phase_ns: u64,
+    /// And each member has at least so many samples in it.
+    pub samples_min: u32,
+    /// A sample lasts at least this long: shorter runs are timed several at once.
+    pub sample_ns: u64,
+    /// No phase begins after this long.
+    pub time_limit_ns: u64,
+    /// Keep at most this many samples, evenly spaced; the statistics use all of them.
+    pub samples_kept_max: u32,
+}
+
+impl Default for Together {
+    fn default() -> Together {
+        Together {
+            rounds: 9,
+            phase_ns: 5_000_000,
+            samples_min: 3,
+            sample_ns: 20_000,
+            time_limit_ns: 10_000_000_000,
+            samples_kept_max: 256,
+        }
+    }
+}
+
+impl Together {
+    /// The name of a setting that is wrong, what was found, and what is allowed.
+    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+        let refuse = |field, found: u64, allowed| Err((field, found.to_string(), allowed));
+        if !(1..=1000).contains(&self.rounds) {
+            return refuse("rounds", self.rounds.into(), "allowed are 1 to 1000");
+        }
+        if !(1..=60_000_000_000).contains(&self.phase_ns) {
+            return refuse("phase_ns", self.phase_ns, "allowed are 1 to 60000000000, a minute");
+        }
+        if !(1..=10_000).contains(&self.samples_min) {
+            return refuse("samples_min", self.samples_min.into(), "allowed are 1 to 10000");
+        }
+        if !(1..=1_000_000_000).contains(&self.sample_ns) {
+            return refuse("sample_ns", self.sample_ns, "allowed are 1 to 1000000000, a second");
+        }
+        if !(1..=600_000_000_000).contains(&self.time_limit_ns) {
+            return refuse("time_limit_ns", self.time_limit_ns, "allowed are 1 to 600000000000, ten minutes");
+        }
+        if !(1..=10_000).contains(&self.samples_kept_max) {
+            return refuse("samples_kept_max", self.samples_kept_max.into(), "allowed are 1 to 10000");
+        }
+        Ok(())
+    }
+}
+
+/// Where members meet.
+pub struct Meeting {
+    members: usize,
+    barrier: Barrier,
+    /// Who has come to the phase that begins, over all phases.
+    arrived: AtomicUsize,
+    /// Who has enough of the phase, over all phases.
+    satisfied: AtomicUsize,
+    /// Rounds that are over once the time limit has passed; all of them before.
+    rounds: AtomicUsize,
+}
+
+/// What was seen of one member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Its times beside the others.
+    pub beside: Measurement,
+    /// Medians of the rounds beside the others …
+    pub beside_ns: Vec<f64>,
+    /// … and alone.
+    pub alone_ns: Vec<f64>,
+}
+
+impl Shared {
+    /// How many times longer it takes beside the others.
+    pub fn slowdown(&self) -> Option<Ratio> {
+        ratio(&self.beside_ns, &self.alone_ns)
+    }
+}
+
+/// Why there is nothing to see of a member.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Missed<E> {
+    #[error("it failed: {0}")]
+    Failed(E),
+    #[error("the time limit ended the first round")]
+    TimeLimit,
+}
+
+/// One phase of one member.
+struct Phase {
+    samples: Vec<f64>,
+    times: u32,
+}
+
+impl Meeting {
+    /// For so many.
+    pub fn new(members: usize, rule: &Together) -> Meeting {
+        Meeting {
+            members,
+            barrier: Barrier::new(members),
+            arrived: AtomicUsize::new(0),
+            satisfied: AtomicUsize::new(0),
+            rounds: AtomicUsize::new(rule.rounds as usize),
+        }
+    }
+
+    /// Takes part as one of the members, each on its own thread and CPUs; `run` runs it so many times back to back.
+    pub fn take_part<E>(
+        &self,
+        member: usize,
+        run: &mut dyn FnMut(u32) -> Result<(), E>,
+        rule: &Together,
+        (clock, alone_clock): (&mut dyn Clock, &mut dyn Clock),
+        counters: &mut dyn CounterReader,
+    ) -> Result<Shared, Missed<E>> {
+        let mut nothing = NoCounters;
+        let mut books = Recorder::new(clock, counters);
+        let mut alone = Recorder::new(alone_clock, &mut nothing);
+        let (mut beside_ns, mut alone_ns) = (Vec::new(), Vec::new());
+        let mut failure = None;
+        let mut first_run_ns = 0;
+        let mut times = 1;
+        let speed_before_ns = alone.clock.speed_probe_ns();
+        // The first run is cold, and says how many make a sample.
+        self.in_turns(|turn| {
+            if turn == member {
+                match alone.time(run, 1).and_then(|first| Ok((first, alone.time(run, 1)?))) {
+                    Ok((first, next)) => (first_run_ns, times) = (first, batch(rule, next)),
+                    Err(error) => failure = Some(error),
+                }
+            }
+        });
+        for round in 0..rule.rounds as usize {
+            if member == 0 && books.elapsed_ns() > rule.time_limit_ns {
+                self.rounds.store(round, Ordering::Relaxed);
+            }
+            self.barrier.wait();
+            if round >= self.rounds.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut own = None;
+            self.in_turns(|turn| {
+                if turn == member && failure.is_none() {
+                    let mut phase = Phase { samples: Vec::new(), times };
+                    let start_ns = alone.elapsed_ns();
+                    while failure.is_none() && !phase.is_enough(rule, alone.elapsed_ns() - start_ns) {
+                        match alone.time(run, phase.times) {
+                            Ok(elapsed_ns) => phase.take(elapsed_ns),
+                            Err(error) => failure = Some(error),
+                        }
+                    }
+                    times = phase.next_times(rule);
+                    own = phase.median();
+                }
+            });
+            let beside = self.together(run, (rule, times), &mut books, &mut failure);
+            if let (Some(alone), Some(beside), None) = (own, beside, &failure) {
+                alone_ns.push(alone);
+                beside_ns.push(beside);
+            }
+        }
+        if let Some(error) = failure {
+            return Err(Missed::Failed(error));
+        }
+        if books.sorted().is_empty() {
+            return Err(Missed::TimeLimit);
+        }
+        let is_whole = beside_ns.len() == rule.rounds as usize;
+        let speed_after_ns = alone.clock.speed_probe_ns();
+        let beside = books.finish(Closing {
+            first_run_ns,
+            warm_up_runs: 1,
+            batch_size: times,
+            confidence: statistics::CONFIDENCE,
+            samples_kept_max: rule.samples_kept_max,
+            flush_bytes: None,
+            stop: if is_whole { StopReason::RepeatsDone } else { StopReason::TimeLimit },
+            wanted: None,
+            samples_min: rule.samples_min,
+            speed_ns: (speed_before_ns, speed_after_ns),
+        });
+        Ok(Shared { beside, beside_ns, alone_ns })
+    }
+
+    /// A turn for each member, one after the other.
+    fn in_turns(&self, mut of: impl FnMut(usize)) {
+        for turn in 0..self.members {
+            self.barrier.wait();
+            of(turn);
+        }
+        self.barrier.wait();
+    }
+
+    /// The phase in which all run; the median of what counts.
+    fn together<E>(
+        &self,
+        run: &mut dyn FnMut(u32) -> Result<(), E>,
+        (rule, times): (&Together, u32),
+        books: &mut Recorder<'_>,
+        failure: &mut Option<E>,
+    ) -> Option<f64> {
+        self.barrier.wait();
+        // Counters only grow, so who comes first to the next phase does not change those of this one.
+        let phases = self.arrived.fetch_add(1, Ordering::AcqRel) / self.members + 1;
+        let all = phases * self.members;
+        while self.arrived.load(Ordering::Acquire) < all {
+            std::hint::spin_loop();
+        }
+        let mut phase = Phase { samples: Vec::new(), times };
+        let start_ns = books.elapsed_ns();
+        let mut is_satisfied = false;
+        // The first sample began while others were waking.
+        let mut is_first = true;
+        loop {
+            if failure.is_none() {
+                match books.batch(run, times) {
+                    Ok(batch) if !is_first && self.satisfied.load(Ordering::Acquire) < all => {
+                        books.keep();
+                        phase.take(batch.elapsed_ns);
+                    }
+                    Ok(_) => {}
+                    Err(error) => *failure = Some(error),
+                }
+                is_first = false;
+            }
+            let is_enough = failure.is_some() || phase.is_enough(rule, books.elapsed_ns() - start_ns);
+            if is_enough && !is_satisfied {
+                is_satisfied = true;
+                self.satisfied.fetch_add(1, Ordering::AcqRel);
+            }
+            if self.satisfied.load(Ordering::Acquire) >= all {
+                return phase.median();
+            }
+            if failure.is_some() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Phase {
+    fn take(&mut self, elapsed_ns: u64) {
+        self.samples.push(elapsed_ns as f64 / f64::from(self.times));
+    }
+
+    fn is_enough(&self, rule: &Together, elapsed_ns: u64) -> bool {
+        self.samples.len() >= rule.samples_min as usize && elapsed_ns >= rule.phase_ns
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| statistics::median(&sorted))
+    }
+
+    /// How many runs make a sample from what this phase has seen.
+    fn next_times(&self, rule: &Together) -> u32 {
+        self.median().map_or(self.times, |run_ns| batch(rule, run_ns as u64))
+    }
+}
+
+fn batch(rule: &Together, run_ns: u64) -> u32 {
+    /// Runs of a sample at most.
+    const MOST: u64 = 1 << 20;
+    u32::try_from(rule.sample_ns.div_ceil(run_ns.max(1)).clamp(1, MOST)).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests;

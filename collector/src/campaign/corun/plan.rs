@@ -1,0 +1,205 @@
+//! From tasks to combinations: a pure function of the configuration, so that the same command goes on where it ended.
+
+use crate::campaign::corun_settings::CoRun;
+use crate::campaign::planned::{Bases, PlannedTask, PlanningError};
+use crate::campaign::record::{self, now_us};
+use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
+use job::space::{self, Schedule};
+use job::target::Target;
+use measure::synthetic::Synthetic;
+use models::Parallel;
+use serde_json::json;
+
+/// The `op_kind` of partners that are no operators.
+pub const SYNTHETIC: &str = "synthetic";
+
+/// An operator as all its co-runs have it.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Index of its task.
+    pub task: usize,
+    /// How it is built.
+    pub schedule: Schedule,
+    /// What is known of it before it runs.
+    pub record: Record,
+}
+
+/// What takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// An operator, by its index.
+    Operator(usize),
+    /// A partner that is none.
+    Synthetic(Synthetic),
+}
+
+/// Members that run at once.
+#[derive(Clone, Debug)]
+pub struct Combination {
+    /// How they share the cores.
+    pub parallel: Parallel,
+    /// What each is, and on which CPUs.
+    pub members: Vec<(Part, Vec<usize>)>,
+    /// The records of its members, without what comes of the run.
+    pub records: Vec<Record>,
+}
+
+impl Combination {
+    /// The keys of its records.
+    pub fn keys(&self) -> Vec<Key> {
+        self.records.iter().map(|record| record.key).collect()
+    }
+}
+
+/// The operators of a configuration: of all tasks so many, drawn by the seed.
+pub fn operators(
+    tasks: &[PlannedTask],
+    corun: &CoRun,
+    seed: u64,
+    target: &Target,
+    bases: &Bases,
+) -> Result<Vec<Operator>, PlanningError> {
+    let drawn = |planned: &PlannedTask| blake3::hash(format!("{seed} {}", planned.task.hash()).as_bytes()).to_hex();
+    let mut places: Vec<usize> = (0..tasks.len()).filter(|&task| tasks[task].partner.is_none()).collect();
+    places.sort_by_cached_key(|&task| drawn(&tasks[task]).to_string());
+    places.truncate(corun.operators);
+    // The order of the models is the order of tables.
+    places.sort_unstable();
+    let operator = |&task: &usize| {
+        let planned = &tasks[task];
+        let schedule = Schedule::Template { knobs: space::space(planned.scheduled(), &target.machine).default };
+        let mut record = record::of_task(planned, &bases.compiled)?;
+        let revision = bases.revisions.of(planned.scheduled(), target.kind, &schedule);
+        record.code_revision = Some(revision.to_string());
+        record.schedule_hash = Some(schedule.hash());
+        record.schedule_source = Some(ScheduleSource::Default);
+        record.schedule = Some(Json::parse(&schedule.to_json())?);
+        Ok(Operator { task, schedule, record })
+    };
+    places.iter().map(operator).collect()
+}
+
+/// All combinations, and how many were left out because their members need more cores than there are.
+pub fn combinations(
+    operators: &[Operator],
+    corun: &CoRun,
+    seed: u64,
+    bases: &Bases,
+    cpus: &[usize],
+    can_part_cache: bool,
+) -> Result<(Vec<Combination>, usize), RowError> {
+    // What is not controlled is not recorded as if it were.
+    let corun = &CoRun { cache_share: corun.cache_share.filter(|_| can_part_cache), ..corun.clone() };
+    let mut chosen: Vec<Vec<Part>> = Vec::new();
+    for operator in 0..operators.len() {
+        let beside = corun.synthetics().into_iter();
+        chosen.extend(beside.map(|partner| vec![Part::Operator(operator), Part::Synthetic(partner)]));
+    }
+    for &size in &corun.sizes {
+        chosen.extend(drawn(operators, size, corun.combinations, seed));
+    }
+    let (mut combinations, mut left_out) = (Vec::new(), 0);
+    for parallel in &corun.parallel {
+        for parts in &chosen {
+            let own = |place: usize| match parallel {
+                Parallel::Full => Some(cpus.to_vec()),
+                Parallel::Stream | Parallel::Sequential => {
+                    cpus.get(place * corun.threads..(place + 1) * corun.threads).map(<[usize]>::to_vec)
+                }
+            };
+            let members: Option<Vec<_>> =
+                parts.iter().enumerate().map(|(place, part)| Some((*part, own(place)?))).collect();
+            match members {
+                Some(members) => combinations.push(combination(operators, *parallel, members, corun, bases)?),
+                None => left_out += 1,
+            }
+        }
+    }
+    Ok((combinations, left_out))
+}
+
+/// So many of all ways to choose operators, one more than once included.
+fn drawn(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
+    fn choose(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
+        /// Of more than these the first are drawn from.
+        const LOOKED_AT: usize = 500_000;
+        if left == 0 {
+            found.push(chosen.clone());
+            return;
+        }
+        for one in from..count {
+            if found.len() >= LOOKED_AT {
+                return;
+            }
+            chosen.push(one);
+            choose(one, count, left - 1, chosen, found);
+            chosen.pop();
+        }
+    }
+    let mut found = Vec::new();
+    choose(0, operators.len(), size, &mut Vec::new(), &mut found);
+    if found.len() > most {
+        found.sort_by_cached_key(|chosen| {
+            let hashes: Vec<&str> = chosen.iter().map(|&one| operators[one].record.task_hash.as_str()).collect();
+            blake3::hash(format!("{seed} {}", hashes.join(" ")).as_bytes()).to_hex().to_string()
+        });
+        found.truncate(most);
+        found.sort();
+    }
+    found.into_iter().map(|chosen| chosen.into_iter().map(Part::Operator).collect()).collect()
+}
+
+fn combination(
+    operators: &[Operator],
+    parallel: Parallel,
+    members: Vec<(Part, Vec<usize>)>,
+    corun: &CoRun,
+    bases: &Bases,
+) -> Result<Combination, RowError> {
+    let known = |(part, cpus): &(Part, Vec<usize>)| -> Result<Record, RowError> {
+        let record = match part {
+            Part::Operator(one) => operators[*one].record.clone(),
+            Part::Synthetic(what) => of_synthetic(*what, &bases.compiled),
+        };
+        Ok(Record {
+            threads: i64::try_from(cpus.len()).ok(),
+            cpus: Some(Json::new(cpus)?),
+            parallel_type: Some(parallel.name().to_owned()),
+            cache_share: corun.cache_share,
+            cache_state: Some(CacheState::Warm),
+            started_at_us: now_us(),
+            ..record
+        })
+    };
+    let mut records = members.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+    let of_member = |record: &Record| {
+        json!({ "task": record.task_hash, "schedule": record.schedule_hash, "code": record.code_revision,
+            "cpus": record.cpus.as_ref().and_then(|cpus| cpus.to::<Vec<usize>>().ok()) })
+    };
+    let all: Vec<serde_json::Value> = records.iter().map(of_member).collect();
+    let hashes: Vec<String> = records.iter().map(|record| record.task_hash.clone()).collect();
+    for (place, record) in records.iter_mut().enumerate() {
+        let others = |of: &dyn Fn(usize) -> serde_json::Value| -> Vec<serde_json::Value> {
+            (0..hashes.len()).filter(|other| *other != place).map(of).collect()
+        };
+        record.co_run = Some(Json::new(&others(&|other| hashes[other].clone().into()))?);
+        let plan = json!({ "together": corun.measure, "beside": others(&|other| all[other].clone()) });
+        record.plan = Some(Json::new(&plan)?);
+        record.key = record.experiment_key();
+    }
+    Ok(Combination { parallel, members, records })
+}
+
+/// The record of a partner that is no operator, whose hash stands for it in `co_run`.
+fn of_synthetic(what: Synthetic, base: &Record) -> Record {
+    let name = what.to_string();
+    Record {
+        task_hash: blake3::hash(format!("synthetic {name}").as_bytes()).to_hex()[..32].to_owned(),
+        op_kind: SYNTHETIC.to_owned(),
+        op_name: format!("{SYNTHETIC} {name}"),
+        op_text: format!("{SYNTHETIC} {name}"),
+        flops: None,
+        bytes_in: i64::try_from(what.bytes()).ok(),
+        ..base.clone()
+    }
+}

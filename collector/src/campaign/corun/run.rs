@@ -1,0 +1,234 @@
+//! Combinations → records: build what runs, run it together, write a record of each member.
+
+use super::plan::{Combination, Operator, Part};
+use crate::campaign::collect::{Event, Outcomes, Outside};
+use crate::campaign::config::Config;
+use crate::campaign::corun_settings::CoRun;
+use crate::campaign::planned::PlannedTask;
+use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
+use bench::{Bench, Build, Ran};
+use datasets::{Json, Outcome, Record, RowError};
+use job::target::Target;
+use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, RunReply, TogetherJob, TogetherReply, What};
+use measure::Shared;
+use measure::host::cache_shares::{CacheShares, RESCTRL};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use worker::Fault;
+
+/// What co-runs are about.
+pub struct CoRuns<'a> {
+    /// The tasks of the models.
+    pub tasks: &'a [PlannedTask],
+    /// Those of them that run.
+    pub operators: &'a [Operator],
+    /// How.
+    pub corun: &'a CoRun,
+    /// Limits, seed and counters.
+    pub config: &'a Config,
+    /// What code is made for.
+    pub target: &'a Target,
+    /// The largest cache.
+    pub cache_bytes: u64,
+}
+
+/// Makes all combinations that nobody has made.
+pub fn run<E: From<RowError>>(
+    runs: &CoRuns<'_>,
+    combinations: &[Combination],
+    bench: &mut dyn Bench,
+    outside: &mut Outside<'_, E>,
+) -> Result<Outcomes, E> {
+    let start = Instant::now();
+    let mut outcomes = Outcomes::default();
+    let built = build(runs, combinations, bench, outside);
+    outcomes.build_ms = milliseconds(start);
+    let begin = Instant::now();
+    for (place, combination) in combinations.iter().enumerate() {
+        let is_over = runs.config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget);
+        if is_over || (outside.should_stop)() {
+            outcomes.left = combinations[place..].iter().map(|left| left.members.len()).sum();
+            break;
+        }
+        let tries = (outside.claim)(&combination.keys())?;
+        if tries.iter().all(Option::is_none) {
+            outcomes.elsewhere += tries.len();
+            continue;
+        }
+        let ended = together(runs, combination, &built, bench);
+        if let Err(why) = &ended {
+            outcomes.broken = Some(why.clone());
+            outcomes.left = combinations[place..].iter().map(|left| left.members.len()).sum();
+            break;
+        }
+        for (record, number) in ended.unwrap_or_default().into_iter().zip(tries) {
+            // Of a combination that was killed between two of its records, one is known.
+            let Some(attempt) = number else { continue };
+            let record = Record { attempt, ..record };
+            (outside.sink)(&record)?;
+            *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
+            (outside.listener)(Event::Recorded(&record));
+        }
+    }
+    outcomes.run_ms = milliseconds(begin);
+    Ok(outcomes)
+}
+
+fn milliseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Built code of each operator that runs, or why there is none.
+fn build<E>(
+    runs: &CoRuns<'_>,
+    combinations: &[Combination],
+    bench: &mut dyn Bench,
+    outside: &mut Outside<'_, E>,
+) -> BTreeMap<usize, Result<Box<Artifact>, Failed>> {
+    let parts = combinations.iter().flat_map(|combination| &combination.members).map(|(part, _)| *part);
+    let wanted: BTreeSet<usize> =
+        parts.filter_map(|part| if let Part::Operator(one) = part { Some(one) } else { None }).collect();
+    let job = |one: &usize| {
+        let Operator { task, schedule, .. } = &runs.operators[*one];
+        BuildJob::new(runs.tasks[*task].compiled_json(), runs.target, schedule)
+    };
+    let jobs: Vec<BuildJob> = wanted.iter().map(job).collect();
+    let builds = bench.build(&jobs, &mut || (outside.listener)(Event::Built));
+    let of = |build: Build| match build {
+        Build::Built(artifact) => Ok(artifact),
+        Build::Failed(why) => Err(Failed(Outcome::BuildFailed, why)),
+        Build::Rejected(why) => Err(Failed(Outcome::Skipped, why)),
+        Build::Fault(fault) => Err(Failed(outcome_of(&fault, Outcome::BuildFailed), format!("build: {fault}"))),
+    };
+    wanted.into_iter().zip(builds.into_iter().map(of)).collect()
+}
+
+/// Why something gave no times.
+struct Failed(Outcome, String);
+
+/// The records of one combination, or why no worker can be started.
+fn together(
+    runs: &CoRuns<'_>,
+    combination: &Combination,
+    built: &BTreeMap<usize, Result<Box<Artifact>, Failed>>,
+    bench: &mut dyn Bench,
+) -> Result<Vec<Record>, String> {
+    let mut records = combination.records.clone();
+    let failed = |mut records: Vec<Record>, outcome: Outcome, why: &str| {
+        records.iter_mut().for_each(|record| fail(record, outcome, why.to_owned()));
+        Ok(records)
+    };
+    let (mut members, mut flops) = (Vec::new(), 0);
+    for ((part, cpus), record) in combination.members.iter().zip(&mut records) {
+        record.started_at_us = record::now_us();
+        match part {
+            Part::Synthetic(what) => members.push(Member { what: What::Synthetic(*what), cpus: cpus.clone() }),
+            Part::Operator(one) => {
+                let planned = &runs.tasks[runs.operators[*one].task];
+                match &built[one] {
+                    Ok(artifact) => {
+                        record::describe_artifact(record, &runs.operators[*one].schedule, artifact)
+                            .map_err(|error| error.to_string())?;
+                        members.push(Member { what: What::code(&planned.json, artifact), cpus: cpus.clone() });
+                        flops += planned.task.work().map_or(0, |work| work.flops);
+                    }
+                    Err(Failed(outcome, why)) => {
+                        let (outcome, why) = (*outcome, format!("{}: {why}", record.op_text));
+                        return failed(records, outcome, &why);
+                    }
+                }
+            }
+        }
+    }
+    let cpus: Vec<&[usize]> = members.iter().map(|member| member.cpus.as_slice()).collect();
+    let is_parted = records.iter().any(|record| record.cache_share.is_some());
+    let share = runs.corun.cache_share.filter(|_| is_parted);
+    let shares = share.map(|share| CacheShares::take(Path::new(RESCTRL), &cpus, share)).transpose();
+    let _shares = match shares {
+        Ok(shares) => shares,
+        Err(error) => return failed(records, Outcome::RunFailed, &error.to_string()),
+    };
+    let job = TogetherJob::CoRun(CoRunJob {
+        members,
+        seed: runs.config.seed,
+        rule: runs.corun.measure.clone(),
+        counters: runs.config.counters.clone(),
+        cache_bytes: runs.cache_bytes,
+    });
+    let deadline = job.deadline(flops, Duration::from_secs_f64(runs.config.limits.run_seconds));
+    let Ran { began, reply } = bench.run_together(job, deadline);
+    records.iter_mut().for_each(|record| record.started_at_us = record::microseconds(began));
+    let is_uncontrolled = runs.corun.cache_share.is_some() && !is_parted;
+    let replies = match reply {
+        Ok(RunReply::Together(TogetherReply::Members(replies))) => replies,
+        Ok(RunReply::Failed(why)) => return failed(records, Outcome::RunFailed, &why),
+        Ok(other) => return failed(records, Outcome::RunFailed, &format!("not an answer of members: {other:?}")),
+        Err(Fault::CannotStart { why }) => return Err(why),
+        Err(fault) => return failed(records, outcome_of(&fault, Outcome::RunFailed), &format!("run: {fault}")),
+    };
+    // Times beside one that stood still are no times beside it.
+    let lost = replies.iter().zip(&records).find_map(|(reply, record)| match reply {
+        MemberReply::Shared(..) => None,
+        MemberReply::WrongResult(_) => Some(format!("{}, which ran beside it, gave a wrong result", record.op_text)),
+        MemberReply::Failed(why) => Some(format!("{}, which ran beside it, failed: {why}", record.op_text)),
+    });
+    for (reply, record) in replies.iter().zip(&mut records) {
+        member(record, reply, lost.as_deref(), is_uncontrolled).map_err(|error| error.to_string())?;
+    }
+    Ok(records)
+}
+
+/// What became of one member.
+fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncontrolled: bool) -> Result<(), RowError> {
+    match (reply, lost) {
+        (MemberReply::WrongResult(check), _) => record::wrong_result(record, check),
+        (MemberReply::Failed(why), _) => fail(record, Outcome::RunFailed, why.clone()),
+        (MemberReply::Shared(..), Some(why)) => fail(record, Outcome::RunFailed, why.to_owned()),
+        (MemberReply::Shared(shared, check), None) => {
+            describe_measurement(record, &shared.beside)?;
+            // The processor time of a process is that of all its members.
+            let own = Some(shared.beside.thread_cpu_time_ns).filter(|time| record.threads == Some(1) && *time > 0.0);
+            record.cpu_time_ns = own;
+            describe_shared(record, shared)?;
+            if let Some(check) = check {
+                describe_check(record, check);
+            }
+            if is_uncontrolled {
+                let mut warnings: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+                warnings.push("the share of the last cache was not controlled".to_owned());
+                record.warnings = Some(Json::new(&warnings)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The slowdown stands among what was counted, by these names.
+fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError> {
+    let mut counters: BTreeMap<String, f64> = record.counters.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+    let mut origins: serde_json::Map<String, serde_json::Value> =
+        record.counter_origins.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+    let mut alone = shared.alone_ns.clone();
+    alone.sort_by(f64::total_cmp);
+    let mut add = |name: &str, unit: &str, value: f64| {
+        counters.insert(name.to_owned(), value);
+        let origin = json!({ "source": "rounds", "native": name, "unit": unit, "coverage": "thread",
+            "runs": shared.alone_ns.len(), "running_share": 1.0 });
+        origins.insert(name.to_owned(), origin);
+    };
+    if !alone.is_empty() {
+        add("alone_ns", "ns", measure::statistics::median(&alone));
+    }
+    if let Some(slowdown) = shared.slowdown() {
+        add("slowdown", "fraction", slowdown.median);
+        if let Some((low, high)) = slowdown.interval {
+            add("slowdown_low", "fraction", low);
+            add("slowdown_high", "fraction", high);
+        }
+    }
+    record.counters = Some(Json::new(&counters)?);
+    record.counter_origins = Some(Json::new(&origins)?);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The settings of co-runs: which operators run beside which, on how many cores, and how long one looks.
+
+use measure::Together;
+use measure::synthetic::Synthetic;
+use models::Parallel;
+use serde::{Deserialize, Serialize};
+
+/// The table `[corun]` of a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CoRun {
+    /// How many operators run at once: 2 for pairs, 3 for triples.
+    pub sizes: Vec<usize>,
+    /// At most so many operators of the models, drawn by the seed.
+    pub operators: usize,
+    /// At most so many combinations of each size, drawn by the seed.
+    pub combinations: usize,
+    /// Threads of each member.
+    pub threads: usize,
+    /// Partners that are no operators: `arithmetic`, `bandwidth`, `cache=4MiB`.
+    pub partners: Vec<String>,
+    /// `stream`: each member on cores of its own; `full`: all members on all cores.
+    pub parallel: Vec<Parallel>,
+    /// The share of the last cache that each member has for itself, where the machine can part it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_share: Option<f64>,
+    /// How long one looks.
+    pub measure: Together,
+}
+
+impl Default for CoRun {
+    fn default() -> CoRun {
+        CoRun {
+            sizes: vec![2],
+            operators: 24,
+            combinations: 400,
+            threads: 1,
+            partners: vec!["arithmetic".to_owned(), "bandwidth".to_owned(), "cache=4MiB".to_owned()],
+            parallel: vec![Parallel::Stream],
+            cache_share: None,
+            measure: Together::default(),
+        }
+    }
+}
+
+impl CoRun {
+    /// The most members, operators and combinations.
+    const SIZE_MOST: usize = 8;
+    const OPERATORS_MOST: usize = 128;
+    const COMBINATIONS_MOST: usize = 100_000;
+
+    /// Checks every setting against the cores that there are: the name of one that is wrong, what was found, and what is
+    /// allowed.
+    pub fn check(&self, cores: usize) -> Result<(), (&'static str, String, String)> {
+        let refuse = |field: &'static str, found: String, allowed: String| Err((field, found, allowed));
+        if let Some(size) = self.sizes.iter().find(|size| !(2..=Self::SIZE_MOST).contains(*size)) {
+            return refuse("corun.sizes", size.to_string(), format!("allowed are 2 to {}", Self::SIZE_MOST));
+        }
+        if self.sizes.is_empty() && self.partners.is_empty() {
+            return refuse("corun.sizes", "empty".to_owned(), "give 2 for pairs, or `partners`".to_owned());
+        }
+        if !(1..=Self::OPERATORS_MOST).contains(&self.operators) {
+            let allowed = format!("allowed are 1 to {}", Self::OPERATORS_MOST);
+            return refuse("corun.operators", self.operators.to_string(), allowed);
+        }
+        if !(1..=Self::COMBINATIONS_MOST).contains(&self.combinations) {
+            let allowed = format!("allowed are 1 to {}", Self::COMBINATIONS_MOST);
+            return refuse("corun.combinations", self.combinations.to_string(), allowed);
+        }
+        if !(1..=cores).contains(&self.threads) {
+            return refuse(
+                "corun.threads",
+                self.threads.to_string(),
+                format!("allowed are 1 to {cores} on this machine"),
+            );
+        }
+        if let Some(text) = self.partners.iter().find(|text| Synthetic::parse(text).is_none()) {
+            let allowed =
+                "allowed are `arithmetic`, `bandwidth` and `cache=4MiB` with any size up to 1024MiB".to_owned();
+            return refuse("corun.partners", format!("`{text}`"), allowed);
+        }
+        let is_refused = |parallel: &Parallel| *parallel == Parallel::Sequential;
+        if self.parallel.is_empty() || self.parallel.iter().any(is_refused) {
+            let allowed = "allowed are `stream` and `full`: one after the other nothing runs beside another".to_owned();
+            return refuse("corun.parallel", "no way to run at once".to_owned(), allowed);
+        }
+        let least = if self.partners.is_empty() { self.sizes.iter().min().copied().unwrap_or(2) } else { 2 };
+        if self.parallel == [Parallel::Stream] && least * self.threads > cores {
+            let allowed = format!(
+                "{least} members need {} cores of their own, and there are {cores}; give fewer, or `parallel = [\"full\"]`",
+                least * self.threads
+            );
+            return refuse("corun.threads", self.threads.to_string(), allowed);
+        }
+        if let Some(share) = self.cache_share.filter(|share| !(*share > 0.0 && *share <= 0.5)) {
+            let allowed = "allowed is more than 0, and at most 0.5, for two have one each".to_owned();
+            return refuse("corun.cache_share", share.to_string(), allowed);
+        }
+        self.measure.check().map_err(|(field, found, allowed)| {
+            (
+                match field {
+                    "rounds" => "corun.measure.rounds",
+                    "phase_ns" => "corun.measure.phase_ns",
+                    "samples_min" => "corun.measure.samples_min",
+                    "sample_ns" => "corun.measure.sample_ns",
+                    "time_limit_ns" => "corun.measure.time_limit_ns",
+                    _ => "corun.measure.samples_kept_max",
+                },
+                found,
+                allowed.to_owned(),
+            )
+        })
+    }
+
+    /// The partners that are no operators.
+    pub fn synthetics(&self) -> Vec<Synthetic> {
+        self.partners.iter().filter_map(|text| Synthetic::parse(text)).collect()
+    }
+}

@@ -1,0 +1,168 @@
+//! What pairs that were measured say beyond bandwidth and cache: weights of terms that grow with what others ask for.
+//!
+//! A slowdown is 1 and a sum of terms, each zero or more and none falling with a partner's demand, so whatever weights are learned
+//! the laws of sharing hold: nobody gains, more demand never helps, names do not matter. Weights are zero or more and make the sum of
+//! relative errors small, not of their squares, for some pairs were disturbed by others; with few pairs they stay small. Operators whose loss beside synthetic partners was measured
+//! (`Profile`) have terms for that, too.
+
+use super::{Demand, Machine, shared};
+use serde::{Deserialize, Serialize};
+
+/// What an operator loses beside partners that ask for one thing alone, and what they lose beside it: slowdowns less 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Its own loss beside each partner.
+    pub sensitivity: Vec<f64>,
+    /// What each partner loses beside it.
+    pub pressure: Vec<f64>,
+}
+
+/// Weights of terms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Where all operators have a profile; none where they had not.
+    profiled: Vec<f64>,
+    /// Where not.
+    plain: Vec<f64>,
+}
+
+/// Operators that ran together, and how many times longer the first took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen<'a> {
+    /// On how many cores, and what it asks for.
+    pub own: (usize, &'a Demand),
+    /// The others.
+    pub others: Vec<(usize, &'a Demand)>,
+    /// What was measured.
+    pub slowdown: f64,
+}
+
+impl Default for Learned {
+    /// Bandwidth and cache alone.
+    fn default() -> Learned {
+        Learned { profiled: Vec::new(), plain: vec![1.0] }
+    }
+}
+
+impl Learned {
+    /// Weights from what was seen.
+    pub fn fit(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
+        let physical = Machine { learned: Learned::default(), ..machine.clone() };
+        let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {
+            seen.iter().filter_map(|one| Some((terms(&physical, one)?, one.slowdown))).collect::<Vec<_>>()
+        };
+        let plain = weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
+        let with_profile = rows(profiled_terms);
+        // Less than half of the pairs with profiles would say little of the others.
+        let profiled = if 2 * with_profile.len() >= seen.len() { weights(&with_profile) } else { Vec::new() };
+        if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
+    }
+
+    /// How many times longer the first takes.
+    pub(super) fn slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
+        let terms = match profiled_terms(machine, seen) {
+            Some(terms) if terms.len() == self.profiled.len() => return 1.0 + sum(&terms, &self.profiled),
+            _ => plain_terms(machine, seen),
+        };
+        1.0 + sum(&terms, &self.plain)
+    }
+
+    /// Whether it is bandwidth and cache alone.
+    pub fn is_physical(&self) -> bool {
+        *self == Learned::default()
+    }
+}
+
+fn sum(terms: &[f64], weights: &[f64]) -> f64 {
+    terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
+}
+
+/// What bandwidth and cache say, then what each takes of the way to memory and of the last cache.
+fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
+    let (cores, demand) = *own;
+    let mut running = vec![*own];
+    running.extend(others);
+    let physical = 1.0 / shared(machine, &running)[0] - 1.0;
+    let rate = |cores: usize, demand: &Demand| demand.rate(cores, machine) / machine.bytes_per_ns;
+    let cached = |cores: usize, demand: &Demand| demand.reused_bytes / demand.alone(cores) / machine.bytes_per_ns;
+    let of_others = |of: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| of(*cores, one)).sum::<f64>();
+    let crowd = of_others(&|_, one| (one.footprint_bytes / machine.cache_bytes).min(1.0));
+    let (moved, kept) = (rate(cores, demand), cached(cores, demand).min(4.0));
+    vec![
+        physical,
+        moved * of_others(&rate),
+        of_others(&rate),
+        kept * crowd,
+        kept * of_others(&|cores, one| cached(cores, one).min(4.0)),
+        of_others(&|cores, one| cached(cores, one).min(4.0)),
+        if others.is_empty() { 0.0 } else { 1.0 },
+    ]
+}
+
+/// The same, and what an operator loses beside a partner times what that partner loses beside the others, for each partner.
+fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
+    let own = seen.own.1.profile.as_ref()?;
+    let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
+    let count = own.sensitivity.len();
+    if others.iter().any(|one| one.pressure.len() != count) {
+        return None;
+    }
+    let mut terms = plain_terms(machine, seen);
+    for partner in 0..count {
+        let pressure: f64 = others.iter().map(|one| one.pressure[partner].max(0.0)).sum();
+        terms.push(own.sensitivity[partner].max(0.0) * pressure);
+        terms.push(pressure);
+        terms.push(if others.is_empty() { 0.0 } else { own.sensitivity[partner].max(0.0) });
+    }
+    Some(terms)
+}
+
+/// Weights that are zero or more and make relative errors small: squares again and again, each row divided by what it was off before.
+fn weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
+    const TIMES: usize = 30;
+    /// No row counts as closer than this.
+    const CLOSEST: f64 = 0.003;
+    let mut trust = vec![1.0; rows.len()];
+    let mut found = Vec::new();
+    for _ in 0..TIMES {
+        found = least_squares(rows, &trust);
+        for (trust, (terms, slowdown)) in trust.iter_mut().zip(rows) {
+            let off = ((1.0 + sum(terms, &found)) / slowdown - 1.0).abs();
+            *trust = CLOSEST / off.max(CLOSEST);
+        }
+    }
+    found
+}
+
+/// Weights that are zero or more and make squares of relative errors small, each row trusted so much; a small price on each keeps those
+/// low that pairs say nothing of.
+fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
+    const PRICE: f64 = 1e-4;
+    const ROUNDS: usize = 300;
+    let Some((first, _)) = rows.first() else { return Vec::new() };
+    let count = first.len();
+    let whole: f64 = trust.iter().sum();
+    let mut products = vec![vec![0.0; count]; count];
+    let mut wanted = vec![0.0; count];
+    let mut scale = vec![0.0f64; count];
+    for ((terms, slowdown), trust) in rows.iter().zip(trust) {
+        let weight = trust / (slowdown * slowdown);
+        for one in 0..count {
+            wanted[one] += weight * terms[one] * (slowdown - 1.0);
+            scale[one] += weight * terms[one] * terms[one];
+            for other in 0..count {
+                products[one][other] += weight * terms[one] * terms[other];
+            }
+        }
+    }
+    let mut found = vec![0.0; count];
+    for _ in 0..ROUNDS {
+        for one in 0..count {
+            let price = PRICE * (whole + scale[one]);
+            let others: f64 =
+                (0..count).filter(|other| *other != one).map(|other| products[one][other] * found[other]).sum();
+            found[one] = ((wanted[one] - others) / (products[one][one] + price)).max(0.0);
+        }
+    }
+    found
+}

@@ -1,0 +1,116 @@
+//! Slowdowns of operators beside each other as colours, and how far off rules are.
+
+use super::{escape, page};
+use crate::planning::coruns::{CoRuns, Scores};
+use report::duration;
+use report::page::chart::svg;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Operators that fit on a page that is still read.
+const MOST: usize = 60;
+const CELL: (usize, usize) = (42, 22);
+
+/// The page.
+pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
+    let mut body = format!(
+        "<p>How many times longer an operator takes beside another one than alone, on the same cores. {} slowdowns of {} operators; \
+         the middle one is {:.3}.</p>",
+        coruns.beside.len(),
+        coruns.operators.len(),
+        scores.middle
+    );
+    let _ = write!(body, "<figure>{}</figure>", map(coruns));
+    body.push_str("<ol>");
+    for one in coruns.operators.iter().take(MOST) {
+        let _ =
+            write!(body, "<li>{} <span class=\"soft\">alone {}</span></li>", escape(&one.text), duration(one.alone_ns));
+    }
+    body.push_str("</ol><h2>Operators that were held out</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
+    for one in &scores.rules {
+        let _ = write!(
+            body,
+            "<tr><td>{}</td><td>{:.2} %</td><td>{:.2} %</td><td>{:.2} %</td></tr>",
+            escape(one.rule),
+            one.mape,
+            one.median,
+            one.p90
+        );
+    }
+    let _ = write!(
+        body,
+        "</table><p class=\"soft\">Of {} slowdowns, each asked when its operator was held out. Slowdowns themselves are known to ± {:.2} % in \
+         the middle case.</p>",
+        scores.asked, scores.noise
+    );
+    body.push_str(&profiles(coruns));
+    page("Operators beside each other", &body)
+}
+
+/// Pairs as colours; operators have the numbers of the list below.
+fn map(coruns: &CoRuns) -> String {
+    let mut cells: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
+    for one in coruns.beside.iter().filter(|one| one.others.len() == 1) {
+        cells.entry((one.operator, one.others[0])).or_default().push(one.slowdown);
+    }
+    let count = coruns.operators.len().min(MOST);
+    let (width, height) = CELL;
+    let (left, top) = (46, 46);
+    let mut picture = svg((left + width * count + 20) as f64, (top + height * count + 20) as f64, "slowdowns of pairs");
+    let _ = write!(picture, "<text x=\"{}\" y=\"14\" class=\"soft\">beside</text>", left);
+    for place in 0..count {
+        let (x, y) = (left + width * place + width / 2, top + height * place + 15);
+        let name = escape(&coruns.operators[place].text);
+        let number = place + 1;
+        let _ = write!(
+            picture,
+            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{number}<title>{name}</title></text>\
+             <text x=\"{}\" y=\"{y}\" text-anchor=\"end\">{number}<title>{name}</title></text>",
+            top - 8,
+            left - 8
+        );
+    }
+    let most = cells.values().flatten().copied().fold(1.0, f64::max);
+    for ((own, other), seen) in cells.iter().filter(|((own, other), _)| *own < count && *other < count) {
+        let slowdown = seen.iter().sum::<f64>() / seen.len() as f64;
+        let depth = if most > 1.0 { ((slowdown - 1.0) / (most - 1.0)).clamp(0.0, 1.0) } else { 0.0 };
+        let (x, y) = (left + width * other, top + height * own);
+        let class = if slowdown >= 1.0 { "up" } else { "down" };
+        let _ = write!(
+            picture,
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} beside {}: {slowdown:.3}</title></rect>\
+             <text class=\"cell{}\" x=\"{}\" y=\"{}\">{slowdown:.2}</text>",
+            width - 1,
+            height - 1,
+            escape(&coruns.operators[*own].text),
+            escape(&coruns.operators[*other].text),
+            if depth > 0.55 { " deep" } else { "" },
+            x + width / 2,
+            y + 15
+        );
+    }
+    picture + "</svg>"
+}
+
+/// What each loses beside partners that ask for one thing alone, and what those lose.
+fn profiles(coruns: &CoRuns) -> String {
+    if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
+        return String::new();
+    }
+    let mut text = "<h2>Beside synthetic partners</h2><table><tr><th>operator</th>".to_owned();
+    let names: Vec<String> =
+        coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
+    for verb in ["beside", "slows"] {
+        text.extend(names.iter().map(|name| format!("<th>{verb} {name}</th>")));
+    }
+    text.push_str("</tr>");
+    for one in &coruns.operators {
+        let Some(profile) = &one.demand.profile else { continue };
+        let _ = write!(text, "<tr><td>{}</td>", escape(&one.text));
+        for loss in profile.sensitivity.iter().chain(&profile.pressure) {
+            let _ = write!(text, "<td>{:.2}×</td>", 1.0 + loss);
+        }
+        text.push_str("</tr>");
+    }
+    text + "</table>"
+}
