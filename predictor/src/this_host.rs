@@ -13,18 +13,21 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 
-/// What is measured, on one thread and on two: products in caches, convolutions, and what moves memory or takes no time.
+/// What is measured, on one thread and on two: convolutions with many products and with few, a layer that reads its weights
+/// once, and windows, which move more than they compute.
 pub const SENTINELS: [&str; 5] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
-    "dense:i=1024,o=1000",
-    "relu:shape=1x256x56x56",
-    "max_pool:ci=64,hw=112,k=3,s=2,p=1",
+    "dense:m=1,n=1000,k=1024,bias=1",
+    "depthwise_conv2d:c=144,hw=56,k=3,p=1",
+    "max_pool2d:c=64,hw=112,k=3,s=2,p=1",
 ];
 /// Weight of the common factor, in measurements.
 const TOWARDS_COMMON: f64 = 1.0;
 /// Fewer say nothing of how far a machine is.
 const FEWEST: usize = 4;
+/// Medians not known to this share of themselves say how busy the machine is, not how fast.
+const UNCERTAINTY_MOST: f64 = 0.1;
 /// No file of a calibration is longer.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -76,6 +79,11 @@ pub struct Distance {
 }
 
 impl Sentinel {
+    /// Whether its time says something.
+    pub fn is_known(&self) -> bool {
+        self.uncertainty.is_none_or(|share| share <= UNCERTAINTY_MOST)
+    }
+
     fn log_ratio(&self) -> f64 {
         (self.measured_ns / self.predicted_ns).ln()
     }
@@ -90,11 +98,13 @@ impl Calibration {
         let measured = probe::measure_all(program, &SENTINELS, threads, deadline)?;
         let sentinels = measured.into_iter().map(|one| predicted(predictor, one)).collect::<Result<Vec<_>>>()?;
         let sentinels: Vec<Sentinel> = sentinels.into_iter().flatten().collect();
-        if sentinels.len() < FEWEST {
+        let known = sentinels.iter().filter(|one| one.is_known()).count();
+        if known < FEWEST {
             return Err(Error::Probe(format!(
-                "only {} of {} sentinels gave a time that can be compared, {FEWEST} are needed",
-                sentinels.len(),
-                SENTINELS.len() * threads.len()
+                "only {known} of {} sentinels have a time that is known to {:.0} %, and {FEWEST} are needed: others compute on this \
+                 machine; try again when it is quieter",
+                SENTINELS.len() * threads.len(),
+                100.0 * UNCERTAINTY_MOST
             )));
         }
         let program_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -120,15 +130,20 @@ impl Calibration {
             let times = [one.measured_ns, one.predicted_ns];
             times.iter().all(|time| time.is_finite() && *time > 0.0) && one.half_width.is_finite()
         };
-        match known.sentinels.len() >= FEWEST && known.sentinels.iter().all(is_sound) {
+        match known.known().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
             true => Ok(known),
             false => Err(refuse("its numbers make no sense".to_owned())),
         }
     }
 
+    /// The sentinels that count.
+    pub fn known(&self) -> impl Iterator<Item = &Sentinel> {
+        self.sentinels.iter().filter(|one| one.is_known())
+    }
+
     /// How far this machine is as a whole.
     pub fn distance(&self) -> Distance {
-        let factor = mean(self.sentinels.iter().map(Sentinel::log_ratio));
+        let factor = mean(self.known().map(Sentinel::log_ratio));
         let width = self.scatter();
         Distance { factor: factor.exp(), low: (factor - width).exp(), high: (factor + width).exp() }
     }
@@ -157,7 +172,7 @@ impl Calibration {
 
     /// The factor for what is bound alike, without one of the sentinels.
     fn log_factor(&self, bound: &str, without: Option<usize>) -> f64 {
-        let others = || self.sentinels.iter().enumerate().filter(|(place, _)| Some(*place) != without);
+        let others = || self.known().enumerate().filter(|(place, _)| Some(*place) != without);
         let common = mean(others().map(|(_, one)| one.log_ratio()));
         let alike: Vec<f64> =
             others().filter(|(_, one)| one.bound == bound).map(|(_, one)| one.log_ratio()).collect();
@@ -168,15 +183,15 @@ impl Calibration {
     fn scatter(&self) -> f64 {
         /// Student's, two-sided 90 %, by degrees of freedom: a few measurements scatter more than they show.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
-        let count = self.sentinels.len();
+        let count = self.known().count();
         let error = |(place, one): (usize, &Sentinel)| one.log_ratio() - self.log_factor(&one.bound, Some(place));
-        let square = mean(self.sentinels.iter().enumerate().map(error).map(|error| error * error));
+        let square = mean(self.known().enumerate().map(error).map(|error| error * error));
         STUDENT[(count - 1).clamp(1, STUDENT.len()) - 1] * square.sqrt()
     }
 
     /// By how much the squares of half-widths grow.
     fn extra_variance(&self) -> f64 {
-        let own = mean(self.sentinels.iter().map(|one| one.half_width * one.half_width));
+        let own = mean(self.known().map(|one| one.half_width * one.half_width));
         (self.scatter().powi(2) - own).max(0.0)
     }
 }
@@ -281,6 +296,14 @@ mod tests {
         let mut bound = Prediction { basis: Basis::Bound, high_ns: f64::NAN, ..answer("memory") };
         known(&ratios, 0.1).translate(&mut bound);
         assert!(bound.high_ns.is_nan() && bound.low_ns > 0.0, "what is no more than a bound stays one");
+    }
+
+    #[test]
+    fn what_others_disturbed_does_not_count() {
+        let mut known = known(&[("memory", 2.0); 6], 0.1);
+        let disturbed = Sentinel { measured_ns: 1e9, uncertainty: Some(0.7), ..known.sentinels[0].clone() };
+        known.sentinels.push(disturbed);
+        assert!((known.distance().factor - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -87,10 +87,14 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
             duration(one.measured_ns),
             half,
             duration(one.predicted_ns),
-            format!("{:.2}", one.measured_ns / one.predicted_ns),
+            if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
         ]);
     }
     print(&table.on(&paper()))?;
+    let disturbed = known.sentinels.len() - known.known().count();
+    if disturbed > 0 {
+        eprintln!("warning: {disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+    }
     print(&format!("{}\nkept in `{}`", super::predict::how_far(&known), kept.display()))?;
     if arguments.json {
         print(&json!({ "out": kept, "distance": known.distance(), "calibration": known }).to_string())?;

@@ -120,7 +120,7 @@ pub fn how_far(known: &Calibration) -> String {
         known.learned_on,
         distance.low,
         distance.high,
-        known.sentinels.len()
+        known.known().count()
     )
 }
 
