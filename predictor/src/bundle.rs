@@ -26,8 +26,8 @@ const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
 /// Since this one, all between the format and the hash is compressed.
 const FIRST_COMPRESSED: u32 = 5;
-/// A fifth less than at level 9; whoever trains for minutes can wait for some seconds.
-const LEVEL: i32 = 19;
+/// A quarter less than at level 9; whoever trains for minutes can wait for some seconds.
+const LEVEL: i32 = 22;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
