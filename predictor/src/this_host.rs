@@ -174,8 +174,7 @@ impl Calibration {
     fn log_factor(&self, bound: &str, without: Option<usize>) -> f64 {
         let others = || self.known().enumerate().filter(|(place, _)| Some(*place) != without);
         let common = mean(others().map(|(_, one)| one.log_ratio()));
-        let alike: Vec<f64> =
-            others().filter(|(_, one)| one.bound == bound).map(|(_, one)| one.log_ratio()).collect();
+        let alike: Vec<f64> = others().filter(|(_, one)| one.bound == bound).map(|(_, one)| one.log_ratio()).collect();
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
     }
 
@@ -289,7 +288,8 @@ mod tests {
 
     #[test]
     fn sentinels_that_disagree_widen_intervals_beyond_their_own() {
-        let ratios: Vec<(&str, f64)> = (0..10).map(|place| ("memory", if place % 2 == 0 { 0.5 } else { 2.0 })).collect();
+        let ratios: Vec<(&str, f64)> =
+            (0..10).map(|place| ("memory", if place % 2 == 0 { 0.5 } else { 2.0 })).collect();
         let mut prediction = answer("memory");
         known(&ratios, 0.1).translate(&mut prediction);
         assert!(prediction.low_ns < 0.4 * prediction.time_ns && prediction.high_ns > 2.5 * prediction.time_ns);

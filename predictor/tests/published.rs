@@ -73,7 +73,9 @@ fn the_predictor_was_learned_from_the_dataset() {
 fn learning_again_gives_the_same_figures() {
     let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
     let all = learned_from();
-    let is_wanted = |row: &usize| ["layer_norm", "average_pool"].contains(&all.operators[all.rows[*row].operator as usize].as_str());
+    let is_wanted = |row: &usize| {
+        ["layer_norm", "average_pool"].contains(&all.operators[all.rows[*row].operator as usize].as_str())
+    };
     let rows: Vec<usize> = (0..all.rows.len()).filter(is_wanted).collect();
     let some = all.select(&rows);
     let again = learn::train::train(&some, shipped.about.seed, false).expect("XGBoost's library");

@@ -89,8 +89,11 @@ fn a_bucket_takes_parts_once_and_gives_them_back() {
     // Whoever pushes is killed in the middle, again and again, a little later each time.
     let mut kills = 0;
     for milliseconds in [5, 20, 40, 80] {
-        let mut pushing =
-            server.command(&bench, &server.may, &format!("dataset push --store store {place}")).stdout(Stdio::null()).spawn().expect("it starts");
+        let mut pushing = server
+            .command(&bench, &server.may, &format!("dataset push --store store {place}"))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
         std::thread::sleep(Duration::from_millis(milliseconds));
         kills += usize::from(pushing.try_wait().is_ok_and(|ended| ended.is_none()));
         let _ = pushing.kill();
@@ -107,7 +110,10 @@ fn a_bucket_takes_parts_once_and_gives_them_back() {
     let pull = format!("dataset pull --store other {place} --json");
     assert_eq!(server.ask(&bench, &pull).expect(0).json()["parts"].as_u64(), Some(shared));
     assert_eq!(server.ask(&bench, &pull).expect(0).json()["parts"].as_u64(), Some(0));
-    assert_eq!(stores::keys(&stores::records(&bench.path("other"))), stores::keys(&stores::records(&bench.path("store"))));
+    assert_eq!(
+        stores::keys(&stores::records(&bench.path("other"))),
+        stores::keys(&stores::records(&bench.path("store")))
+    );
     let elsewhere = server.ask(&bench, "dataset pull --store none s3://lab-data/nights/other --json").expect(0).json();
     assert_eq!(elsewhere["parts"].as_u64(), Some(0), "{elsewhere}");
 

@@ -201,7 +201,10 @@ fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
     }
     let report = adapted.expect(0).json();
     let factor = report["distance"]["factor"].as_f64().expect("a factor");
-    assert!(factor > 0.0 && report["calibration"]["sentinels"].as_array().is_some_and(|all| all.len() >= 4), "{report}");
+    assert!(
+        factor > 0.0 && report["calibration"]["sentinels"].as_array().is_some_and(|all| all.len() >= 4),
+        "{report}"
+    );
     let second = ask("predict --model resnet-18 --threads 1 --json");
     assert!(second.stderr.contains("times are those of this machine"), "{second}");
     let calibrated = second.json();

@@ -146,7 +146,12 @@ impl Bucket {
     /// Creates an object if it is absent; false where it was there.
     fn put(&self, name: &str, file: &Path) -> Result<bool> {
         let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
-        let more = ["--upload-file".to_owned(), file.display().to_string(), "--header".to_owned(), "If-None-Match: *".to_owned()];
+        let more = [
+            "--upload-file".to_owned(),
+            file.display().to_string(),
+            "--header".to_owned(),
+            "If-None-Match: *".to_owned(),
+        ];
         match self.ask(&self.object(name), answer.path(), &more)? {
             200 | 201 | 204 => Ok(true),
             412 => Ok(false),
@@ -168,7 +173,16 @@ impl Bucket {
     /// One request; the code of its answer, whose content goes into a file.
     fn ask(&self, url: &str, answer: &Path, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
-        command.args(["--config", "-", "--silent", "--show-error", "--connect-timeout", "10", "--max-time", OBJECT_SECONDS]);
+        command.args([
+            "--config",
+            "-",
+            "--silent",
+            "--show-error",
+            "--connect-timeout",
+            "10",
+            "--max-time",
+            OBJECT_SECONDS,
+        ]);
         command.args(["--speed-limit", "1000", "--speed-time", "60", "--retry", "3", "--write-out", "%{http_code}"]);
         command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -206,9 +220,12 @@ impl Bucket {
 
     fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
         let word = between(answer, "Code").next().unwrap_or("no reason given");
-        let failure = Failure::environment(format!("{doing} `{}/{}{name}`: {word} (status {code})", self.base, self.prefix));
+        let failure =
+            Failure::environment(format!("{doing} `{}/{}{name}`: {word} (status {code})", self.base, self.prefix));
         match code {
-            401 | 403 => failure.with_hint("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?"),
+            401 | 403 => failure.with_hint(
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?",
+            ),
             404 => failure.with_hint("make the bucket first, or set AWS_ENDPOINT_URL to the server that has it"),
             _ => failure.with_hint("nothing is lost, and the same command goes on"),
         }
@@ -260,7 +277,9 @@ fn is_shared(name: &str) -> bool {
     is_below
         && !is_hidden
         && path.components().count() <= DEEPEST + 1
-        && SHARED.iter().any(|(folder, end)| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end))
+        && SHARED.iter().any(|(folder, end)| {
+            name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end)
+        })
 }
 
 /// What stands between the tags of a name; those of an answer of S3 have no attributes.
@@ -315,7 +334,15 @@ mod tests {
             assert!(is_shared(fine), "{fine}");
         }
         let long = format!("dataset/{}part-0.parquet", "a/".repeat(20));
-        for wrong in ["dataset/../x.parquet", "/dataset/x.parquet", "dataset/.x.parquet", "dataset.parquet", "journal/a.json", "dataset/x", &long] {
+        for wrong in [
+            "dataset/../x.parquet",
+            "/dataset/x.parquet",
+            "dataset/.x.parquet",
+            "dataset.parquet",
+            "journal/a.json",
+            "dataset/x",
+            &long,
+        ] {
             assert!(!is_shared(wrong), "{wrong}");
         }
     }

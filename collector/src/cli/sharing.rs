@@ -115,7 +115,9 @@ impl Done {
         let Done { address, parts, known, rows } = self;
         match address.starts_with("postgres") {
             true => format!("`{address}`: {rows} records that were new there"),
-            false if address.starts_with("s3:") => format!("`{address}`: {parts} objects brought, {known} known before"),
+            false if address.starts_with("s3:") => {
+                format!("`{address}`: {parts} objects brought, {known} known before")
+            }
             false => format!("`{address}`: {parts} parts brought, {known} known before"),
         }
     }

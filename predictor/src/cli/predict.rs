@@ -71,7 +71,8 @@ pub fn run(predict: &Predict) -> Result<u8> {
             refused.iter().map(|(operator, reason)| json!({ "operator": operator, "reason": reason })).collect();
         let mut document = json!({ "operators": predictions, "refused": refused, "models": models });
         if let Some(known) = &calibration {
-            document["this_host"] = json!({ "host_class": known.host_class, "learned_on": known.learned_on, "distance": known.distance() });
+            document["this_host"] =
+                json!({ "host_class": known.host_class, "learned_on": known.learned_on, "distance": known.distance() });
         }
         print(&document.to_string())?;
     }
