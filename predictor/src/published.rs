@@ -3,7 +3,6 @@
 //! It lies in `datasets/published` of a checkout, or where the wheel puts it, `published` beside the folder of programs; so the first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
 
 use crate::error::{Error, Result};
-use crate::queries::{self, Setting};
 use crate::this_host::Calibration;
 use learn::predictor::Predictor;
 use std::path::{Path, PathBuf};
@@ -24,11 +23,6 @@ pub fn find() -> Result<PathBuf> {
             program.display()
         ))
     })
-}
-
-/// The device that it learned from: there is one, since times of several would need saying which.
-pub fn learned_on(predictor: &Predictor) -> Result<String> {
-    queries::device(predictor, &Setting::default()).map(str::to_owned)
 }
 
 /// Where what is known of a class of hosts is kept.

@@ -92,7 +92,7 @@ impl Sentinel {
 impl Calibration {
     /// Measures the sentinels with `opcollect`, within a deadline.
     pub fn measure(program: &Path, predictor: &Predictor, host_class: &str, deadline: Duration) -> Result<Calibration> {
-        let learned_on = crate::published::learned_on(predictor)?;
+        let learned_on = learned_on(predictor)?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let threads: &[u32] = if cpus > 1 { &[1, 2] } else { &[1] };
         let measured = probe::measure_all(program, &SENTINELS, threads, deadline)?;
@@ -193,6 +193,11 @@ impl Calibration {
         let own = mean(self.known().map(|one| one.half_width * one.half_width));
         (self.scatter().powi(2) - own).max(0.0)
     }
+}
+
+/// The device that it learned from: there is one, since times of several would need saying which.
+pub fn learned_on(predictor: &Predictor) -> Result<String> {
+    queries::device(predictor, &Setting::default()).map(str::to_owned)
 }
 
 /// A measurement beside what was predicted; nothing where nothing was learned of such an operator.

@@ -5,7 +5,7 @@ use super::{paper, print, quoted};
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, Operator, OperatorPrediction, Run, Setting, Total};
 use crate::this_host::Calibration;
-use crate::{bundle, published};
+use crate::{bundle, published, this_host};
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Task;
 use report::{Table, between, duration, figures, percent, words};
@@ -93,7 +93,7 @@ fn calibration(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibr
     if predict.predictor.is_some() || predict.device.is_some() {
         return Ok(None);
     }
-    let learned_on = published::learned_on(predictor)?;
+    let learned_on = this_host::learned_on(predictor)?;
     let here = measure::host::Facts::read().host_class();
     let known = published::calibration(predictor, &here)?;
     match &known {
