@@ -1,5 +1,5 @@
-//! Writes into the programs where TVM's libraries are: the folder of the pinned wheel, then `../lib` next to the
-//! program, for installations that bring the libraries along.
+//! Writes into the programs where TVM's libraries are: beside the package that the program was installed with, the folder of the
+//! pinned wheel, then `../lib` next to the program, for installations that bring the libraries along.
 
 #[path = "../worker/tvm_ffi_config.rs"]
 mod tvm_ffi_config;
@@ -11,6 +11,7 @@ fn main() {
              and try again"
         )
     });
+    println!("cargo:rustc-link-arg=-Wl,-rpath,$ORIGIN/../../tvm_ffi/lib");
     println!("cargo:rustc-link-arg=-Wl,-rpath,{folder}");
     println!("cargo:rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib");
 }

@@ -24,7 +24,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [step, folder, rows] = arguments.as_slice() else {
-        return Err("usage: store_bench append|sync|make|seal|compact|stats|keys|export FOLDER ROWS".into());
+        return Err("usage: store_bench append|sync|make|grow|seal|compact|stats|keys|export FOLDER ROWS".into());
     };
     let (folder, rows) = (Path::new(folder), rows.parse::<u64>()?);
     let store = Store::create(&folder.join("store"))?;
@@ -54,6 +54,7 @@ fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
         "append" => append(folder, rows)?,
         "sync" => sync(folder, rows)?,
         "make" => make(store, rows)?,
+        "grow" => grow(store, rows)?,
         "seal" => told(store.seal(SealOptions::default())?.rows),
         "compact" => told(store.compact()?.rows),
         "stats" => {
@@ -116,6 +117,26 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
         file.flush()?;
     }
     Ok(Told { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
+}
+
+/// Grows a store journal by journal, as a fleet does in weeks: what is sealed makes room for the next. Without samples, which would
+/// be most of the bytes and which nobody reads who counts or resumes.
+fn grow(store: &Store, rows: u64) -> Result<Told> {
+    for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
+        let path = store.journal(origin())?.path().to_owned();
+        let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(path)?);
+        for number in first..rows.min(first + JOURNAL_ROWS) {
+            let record = Record { samples_ns: Vec::new(), n: 0, ..record(shuffled(number, rows)) };
+            let mut line = serde_json::to_string(&record)?;
+            line.pop();
+            let checksum = blake3::hash(line.as_bytes()).to_hex();
+            writeln!(file, "{line},\"checksum\":\"{}\"}}", &checksum[..16])?;
+        }
+        file.flush()?;
+        drop(file);
+        store.seal(SealOptions::default())?;
+    }
+    Ok(Told { rows, ..Told::default() })
 }
 
 /// Every number below `rows` once, in an order in which neighbours lie far apart, so that journals overlap as those of

@@ -1,4 +1,4 @@
-//! A predictor in one file: a header of text, the trees as numbers, and a hash over all of it.
+//! A predictor in one file: a header of text, the trees as numbers, and a hash over all of it, compressed.
 //!
 //! Written by strangers as far as reading goes: every length is checked before memory is taken, every tree is checked
 //! before it is climbed, nothing in a file is run. A file of a newer format, or one whose features are not those of this
@@ -20,10 +20,14 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
 /// The format this program writes, and the newest it reads.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 const MAX_BYTES: u64 = 1 << 30;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
+/// Since this one, all between the format and the hash is compressed.
+const FIRST_COMPRESSED: u32 = 5;
+/// A quarter less than at level 9; whoever trains for minutes can wait for some seconds.
+const LEVEL: i32 = 22;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,6 +68,14 @@ pub fn read(path: &Path) -> Result<Predictor> {
 
 /// The content of a predictor's file.
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
+    let packed = zstd::bulk::compress(&body(predictor), LEVEL).expect("there is memory for a copy of it");
+    let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &packed].concat();
+    bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+    bytes
+}
+
+/// Its header with the length before it, and its trees.
+fn body(predictor: &Predictor) -> Vec<u8> {
     let operator = |of: &OperatorEnsemble| Operator {
         statistics: of.statistics.clone(),
         known: of.known.len(),
@@ -79,9 +91,7 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
     let header = Header { about: predictor.about.clone(), operators };
     let header = serde_json::to_vec(&header).expect("numbers and texts have a JSON form");
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
-    bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
+    let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(&header);
     for of in predictor.learned.operators.values() {
         let choice_classifiers =
@@ -93,8 +103,6 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
             .chain(choice_classifiers)
             .for_each(|trees| trees.to_bytes(&mut bytes));
     }
-    let hash = blake3::hash(&bytes);
-    bytes.extend_from_slice(hash.as_bytes());
     bytes
 }
 
@@ -113,14 +121,28 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     if blake3::hash(body).as_bytes() != hash {
         return Err("it is damaged: its content does not have the hash it ends with".to_owned());
     }
-    let (length, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
+    let packed = rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?.0;
+    let mut unpacked = Vec::new();
+    let body = match format >= FIRST_COMPRESSED {
+        true => {
+            let reader = zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())?;
+            let read = reader.take(MAX_BYTES + 1).read_to_end(&mut unpacked);
+            read.map_err(|error| format!("it is damaged: {error}"))?;
+            if unpacked.len() as u64 > MAX_BYTES {
+                return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
+            }
+            &unpacked[..]
+        }
+        false => packed,
+    };
+    let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER_BYTES || length + HASH_BYTES > rest.len() {
+    if length > MAX_HEADER_BYTES || length > rest.len() {
         return Err("its header is longer than the file".to_owned());
     }
     let (header, rest) = rest.split_at(length);
     let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header is wrong: {error}"))?;
-    let mut trees = &rest[..rest.len() - HASH_BYTES];
+    let mut trees = rest;
     let predictor = learned(header, &mut trees)?;
     match trees.is_empty() {
         true => Ok(predictor),

@@ -15,7 +15,9 @@ pub mod knee;
 pub mod pages;
 pub mod planning;
 pub mod probe;
+pub mod published;
 pub mod queries;
 pub mod serve;
+pub mod this_host;
 
 pub use error::{Error, Result};

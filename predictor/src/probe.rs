@@ -1,10 +1,10 @@
-//! Measures one operator at one thread count, by the program `opcollect` in a process of its own.
+//! Measures one operator at one thread count, or several at several, by the program `opcollect` in a process of its own.
 //!
 //! The record that it writes into a folder of this process is read back like any other. The child has a deadline, and
 //! what it says is only looked at when it fails.
 
 use crate::error::{Error, Result};
-use datasets::{Choose, Outcome, Source, Store};
+use datasets::{Choose, Outcome, Record, Source, Store};
 use samples::records::{device_name, uncertainty};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,6 +27,19 @@ pub struct Measured {
     pub device: String,
 }
 
+/// One of several operators that were measured together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// The operator, as it was asked for.
+    pub operator: String,
+    /// Threads.
+    pub threads: u32,
+    /// Median time.
+    pub time_ns: f64,
+    /// Half of the median's 95 % interval over the median, where it is known.
+    pub uncertainty: Option<f64>,
+}
+
 /// The program of this name beside the one that is running, else the first on the search path.
 pub fn collector() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
@@ -35,26 +48,10 @@ pub fn collector() -> PathBuf {
 
 /// Measures the operator of a short form with the default schedule.
 pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
-    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
-    let store = folder.path().join("store");
-    let mut command = Command::new(program);
-    command
-        .args(["--modelsource", "simple", "--modelname", operator, "--schedules", "1", "--counters", "none"])
-        .args(["--threads", &threads.to_string(), "--budget", &deadline.as_secs().max(1).to_string(), "--store"])
-        .arg(&store)
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
-    let said = finish(child, deadline).map_err(|problem| {
-        Error::Probe(format!("`{}` could not measure `{operator}` on {threads} threads: {problem}", program.display()))
-    })?;
-    let records = Store::open(&store)?.records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
-    let is_it = |record: &&datasets::Record| record.outcome == Outcome::Ok && record.source == Source::Measured;
+    let (records, said) = collect(program, &[operator], &[threads], deadline)?;
     let record = records
         .iter()
-        .find(is_it)
+        .find(is_measured)
         .ok_or_else(|| Error::Probe(format!("`{operator}` gave no time on {threads} threads: {}", last_line(&said))))?;
     let time_ns = record.median_ns.filter(|time| *time > 0.0);
     Ok(Measured {
@@ -103,6 +100,46 @@ pub fn race(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> 
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
         .map_err(|error| failed(format!("its answer is none: {error}")))
+}
+
+/// Measures operators of short forms with their default schedules, each on each number of threads; those that gave a time.
+pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
+    let (records, _) = collect(program, operators, threads, deadline)?;
+    let timed = |record: &Record| {
+        let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
+        let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
+        Some(Timed { operator: record.model_name.clone()?, threads, time_ns, uncertainty: uncertainty(record) })
+    };
+    Ok(records.iter().filter(is_measured).filter_map(timed).collect())
+}
+
+/// Whether a record says how long something took on this machine.
+fn is_measured(record: &&Record) -> bool {
+    record.outcome == Outcome::Ok && record.source == Source::Measured
+}
+
+/// What the program measured into a store of its own, and what it said.
+fn collect(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<(Vec<Record>, String)> {
+    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
+    let store = folder.path().join("store");
+    let counts = threads.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let mut command = Command::new(program);
+    command.args(["--modelsource", "simple", "--schedules", "1", "--counters", "none", "--threads", &counts]);
+    command.args(operators.iter().flat_map(|operator| ["--modelname", *operator]));
+    command
+        .args(["--budget", &deadline.as_secs().max(1).to_string(), "--store"])
+        .arg(&store)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
+    let said = finish(child, deadline).map_err(|problem| {
+        let operators = operators.join("`, `");
+        Error::Probe(format!("`{}` could not measure `{operators}` on {counts} threads: {problem}", program.display()))
+    })?;
+    let records = Store::open(&store)?.records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
+    Ok((records, said))
 }
 
 /// Waits for the end of a child, and kills it when it takes longer than the deadline; what it said.

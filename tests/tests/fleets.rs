@@ -233,7 +233,7 @@ fn a_folder_takes_parts_once_and_gives_them_back() {
         stores::keys(&stores::records(&bench.path("other"))),
         stores::keys(&stores::records(&bench.path("store")))
     );
-    for wrong in ["s3://bucket", "file://relative", "nowhere"] {
+    for wrong in ["s3://UPPER", "file://relative", "nowhere"] {
         assert!(push(wrong).expect(2).stderr.contains("is no address"), "{wrong}");
     }
     bench.write("file", "");

@@ -177,3 +177,44 @@ fn files_are_tried_before_the_work_that_fills_them() {
     assert_eq!(std::fs::read_to_string(bench.path("kept.opp")).expect("the file"), "as it was", "{ran}");
     assert_eq!(bench.entries(), ["empty.jsonl", "kept.opp", "no.opp", "quick.toml"]);
 }
+
+/// The first minute: nothing was collected or trained, and the answer says from where it speaks; then ten measurements.
+#[test]
+fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
+    let bench = Bench::new();
+    let ask = |arguments: &str| {
+        let mut command = bench.command(&program("oppredict"), arguments);
+        command.env("XDG_CACHE_HOME", bench.path("cache")).env("OPCOLLECT_LOCKS", bench.locks());
+        run(command)
+    };
+    let first = ask("predict --model resnet-18 --threads 1 --json");
+    assert!([0, 1].contains(&first.code()), "{first}");
+    assert!(first.stderr.contains("came with the program speaks from"), "{first}");
+    let total = &first.json()["models"][0]["total"];
+    let time = |key: &str| total[key].as_f64().unwrap_or_default();
+    assert!(time("low_ns") > 0.0 && time("low_ns") < time("time_ns") && time("time_ns") < time("high_ns"), "{first}");
+    assert!((1e6..1e9).contains(&time("time_ns")), "milliseconds, not {}\n{first}", time("time_ns"));
+
+    let adapted = ask("adapt --this-host --json");
+    if adapted.code() == 3 && adapted.stderr.contains("others compute on this machine") {
+        return skip("this machine is too busy to say how far it is");
+    }
+    let report = adapted.expect(0).json();
+    let factor = report["distance"]["factor"].as_f64().expect("a factor");
+    assert!(
+        factor > 0.0 && report["calibration"]["sentinels"].as_array().is_some_and(|all| all.len() >= 4),
+        "{report}"
+    );
+    let second = ask("predict --model resnet-18 --threads 1 --json");
+    assert!(second.stderr.contains("times are those of this machine"), "{second}");
+    let calibrated = second.json();
+    assert_eq!(calibrated["this_host"]["distance"]["factor"].as_f64(), Some(factor), "{second}");
+    let ratio = calibrated["models"][0]["total"]["time_ns"].as_f64().expect("a time") / time("time_ns");
+    assert!(ratio / factor > 0.3 && ratio / factor < 3.0, "{ratio} and {factor}");
+
+    bench.write("other.json", "{}");
+    let refused = ask("predict --model resnet-18 --calibration other.json").expect(2);
+    assert!(refused.stderr.contains("adapt --this-host` makes a new one"), "{refused}");
+    ask("adapt --this-host --data x.csv --out y").expect(2);
+    ask("adapt --out y").expect(2);
+}

@@ -79,6 +79,19 @@ fn polars() {
     }
 }
 
+#[test]
+fn a_delta_table_over_the_same_parts() {
+    let bench = Bench::new();
+    store(&bench);
+    run(bench.opcollect(&format!("dataset push --store store file://{}", bench.path("copy").display()))).expect(0);
+    for program in blocks("python deltalake") {
+        let Some(ran) = through_python(&bench, "deltalake", &program.replace("STORE", "copy")) else { return };
+        assert!(ran.stdout.contains("softmax"), "{ran}");
+    }
+    // The log beside the parts disturbs nobody.
+    run(bench.opcollect("dataset verify --store copy")).expect(0);
+}
+
 /// A PostgreSQL of this test's own, in a folder; gone with the value.
 struct Server {
     process: std::process::Child,

@@ -1253,25 +1253,27 @@ pub enum DatasetCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Bring parts, configurations and peaks to a folder by its address, or a store's records into a database
+    /// Bring parts, configurations and peaks to a folder or a bucket by its address, or a store's records into a database
     ///
     /// What is there already is not written again, so an interrupted push goes on where it ended.
     Push {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
-        /// `file:///folder`, or `postgres://user@host/database`, which takes PostgreSQL's client `psql`
+        /// `file:///folder`; `s3://bucket/place`, which takes `curl` and the usual variables (AWS_ACCESS_KEY_ID,
+        /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL); or `postgres://user@host/database`, which takes PostgreSQL's
+        /// client `psql`
         address: String,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Fetch parts, configurations and peaks that were pushed to a folder
+    /// Fetch parts, configurations and peaks that were pushed to a folder or a bucket
     Pull {
         /// The store, made if needed
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
-        /// `file:///folder`
+        /// `file:///folder` or `s3://bucket/place`
         address: String,
         /// Print one JSON document
         #[arg(long)]

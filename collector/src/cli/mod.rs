@@ -10,6 +10,7 @@ mod artifacts;
 mod best;
 mod board;
 mod boards;
+mod bucket;
 mod collect;
 mod compare;
 mod corun;

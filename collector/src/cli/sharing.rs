@@ -1,10 +1,11 @@
 //! `dataset push` and `pull`, and `--sink`: records in other places, by their address.
 //!
 //! A folder gets parts as they are: their names are the hashes of what they hold, so what is there is not written again, and
-//! an interrupted push goes on. A database gets rows through `psql`, PostgreSQL's own client: staged by COPY and merged in one
+//! an interrupted push goes on; a bucket (`bucket.rs`) gets them the same way. A database gets rows through `psql`, PostgreSQL's own client: staged by COPY and merged in one
 //! transaction, so that a client or server that dies leaves all or nothing. The store stays the truth: what could not be
 //! pushed is pushed the next time.
 
+use super::bucket::{Brought, Bucket};
 use super::failure::Failure;
 use super::stores::{failed, open, tell_damage};
 use super::{Result, print, print_json};
@@ -19,6 +20,8 @@ use std::process::{Command, Stdio};
 pub enum Address {
     /// A folder.
     Folder(PathBuf),
+    /// A place in a bucket.
+    Bucket(Bucket),
     /// A database, by the address that its client takes.
     Postgres(String),
 }
@@ -37,9 +40,13 @@ impl Address {
     pub fn parse(text: &str) -> Result<Address> {
         match text.split_once("://") {
             Some(("file", path)) if path.starts_with('/') => Ok(Address::Folder(PathBuf::from(path))),
+            Some(("s3", rest)) => Bucket::parse(rest).map(Address::Bucket).map_err(|why| {
+                Failure::usage(format!("`{text}` is no address that records can be brought to: {why}"))
+                    .with_hint("write `s3://bucket/place`; AWS_ENDPOINT_URL names a server other than Amazon's")
+            }),
             Some(("postgres" | "postgresql", _)) => Ok(Address::Postgres(text.to_owned())),
             _ => Err(Failure::usage(format!("`{text}` is no address that records can be brought to"))
-                .with_hint("write `file:///folder`, or `postgres://user@host/database`; buckets are served by rclone, s5cmd and their kind")),
+                .with_hint("write `file:///folder`, `s3://bucket/place` or `postgres://user@host/database`")),
         }
     }
 }
@@ -62,22 +69,30 @@ pub fn bring(store: &Store, address: &str) -> Result<String> {
 fn brought(store: &Store, address: &str) -> Result<Done> {
     match Address::parse(address)? {
         Address::Folder(folder) => copy(store, &Store::create(&folder).map_err(failed)?, address),
+        Address::Bucket(bucket) => bucket.push(store).map(|brought| objects(address, brought)),
         Address::Postgres(address) => {
             Ok(Done { rows: merge_rows(store, &address)?, address: shown(&address), parts: 0, known: 0 })
         }
     }
 }
 
-/// Fetches what a folder has.
+/// Fetches what a folder or a bucket has.
 pub fn pull(store: &Path, address: &str, as_json: bool) -> Result<u8> {
-    let Address::Folder(folder) = Address::parse(address)? else {
-        return Err(Failure::usage("records are pulled from folders; a database is asked in SQL")
-            .with_hint("write `file:///folder`, or see docs/queries.md"));
+    let into = || Store::create(store).map_err(failed);
+    let done = match Address::parse(address)? {
+        Address::Folder(folder) => copy(&open(&folder)?, &into()?, address)?,
+        Address::Bucket(bucket) => objects(address, bucket.pull(&into()?)?),
+        Address::Postgres(_) => {
+            return Err(Failure::usage("records are pulled from folders and buckets; a database is asked in SQL")
+                .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/queries.md"));
+        }
     };
-    let from = open(&folder)?;
-    let done = copy(&from, &Store::create(store).map_err(failed)?, address)?;
     answer(&done, as_json)?;
     Ok(super::DONE)
+}
+
+fn objects(address: &str, brought: Brought) -> Done {
+    Done { address: address.to_owned(), parts: brought.new, known: brought.known, rows: 0 }
 }
 
 fn copy(from: &Store, to: &Store, address: &str) -> Result<Done> {
@@ -98,9 +113,12 @@ fn answer(done: &Done, as_json: bool) -> Result<()> {
 impl Done {
     fn prose(&self) -> String {
         let Done { address, parts, known, rows } = self;
-        match address.starts_with("file:") {
-            true => format!("`{address}`: {parts} parts brought, {known} known before"),
-            false => format!("`{address}`: {rows} records that were new there"),
+        match address.starts_with("postgres") {
+            true => format!("`{address}`: {rows} records that were new there"),
+            false if address.starts_with("s3:") => {
+                format!("`{address}`: {parts} objects brought, {known} known before")
+            }
+            false => format!("`{address}`: {parts} parts brought, {known} known before"),
         }
     }
 }
@@ -194,7 +212,7 @@ mod tests {
         let parse = |text: &str| Address::parse(text).map_err(|failure| failure.message().to_owned());
         assert_eq!(parse("file:///a/b"), Ok(Address::Folder(PathBuf::from("/a/b"))));
         assert!(parse("postgres://u:p@h/d").is_ok());
-        for wrong in ["file://a", "s3://bucket", "/a/b", ""] {
+        for wrong in ["file://a", "s3://UPPER", "/a/b", ""] {
             assert!(parse(wrong).is_err_and(|why| why.contains(wrong)));
         }
         assert_eq!(shown("postgres://u:secret@h/d"), "postgres://u@h/d");

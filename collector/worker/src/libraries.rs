@@ -1,7 +1,7 @@
 //! Where the libraries lie that workers open when they start.
 //!
-//! TVM's are looked for in a `lib` folder beside the program's own, in the folder known when the program was built, in a
-//! `.venv` in the working folder or above the program; or, where the variable `OPCOLLECT_TVM` names a folder, in that
+//! TVM's are looked for in a `lib` folder beside the program's own, in the wheel beside the one that brought the program, in the
+//! folder known when the program was built, in a `.venv` in the working folder or above the program; or, where the variable `OPCOLLECT_TVM` names a folder, in that
 //! one and no other. The wheels of one environment stand beside each other, so that NVIDIA's are found from there.
 
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ pub fn tvm() -> Vec<PathBuf> {
         return vec![PathBuf::from(folder)];
     }
     let mut folders: Vec<PathBuf> = beside_program().into_iter().collect();
+    folders.extend(beside_package());
     folders.extend(option_env!("OPCOLLECT_TVM_LIB").map(PathBuf::from));
     let working = std::env::current_dir().unwrap_or_default();
     let program = std::env::current_exe().unwrap_or_default();
@@ -49,6 +50,13 @@ fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)
+}
+
+/// TVM's folder where a wheel brought the program: `opcollect/bin` and `tvm/lib` stand in one folder of packages.
+fn beside_package() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let folder = program.ancestors().nth(3)?.join("tvm/lib");
+    folder.is_dir().then_some(folder)
 }
 
 /// The folder `lib` beside the program's own, for installations that bring the libraries along.

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows read at once.
 const ROWS: usize = 8192;
@@ -29,24 +30,40 @@ pub struct Keys {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     outcome: Outcome,
-    /// The highest number of an attempt.
-    attempts: i64,
+    /// The highest number of an attempt; of ten million experiments every byte counts.
+    attempts: u32,
+}
+
+impl Tried {
+    fn new(outcome: Outcome, attempts: i64) -> Tried {
+        Tried { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
+    }
+
+    /// `ok` if either is, else how the later one ended; the same whichever is met first.
+    fn with(self, other: Tried) -> Tried {
+        let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
+        let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
+        Tried { outcome, attempts: self.attempts.max(other.attempts) }
+    }
 }
 
 impl Store {
     /// Reads the keys of all parts and journals, those of running processes included.
     pub fn keys(&self) -> Result<Keys> {
         let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
-        let scan = |batch: &Batch, found: &mut Vec<(Key, Tried)>| {
-            let rows = batch.rows().enumerate();
-            found.extend(
-                rows.map(|(index, row)| (key(&row), Tried { outcome: outcome(&row), attempts: batch.attempt(index) })),
-            );
-        };
-        let (found, damage) = settled(|| self.scan(&columns, Vec::new, scan))?;
-        let mut keys = Keys { damage, ..Keys::default() };
-        found.into_iter().flatten().for_each(|(key, tried)| keys.note(key, tried));
-        Ok(keys)
+        let (tried, damage) = settled(|| {
+            // One table for all files: what each has, side by side, would take as much again.
+            let keys = Mutex::new(Keys::default());
+            let note = |batch: &Batch, (): &mut ()| {
+                let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+                for (index, row) in batch.rows().enumerate() {
+                    keys.note(key(&row), Tried::new(outcome(&row), batch.attempt(index)));
+                }
+            };
+            let (_, damage) = self.scan(&columns, || (), note)?;
+            Ok((keys.into_inner().unwrap_or_else(PoisonError::into_inner).tried, damage))
+        })?;
+        Ok(Keys { tried, damage })
     }
 
     /// Gives every batch of some columns to a function, several files at once; what it gathers comes back per
@@ -133,7 +150,7 @@ impl Keys {
 
     /// How often an experiment was tried, as far as its writers knew of each other.
     pub fn attempts(&self, key: Key) -> i64 {
-        self.tried.get(&key).map_or(0, |tried| tried.attempts)
+        self.tried.get(&key).map_or(0, |tried| i64::from(tried.attempts))
     }
 
     /// What is not among them because it is not what was written.
@@ -144,15 +161,11 @@ impl Keys {
     /// Notes one more attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
         let attempts = self.attempts(key) + 1;
-        self.note(key, Tried { outcome, attempts });
+        self.note(key, Tried::new(outcome, attempts));
     }
 
     fn note(&mut self, key: Key, tried: Tried) {
-        let known = self.tried.entry(key).or_insert(tried);
-        known.attempts = known.attempts.max(tried.attempts);
-        if known.outcome != Outcome::Ok {
-            known.outcome = tried.outcome;
-        }
+        self.tried.entry(key).and_modify(|known| *known = known.with(tried)).or_insert(tried);
     }
 }
 

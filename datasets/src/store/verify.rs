@@ -138,7 +138,9 @@ impl Store {
             strangers.extend(files::list(folder, |name| is_shown(name) && !is_part(name))?);
         }
         // Parts are only read where their folders say what they are of.
-        let targets = files::list(&self.dataset_folder(), is_shown)?;
+        // What begins like this is of other engines: readers of such folders pass it over, and a table's log stands in it.
+        let is_ours = |name: &str| is_shown(name) && !name.starts_with('_');
+        let targets = files::list(&self.dataset_folder(), is_ours)?;
         for target in &targets {
             let below = if target.is_dir() { files::list(target, is_shown)? } else { Vec::new() };
             let is_read = |path: &PathBuf| folders.contains(path);

@@ -73,7 +73,8 @@ pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
     format!("{PARTS} are needed, there are of {}", counts.join(", of "))
 }
 
-fn data_hash(samples: &Samples) -> String {
+/// Tells what was learned from: sizes, times and features of all samples.
+pub fn data_hash(samples: &Samples) -> String {
     let mut hasher = blake3::Hasher::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         hasher.update(&sample.shape.to_le_bytes());

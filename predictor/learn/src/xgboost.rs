@@ -86,7 +86,11 @@ fn functions() -> Result<&'static Functions> {
 
 fn library_file() -> std::result::Result<PathBuf, String> {
     let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
+    let program = std::env::current_exe().unwrap_or_default();
+    // Where a wheel brought the program, XGBoost's stands beside it.
+    let beside = program.ancestors().nth(3).map(|packages| packages.join("xgboost/lib"));
     let folder = given
+        .or_else(|| beside.filter(|folder| folder.join("libxgboost.so").is_file()))
         .or_else(|| option_env!("OPPREDICT_XGBOOST_LIB").map(PathBuf::from))
         .ok_or("XGBoost's library was not there when this program was built; run scripts/setup and build again, or set XGBOOST_LIB_DIR to the folder of libxgboost.so")?;
     Ok(folder.join("libxgboost.so"))

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  oppredict predict --model resnet-18
   oppredict train --data opcollect-data --out cpu.opp
   oppredict predict --predictor cpu.opp --model resnet-18 --threads 2
   oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --knob tile_c=8 --json
@@ -18,6 +19,7 @@ Exit codes: 0 all done; 1 done, with losses that are named; 2 bad use or input; 
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
+  oppredict predict --model resnet-18
   oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --threads 2
   oppredict predict --predictor cpu.opp --model resnet-18 --batchsize 4 --threads 1
   oppredict predict --predictor cpu.opp --modelsource transformers --model gpt2 --sequence 64
@@ -27,7 +29,8 @@ Examples:
 const ADAPT_EXAMPLES: &str = "\
 Examples:
   oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
-  oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp";
+  oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp
+  oppredict adapt --this-host && oppredict predict --model resnet-18";
 
 const SUGGEST_EXAMPLES: &str = "\
 Examples:
@@ -247,15 +250,29 @@ pub struct Train {
 /// How to correct.
 #[derive(Clone, Debug, Args)]
 pub struct Adapt {
-    /// File that `train` wrote
-    #[arg(long, value_name = "FILE")]
-    pub predictor: PathBuf,
-    /// What was measured; rows of devices that were learned from are not looked at.
+    /// File that `train` wrote; with --this-host the one that came with the program is the default
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub predictor: Option<PathBuf>,
+    /// Measure ten fixed operators on this machine with `opcollect`, about 20 seconds, and keep how far it is from where the
+    /// predictor learned; `predict` then speaks of this machine
+    #[arg(long, conflicts_with = "data")]
+    pub this_host: bool,
+    /// File of records or table of others, or a store, measured on the device; rows of devices that were learned from are not
+    /// looked at; repeatable
+    #[arg(long, required_unless_present = "this_host", value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// TOML file that says what the columns of a foreign table mean
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub mapping: Option<PathBuf>,
+    /// Which records are taken.
     #[command(flatten)]
-    pub data: Data,
-    /// Where to write the corrected predictor
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    pub filter: Filter,
+    /// Where to write the corrected predictor; with --this-host the calibration, by default below the user's cache
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub out: Option<PathBuf>,
+    /// Seconds that --this-host may take
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub seconds: u64,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
@@ -298,9 +315,13 @@ pub struct Xgboost {
 /// What to predict.
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
-    /// File that `train` wrote
+    /// File that `train` wrote [default: the one for CPUs that came with the program]
     #[arg(long, value_name = "FILE")]
-    pub predictor: PathBuf,
+    pub predictor: Option<PathBuf>,
+    /// How far this machine is from where the predictor learned: the file that `adapt --this-host --out` wrote [default: what
+    /// `adapt --this-host` kept of this machine, for the predictor that came with the program]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "space", "device", "mapping"])]
+    pub calibration: Option<PathBuf>,
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with --mapping, `bmm:B=8,M=128,N=128,K=64`; repeatable
     #[arg(long, value_name = "TEXT")]
     pub op: Vec<String>,
@@ -614,9 +635,9 @@ pub struct CotuneOf {
 /// Where to listen.
 #[derive(Clone, Debug, Args)]
 pub struct Serve {
-    /// File that `train` wrote
+    /// File that `train` wrote [default: the one for CPUs that came with the program, which speaks of where it learned]
     #[arg(long, value_name = "FILE")]
-    pub predictor: PathBuf,
+    pub predictor: Option<PathBuf>,
     /// Mapping whose operators and devices can be asked about
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,

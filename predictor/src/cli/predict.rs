@@ -2,9 +2,10 @@
 
 use super::arguments::Predict;
 use super::{paper, print, quoted};
-use crate::bundle;
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, Operator, OperatorPrediction, Run, Setting, Total};
+use crate::this_host::Calibration;
+use crate::{bundle, published, this_host};
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Task;
 use report::{Table, between, duration, figures, percent, words};
@@ -18,7 +19,8 @@ use std::path::Path;
 
 /// Answers and prints.
 pub fn run(predict: &Predict) -> Result<u8> {
-    let mut predictor = bundle::read(&predict.predictor)?;
+    let file = predict.predictor.clone().map_or_else(published::find, Ok)?;
+    let mut predictor = bundle::read(&file)?;
     let mapping = predict.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
@@ -33,9 +35,15 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return Err(Error::Query("say what to predict: --op, --model or --data".to_owned()));
     }
     let setting = setting(predict)?;
+    let calibration = calibration(predict, &predictor)?;
+    let here = |predictions: &mut Vec<OperatorPrediction>| {
+        let Some(known) = &calibration else { return };
+        predictions.iter_mut().for_each(|one| known.translate(&mut one.prediction));
+    };
     let operators: Vec<Operator> =
         predict.op.iter().map(|text| queries::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
-    let (predictions, refused) = each(&predictor, operators, &setting);
+    let (mut predictions, refused) = each(&predictor, operators, &setting);
+    here(&mut predictions);
     if let (true, true, Some((_, first))) = (predictions.is_empty(), predict.model.is_empty(), refused.first()) {
         return Err(Error::Query(first.clone()));
     }
@@ -51,7 +59,8 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let mut models = Vec::new();
     for name in &predict.model {
         let layers = queries::model_of(predict.modelsource, name, predict.batchsize, predict.sequence)?;
-        let predictions = queries::predict_model(&predictor, &layers, &setting)?;
+        let mut predictions = queries::predict_model(&predictor, &layers, &setting)?;
+        here(&mut predictions);
         let total = queries::total(&layers, &predictions, &run);
         print(&of_model(name, predict.batchsize, &predictions, &total))?;
         has_bounds |= total.bounds_ns > 0.0;
@@ -60,9 +69,60 @@ pub fn run(predict: &Predict) -> Result<u8> {
     if predict.json {
         let refused: Vec<_> =
             refused.iter().map(|(operator, reason)| json!({ "operator": operator, "reason": reason })).collect();
-        print(&json!({ "operators": predictions, "refused": refused, "models": models }).to_string())?;
+        let mut document = json!({ "operators": predictions, "refused": refused, "models": models });
+        if let Some(known) = &calibration {
+            document["this_host"] =
+                json!({ "host_class": known.host_class, "learned_on": known.learned_on, "distance": known.distance() });
+        }
+        print(&document.to_string())?;
     }
     Ok(u8::from(has_bounds || !refused.is_empty()))
+}
+
+/// How far this machine is, where that is known and asked for; what is not asked for is told.
+fn calibration(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibration>> {
+    if let Some(path) = &predict.calibration {
+        let known = Calibration::read(path)?;
+        if known.data_hash != predictor.about.data_hash {
+            let problem = format!("the calibration `{}` was made for another predictor", path.display());
+            return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` makes one")));
+        }
+        eprintln!("note: {}", how_far(&known));
+        return Ok(Some(known));
+    }
+    if predict.predictor.is_some() || predict.device.is_some() {
+        return Ok(None);
+    }
+    let learned_on = this_host::learned_on(predictor)?;
+    let here = measure::host::Facts::read().host_class();
+    let known = published::calibration(predictor, &here)?;
+    match &known {
+        Some(known) => eprintln!("note: {}", how_far(known)),
+        None if here == learned_on => eprintln!(
+            "note: the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one \
+             is, `oppredict adapt --this-host` finds out in about 20 s"
+        ),
+        None => eprintln!(
+            "note: the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
+             `{here}`: how far it is, `oppredict adapt --this-host` finds out in about 20 s"
+        ),
+    }
+    Ok(known)
+}
+
+/// How far this machine is, in words.
+pub fn how_far(known: &Calibration) -> String {
+    let distance = known.distance();
+    format!(
+        "times are those of this machine, `{}`: {:.2} times those of `{}`, where the predictor learned ({:.2} to {:.2} times, by {} \
+         sentinels)",
+        known.host_class,
+        distance.factor,
+        known.learned_on,
+        distance.low,
+        distance.high,
+        known.known().count()
+    )
 }
 
 /// Answers for single operators; and those that cannot be answered, with the reason.

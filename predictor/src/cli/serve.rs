@@ -4,15 +4,16 @@ use super::arguments::Serve;
 use super::print;
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::queries;
 use crate::serve::{Known, PATIENCE, Service, serve};
+use crate::{published, queries};
 use samples::table::Mapping;
 use std::net::TcpListener;
 use std::path::Path;
 
 /// Says where it listens, then answers until it is ended.
 pub fn run(arguments: &Serve) -> Result<u8> {
-    let mut predictor = bundle::read(&arguments.predictor)?;
+    let file = arguments.predictor.clone().map_or_else(published::find, Ok)?;
+    let mut predictor = bundle::read(&file)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);

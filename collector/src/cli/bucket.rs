@@ -1,0 +1,367 @@
+//! Buckets that speak S3's protocol, through `curl`, which signs, checks certificates and knows the site's proxies.
+//!
+//! Whatever of a store is shared is named by the hash of what it holds, so an object is created if it is absent and never
+//! changed: a push or pull that was interrupted goes on where it ended, and two at once bring the same. Keys of access are read
+//! from the variables that all such clients read, and given to `curl` where nobody can look on, never as arguments.
+
+use super::Result;
+use super::failure::Failure;
+use super::stores::failed;
+use datasets::Store;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Folders of a store whose files are shared, and how their names end.
+const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
+/// Folders of a store lie no deeper.
+const DEEPEST: usize = 6;
+/// Answers of lists that are asked for: a thousand names each.
+const LISTS: usize = 10_000;
+const LIST_MOST_BYTES: u64 = 16 << 20;
+/// Seconds that one object may take.
+const OBJECT_SECONDS: &str = "1800";
+
+/// A place in a bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    /// What all addresses of objects begin with: the server and the bucket.
+    base: String,
+    prefix: String,
+    region: String,
+}
+
+/// What was brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brought {
+    /// Objects that were not there.
+    pub new: u64,
+    /// Objects that were.
+    pub known: u64,
+}
+
+/// Who asks.
+struct Keys {
+    user: String,
+    token: Option<String>,
+}
+
+impl Keys {
+    fn read() -> Option<Keys> {
+        let (id, secret) = (variable("AWS_ACCESS_KEY_ID")?, variable("AWS_SECRET_ACCESS_KEY")?);
+        Some(Keys { user: format!("{id}:{secret}"), token: variable("AWS_SESSION_TOKEN") })
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Bucket {
+    /// Reads what stands behind `s3://`; the server and its region are taken from the environment.
+    pub fn parse(rest: &str) -> std::result::Result<Bucket, String> {
+        let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+        if name.len() < 3 || !name.bytes().all(is_plain) {
+            return Err(format!("`{name}` is no name of a bucket"));
+        }
+        let prefix = prefix.trim_matches('/');
+        if prefix.split('/').any(|part| part == ".." || part == ".") {
+            return Err(format!("`{prefix}` is no place in a bucket"));
+        }
+        let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+        let server = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+        let base = match server {
+            Some(server) => format!("{}/{name}", server.trim_end_matches('/')),
+            None => format!("https://{name}.s3.{region}.amazonaws.com"),
+        };
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(Bucket { base, prefix, region })
+    }
+
+    /// Brings what a store shares.
+    pub fn push(&self, store: &Store) -> Result<Brought> {
+        let there = self.list()?;
+        let mut brought = Brought::default();
+        for name in shared(store.root())? {
+            let is_new = !there.contains(&name) && self.put(&name, &store.root().join(&name))?;
+            *(if is_new { &mut brought.new } else { &mut brought.known }) += 1;
+        }
+        Ok(brought)
+    }
+
+    /// Fetches what a store lacks; each object is taken over when its content is what its name says.
+    pub fn pull(&self, store: &Store) -> Result<Brought> {
+        let here: BTreeSet<String> = shared(store.root())?.into_iter().collect();
+        let mut brought = Brought::default();
+        for name in self.list()? {
+            if here.contains(&name) {
+                brought.known += 1;
+                continue;
+            }
+            let folder = tempfile::tempdir().map_err(Failure::environment)?;
+            let staged = Store::create(folder.path()).map_err(failed)?;
+            let file = folder.path().join(&name);
+            let above = file.parent().unwrap_or(folder.path());
+            std::fs::create_dir_all(above).map_err(Failure::environment)?;
+            self.get(&name, &file)?;
+            let merged = store.merge(&staged).map_err(failed)?;
+            if let Some(damage) = merged.damage.first() {
+                return Err(Failure::environment(format!("`{}{name}` is not what was pushed: {damage}", self.prefix)));
+            }
+            brought.new += 1;
+        }
+        Ok(brought)
+    }
+
+    /// Names of the objects that are of a store.
+    fn list(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        let mut next: Option<String> = None;
+        for _ in 0..LISTS {
+            let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token, false)));
+            let prefix = encoded(&self.prefix, false);
+            let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
+            let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+            let limit = ["--max-filesize".to_owned(), LIST_MOST_BYTES.to_string()];
+            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), &limit)?;
+            let text = std::fs::read_to_string(answer.path()).map_err(Failure::environment)?;
+            if code != 200 {
+                return Err(self.refused("cannot list", "", code, &text));
+            }
+            for key in between(&text, "Key") {
+                let name = decoded(key).and_then(|key| Some(key.strip_prefix(&self.prefix)?.to_owned()));
+                names.extend(name.filter(|name| is_shared(name)));
+            }
+            next = between(&text, "NextContinuationToken").next().map(str::to_owned);
+            if next.is_none() {
+                return Ok(names);
+            }
+        }
+        Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
+    }
+
+    /// Creates an object if it is absent; false where it was there.
+    fn put(&self, name: &str, file: &Path) -> Result<bool> {
+        let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+        let more = [
+            "--upload-file".to_owned(),
+            file.display().to_string(),
+            "--header".to_owned(),
+            "If-None-Match: *".to_owned(),
+        ];
+        match self.ask(&self.object(name), answer.path(), &more)? {
+            200 | 201 | 204 => Ok(true),
+            412 => Ok(false),
+            code => Err(self.refused("cannot write", name, code, &read_some(answer.path()))),
+        }
+    }
+
+    fn get(&self, name: &str, file: &Path) -> Result<()> {
+        match self.ask(&self.object(name), file, &[])? {
+            200 => Ok(()),
+            code => Err(self.refused("cannot read", name, code, &read_some(file))),
+        }
+    }
+
+    fn object(&self, name: &str) -> String {
+        format!("{}/{}", self.base, encoded(&format!("{}{name}", self.prefix), true))
+    }
+
+    /// One request; the code of its answer, whose content goes into a file.
+    fn ask(&self, url: &str, answer: &Path, more: &[String]) -> Result<u16> {
+        let mut command = Command::new("curl");
+        command.args([
+            "--config",
+            "-",
+            "--silent",
+            "--show-error",
+            "--connect-timeout",
+            "10",
+            "--max-time",
+            OBJECT_SECONDS,
+        ]);
+        command.args(["--speed-limit", "1000", "--speed-time", "60", "--retry", "3", "--write-out", "%{http_code}"]);
+        command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let missing = |error: std::io::Error| {
+            Failure::environment(format!("cannot start `curl`, which speaks to buckets: {error}"))
+                .with_hint("install it, on Debian with `apt install curl`")
+        };
+        let mut child = command.spawn().map_err(missing)?;
+        let secrets = Keys::read().map(|keys| self.signed(&keys)).unwrap_or_default();
+        // A child that ended at once says why itself.
+        let _ = child.stdin.take().expect("standard input is piped").write_all(secrets.as_bytes());
+        let ended = child.wait_with_output().map_err(Failure::environment)?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        if !ended.status.success() {
+            let why = said.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why");
+            return Err(Failure::environment(format!("cannot reach `{}`: {why}", self.base))
+                .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server"));
+        }
+        let code = String::from_utf8_lossy(&ended.stdout).trim().parse();
+        code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
+    }
+
+    /// What `curl` is told of keys, in the words of its files of settings.
+    fn signed(&self, keys: &Keys) -> String {
+        let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region)));
+        lines.push_str(&format!("user = {}\n", quoted(&keys.user)));
+        // The content of parts is checked by their names, whoever brings them.
+        lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
+        if let Some(token) = &keys.token {
+            lines.push_str(&format!("header = {}\n", quoted(&format!("x-amz-security-token: {token}"))));
+        }
+        lines
+    }
+
+    fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
+        let word = between(answer, "Code").next().unwrap_or("no reason given");
+        let failure =
+            Failure::environment(format!("{doing} `{}/{}{name}`: {word} (status {code})", self.base, self.prefix));
+        match code {
+            401 | 403 => failure.with_hint(
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?",
+            ),
+            404 => failure.with_hint("make the bucket first, or set AWS_ENDPOINT_URL to the server that has it"),
+            _ => failure.with_hint("nothing is lost, and the same command goes on"),
+        }
+    }
+}
+
+/// The beginning of a file, as text.
+fn read_some(path: &Path) -> String {
+    use std::io::Read;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut text));
+    read.map_or_else(|error| error.to_string(), |_| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Names below a store of what is shared, in order.
+fn shared(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for (folder, _) in SHARED {
+        gather(root, Path::new(folder), 0, &mut names)?;
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> Result<()> {
+    let entries = match std::fs::read_dir(root.join(folder)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(Failure::environment)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(Failure::environment)?;
+        let path = folder.join(entry.file_name());
+        if entry.file_type().map_err(Failure::environment)?.is_dir() {
+            if depth < DEEPEST {
+                gather(root, &path, depth + 1, names)?;
+            }
+        } else if let Some(name) = path.to_str().filter(|name| is_shared(name)) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is one of what stores share, and stays within a store.
+fn is_shared(name: &str) -> bool {
+    let path = PathBuf::from(name);
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_hidden = path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with('.'));
+    is_below
+        && !is_hidden
+        && path.components().count() <= DEEPEST + 1
+        && SHARED.iter().any(|(folder, end)| {
+            name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end)
+        })
+}
+
+/// What stands between the tags of a name; those of an answer of S3 have no attributes.
+fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let begin = rest.find(&open)? + open.len();
+        let end = begin + rest[begin..].find(&close)?;
+        let found = &rest[begin..end];
+        rest = &rest[end + close.len()..];
+        Some(found)
+    })
+}
+
+/// A text as a part of an address, in the one spelling that signatures are made of.
+fn encoded(text: &str, keeps_slashes: bool) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
+            b'/' if keeps_slashes => encoded.push('/'),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
+                (digit(rest.next())? * 16 + digit(rest.next())?) as u8
+            }
+            b'+' => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_stores_or_left_alone() {
+        for fine in ["dataset/part_target=llvm/host=a/part-0.parquet", "hosts/vm/peaks-1.json", "configs/a.json"] {
+            assert!(is_shared(fine), "{fine}");
+        }
+        let long = format!("dataset/{}part-0.parquet", "a/".repeat(20));
+        for wrong in [
+            "dataset/../x.parquet",
+            "/dataset/x.parquet",
+            "dataset/.x.parquet",
+            "dataset.parquet",
+            "journal/a.json",
+            "dataset/x",
+            &long,
+        ] {
+            assert!(!is_shared(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn texts_of_addresses_come_back() {
+        for text in ["a=b/c d+e%", "ü", ""] {
+            assert_eq!(decoded(&encoded(text, true)).as_deref(), Some(text));
+        }
+        assert_eq!(encoded("a=/b", true), "a%3D/b");
+        assert_eq!(decoded("%"), None);
+        assert_eq!(between("<Key>a</Key><Key>b</Key><Key>c", "Key").collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn buckets_have_names() {
+        for wrong in ["", "a", "UPPER", "a b", "bucket/../x"] {
+            assert!(Bucket::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Bucket::parse("bucket/a/b/").map(|bucket| bucket.prefix), Ok("a/b/".to_owned()));
+    }
+}

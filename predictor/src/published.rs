@@ -1,0 +1,49 @@
+//! The predictor that comes with the programs, and what is known of this machine beside it.
+//!
+//! It lies in `datasets/published` of a checkout, or where the wheel puts it, `published` beside the folder of programs; so the first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
+
+use crate::error::{Error, Result};
+use crate::this_host::Calibration;
+use learn::predictor::Predictor;
+use std::path::{Path, PathBuf};
+
+/// The predictor for CPUs.
+pub const CPU: &str = "cpu.opp";
+
+/// Where it lies, seen from where this program does.
+pub fn find() -> Result<PathBuf> {
+    let program = std::env::current_exe().and_then(|program| program.canonicalize());
+    let program = program.map_err(|error| Error::io("find", Path::new("oppredict"), error))?;
+    let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
+    let checkouts = program.ancestors().skip(1).map(|folder| folder.join("datasets/published"));
+    let found = installed.into_iter().chain(checkouts).map(|folder| folder.join(CPU)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        Error::Query(format!(
+            "no predictor came with `{}`: give one with --predictor FILE, which `oppredict train` writes",
+            program.display()
+        ))
+    })
+}
+
+/// Where what is known of a class of hosts is kept.
+pub fn calibration_file(host_class: &str) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(cache.join("opcollect/calibrations").join(format!("{host_class}.json")))
+}
+
+/// What is known of a class of hosts, where that was measured for this very predictor.
+pub fn calibration(predictor: &Predictor, host_class: &str) -> Result<Option<Calibration>> {
+    let Some(path) = calibration_file(host_class).filter(|path| path.is_file()) else { return Ok(None) };
+    let known = Calibration::read(&path)?;
+    Ok((known.data_hash == predictor.about.data_hash).then_some(known))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn calibrations_are_kept_by_class_of_hosts() {
+        let file = super::calibration_file("some-cpu-4cpu-01234567");
+        assert!(file.is_none_or(|file| file.ends_with("opcollect/calibrations/some-cpu-4cpu-01234567.json")));
+    }
+}

@@ -1,0 +1,90 @@
+//! What ships is what `scripts/publish` makes: the dataset is sound and as its manifest says, the predictor was learned from it, and
+//! learning again gives the same figures.
+#![allow(clippy::print_stderr, missing_docs)]
+
+use datasets::{Choose, Outcome, Source, Store};
+use learn::Fitted;
+use predictor::bundle;
+use samples::Samples;
+use samples::records::{Policy, samples};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Shipped files may be so long together: parts, and each predictor.
+const PARTS_MOST: u64 = 15_000_000;
+const PREDICTOR_MOST: u64 = 10_000_000;
+
+fn published(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(name)
+}
+
+fn manifest() -> Value {
+    serde_json::from_slice(&std::fs::read(published("manifest.json")).expect("a manifest")).expect("JSON")
+}
+
+fn learned_from() -> Samples {
+    samples(&[published("cpu")], &Policy::default()).expect("samples")
+}
+
+#[test]
+fn the_dataset_is_as_its_manifest_and_card_say() {
+    let manifest = manifest();
+    let store = Store::open(&published("cpu")).expect("a store");
+    assert!(store.verify().expect("readable").problems.is_empty());
+    let records: Vec<_> =
+        store.records(Choose::All).expect("readable").collect::<datasets::Result<_>>().expect("records");
+    assert_eq!(manifest["kept"].as_u64(), Some(records.len() as u64));
+    let most = manifest["uncertainty_most"].as_f64().expect("a share");
+    for record in &records {
+        assert_eq!((record.outcome, record.source), (Outcome::Ok, Source::Measured));
+        let (median, half) = (record.median_ns.expect("a time"), record.median_interval_ns.expect("an interval"));
+        assert!(half <= most * median, "{}", record.op_text);
+        assert_eq!(Some(record.host_class.as_str()), manifest["host_class"].as_str());
+    }
+    let files = manifest["files"].as_object().expect("files");
+    let mut parts = 0;
+    for (name, about) in files {
+        let bytes = std::fs::metadata(published(name)).expect("a file").len();
+        assert_eq!(about["bytes"].as_u64(), Some(bytes), "{name}");
+        match name.ends_with(".opp") {
+            true => assert!(bytes <= PREDICTOR_MOST, "{name} has {bytes} bytes"),
+            false => parts += bytes,
+        }
+    }
+    assert!(parts <= PARTS_MOST && files.contains_key("cpu.opp"), "{parts} bytes");
+    let card = std::fs::read_to_string(published("README.md")).expect("a card");
+    for said in ["host_class", "tvm_version", "kept", "measured", "tasks"] {
+        let value = &manifest[said];
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        assert!(card.contains(&text), "the card does not say that `{said}` is {text}");
+    }
+}
+
+#[test]
+fn the_predictor_was_learned_from_the_dataset() {
+    let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
+    let samples = learned_from();
+    assert_eq!(shipped.about.data_hash, learn::train::data_hash(&samples), "make it anew: `scripts/publish learn`");
+    assert_eq!(shipped.about.devices.len(), 1);
+}
+
+/// Some operators are enough to see that learning gives what was shipped, and take seconds.
+#[test]
+fn learning_again_gives_the_same_figures() {
+    let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
+    let all = learned_from();
+    let is_wanted = |row: &usize| {
+        ["layer_norm", "average_pool"].contains(&all.operators[all.rows[*row].operator as usize].as_str())
+    };
+    let rows: Vec<usize> = (0..all.rows.len()).filter(is_wanted).collect();
+    let some = all.select(&rows);
+    let again = learn::train::train(&some, shipped.about.seed, false).expect("XGBoost's library");
+    let every: Vec<usize> = (0..some.rows.len()).collect();
+    let figures = [&again, &shipped].map(|predictor| predictor.learned.predict(&some, &every));
+    // What is drawn at random depends on which operators are learned together, so single rows differ by what trees do not know.
+    let off = figures[0].iter().zip(&figures[1]).map(|(again, shipped)| (again / shipped).ln().abs()).sum::<f64>();
+    let off = off / every.len() as f64;
+    eprintln!("note: learned again, answers differ by {:.2} % from those that ship", 100.0 * off);
+    assert!(off < 0.05, "answers differ by {off} from those that ship");
+    assert!(every.len() > 20, "{}", every.len());
+}
