@@ -6,6 +6,7 @@ mod files;
 mod grouping;
 mod pictures;
 mod ready;
+mod simulated_table;
 mod styled;
 mod table;
 
@@ -17,15 +18,18 @@ use super::whole::{Asked, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
 use crate::campaign::record;
 use crate::network::annotation::Annotation;
+use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, ScheduleSource};
 use files::Files;
 use job::listing::{CodeWishes, Sampling};
+use job::target::is_cuda;
 use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
+use measure::counters::Backend;
 use measure::{Method, Ratio};
 use models::Task;
-use profile::data::{Counter, Refusal};
+use profile::data::{Counter, Energy, Refusal, Simulation};
 use profile::summary::threads::Thread;
 use profile::summary::{self, Row, Totals};
 use profile::{Plan, Profile, Schedule};
@@ -67,6 +71,8 @@ struct Report<'a> {
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
+    energy: &'a [Energy],
+    simulated: Option<&'a Simulation>,
     notes: &'a [String],
 }
 
@@ -99,6 +105,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
 }
 
 fn look(arguments: &ProfileRun) -> Result<u8> {
+    let simulator = simulator(&arguments.counters)?;
     let mut whole = whole(arguments)?;
     let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
@@ -131,7 +138,12 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let threads = whole.runs.cpus.len();
     let peaks = peaks::now(threads, &target, &mut whole.runs.workers);
     let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
-    let profile = whole.profile(seen, &made, &peaks)?;
+    let mut profile = whole.profile(seen, &made, &peaks)?;
+    if let Some(simulator) = &simulator {
+        let (simulation, refused) = whole.simulate(simulator)?;
+        profile.simulation = Some(simulation);
+        profile.notes.extend(refused.into_iter().map(|why| format!("not simulated: {why}")));
+    }
     profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
     let kept = keep(keeping, |place, row| match check {
         Some(wrong) if !wrong.is_right => {
@@ -181,6 +193,8 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         rows: &rows,
         counters: &profile.counters,
         refusals: &profile.refusals,
+        energy: &profile.energy,
+        simulated: profile.simulation.as_ref(),
         notes: &notes,
     };
     match (&styled, arguments.json) {
@@ -191,6 +205,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         (None, true) => print_json(&report)?,
         (_, false) => {
             let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
+            lines.extend(report.simulated.map(simulated_table::describe));
             lines.extend(peaks::describe(&peaks));
             let others = meant.map_or(0, |meant| meant.len() - 1);
             lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
@@ -220,20 +235,55 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
         counters: counters(&arguments.counters),
         ..Sweep::default()
     };
+    let mut config = settings::config(&arguments.models, &sweep)?;
+    if is_cuda(&config.target) && arguments.counters.is_empty() {
+        // Processor time says nothing of what a device does.
+        config.counters.backend = Backend::None;
+    }
+    refuse_for_gpus(arguments, &config.target)?;
     Whole::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
+        config,
         threads: arguments.threads,
         inputs: &arguments.given,
         is_checked: !arguments.no_check,
         engines: &[],
-        may_use_gpu: false,
+        may_use_gpu: true,
     })
 }
 
-/// What is counted: nothing when nothing is said.
+/// Machine code and simulators are of processors alone.
+fn refuse_for_gpus(arguments: &ProfileRun, target: &str) -> Result<()> {
+    let asked = [
+        ("--annotate", arguments.code.annotate.is_some()),
+        ("--perf-map", arguments.code.perf_map),
+        ("--counters cachegrind", arguments.counters.iter().any(|name| name == simulated::NAME)),
+    ];
+    match asked.iter().find(|(_, is_asked)| *is_asked && is_cuda(target)) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `cuda`"))
+                .with_hint(format!("leave out `{flag}`")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The simulator, where it is among what is to be counted.
+fn simulator(names: &[String]) -> Result<Option<Simulator>> {
+    if !names.iter().any(|name| name == simulated::NAME) {
+        return Ok(None);
+    }
+    let found = Simulator::find().map_err(|why| {
+        Failure::environment(format!("`--counters cachegrind` simulates by valgrind: {why}"))
+            .with_hint("install it, for example with `apt-get install valgrind`")
+    });
+    found.map(Some)
+}
+
+/// What is counted: processor time when nothing is said. What is simulated is no counter.
 fn counters(names: &[String]) -> Vec<String> {
-    match names {
-        [] => vec!["none".to_owned()],
+    let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
+    match &names[..] {
+        [] => vec!["thread_cpu_ns".to_owned()],
         [only] if only == "default" => Vec::new(),
         names => names.to_vec(),
     }
