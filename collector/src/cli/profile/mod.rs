@@ -1,6 +1,7 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
 mod annotate;
+mod counting;
 mod diff;
 mod files;
 mod grouping;
@@ -18,9 +19,8 @@ use super::whole::{Asked, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
 use crate::campaign::record;
 use crate::network::annotation::Annotation;
-use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Comparison};
-use datasets::{Outcome, Record, ScheduleSource};
+use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use files::Files;
 use job::listing::{CodeWishes, Sampling};
 use job::target::is_cuda;
@@ -105,7 +105,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
 }
 
 fn look(arguments: &ProfileRun) -> Result<u8> {
-    let simulator = simulator(&arguments.counters)?;
+    let simulator = counting::simulator(&arguments.counters)?;
     let mut whole = whole(arguments)?;
     let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
@@ -139,11 +139,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let peaks = peaks::now(threads, &target, &mut whole.runs.workers);
     let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
     let mut profile = whole.profile(seen, &made, &peaks)?;
-    if let Some(simulator) = &simulator {
-        let (simulation, refused) = whole.simulate(simulator)?;
-        profile.simulation = Some(simulation);
-        profile.notes.extend(refused.into_iter().map(|why| format!("not simulated: {why}")));
-    }
+    counting::simulate(&mut whole, simulator.as_ref(), &mut profile)?;
     profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
     let kept = keep(keeping, |place, row| match check {
         Some(wrong) if !wrong.is_right => {
@@ -197,22 +193,33 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         simulated: profile.simulation.as_ref(),
         notes: &notes,
     };
-    match (&styled, arguments.json) {
+    let others = meant.map_or(0, |meant| meant.len() - 1);
+    show(&report, styled.as_ref(), arguments, (&peaks, others))?;
+    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// Prints it as it was asked for; `others` is how many more calls the name of the one that is shown has.
+fn show(
+    report: &Report<'_>,
+    styled: Option<&Styled>,
+    arguments: &ProfileRun,
+    (peaks, others): (&Peaks, usize),
+) -> Result<()> {
+    match (styled, arguments.json) {
         (Some(styled), true) => {
-            tell(&notes);
+            tell(report.notes);
             styled.print_json()?
         }
-        (None, true) => print_json(&report)?,
+        (None, true) => print_json(report)?,
         (_, false) => {
-            let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
+            let mut lines = vec![table::describe(report, &arguments.table, styled)];
             lines.extend(report.simulated.map(simulated_table::describe));
-            lines.extend(peaks::describe(&peaks));
-            let others = meant.map_or(0, |meant| meant.len() - 1);
+            lines.extend(peaks::describe(peaks));
             lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
             print(&lines.join("\n"))?
         }
     }
-    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+    Ok(())
 }
 
 /// The records of operators, where they are wanted.
@@ -232,7 +239,7 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
-        counters: counters(&arguments.counters),
+        counters: counting::counters(&arguments.counters),
         ..Sweep::default()
     };
     let mut config = settings::config(&arguments.models, &sweep)?;
@@ -240,7 +247,7 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
         // Processor time says nothing of what a device does.
         config.counters.backend = Backend::None;
     }
-    refuse_for_gpus(arguments, &config.target)?;
+    counting::refuse_for_gpus(arguments, &config.target)?;
     Whole::of(Asked {
         config,
         threads: arguments.threads,
@@ -249,44 +256,6 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
         engines: &[],
         may_use_gpu: true,
     })
-}
-
-/// Machine code and simulators are of processors alone.
-fn refuse_for_gpus(arguments: &ProfileRun, target: &str) -> Result<()> {
-    let asked = [
-        ("--annotate", arguments.code.annotate.is_some()),
-        ("--perf-map", arguments.code.perf_map),
-        ("--counters cachegrind", arguments.counters.iter().any(|name| name == simulated::NAME)),
-    ];
-    match asked.iter().find(|(_, is_asked)| *is_asked && is_cuda(target)) {
-        Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `cuda`"))
-                .with_hint(format!("leave out `{flag}`")))
-        }
-        None => Ok(()),
-    }
-}
-
-/// The simulator, where it is among what is to be counted.
-fn simulator(names: &[String]) -> Result<Option<Simulator>> {
-    if !names.iter().any(|name| name == simulated::NAME) {
-        return Ok(None);
-    }
-    let found = Simulator::find().map_err(|why| {
-        Failure::environment(format!("`--counters cachegrind` simulates by valgrind: {why}"))
-            .with_hint("install it, for example with `apt-get install valgrind`")
-    });
-    found.map(Some)
-}
-
-/// What is counted: processor time when nothing is said. What is simulated is no counter.
-fn counters(names: &[String]) -> Vec<String> {
-    let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
-    match &names[..] {
-        [] => vec!["thread_cpu_ns".to_owned()],
-        [only] if only == "default" => Vec::new(),
-        names => names.to_vec(),
-    }
 }
 
 fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
