@@ -159,6 +159,9 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
     if about.devices.values().any(|device| !device.is_sound()) {
         return Err("it describes a device by numbers that are not positive".to_owned());
     }
+    if about.in_place.values().any(|learned| !learned.is_sound()) {
+        return Err("what it learned of operators in their places are no numbers".to_owned());
+    }
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {

@@ -1,6 +1,7 @@
 //! Questions in words: an operator, a whole neural network, or a row of a table, each as sizes that can be predicted.
 
 use crate::error::{Error, Result};
+use learn::in_place::InPlace;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
 use samples::features::Work;
@@ -217,6 +218,39 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
         extrapolated_ns,
         bounds_ns,
     }
+}
+
+/// A model whose operators run in their places: what its sum misses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InPlaceTotal {
+    /// All operators in their places.
+    pub operators_ns: f64,
+    /// That over the same operators alone.
+    pub over_alone: f64,
+    /// What a run takes beside its operators; nothing where no network was timed as a whole.
+    pub beside_ns: Option<f64>,
+    /// What it was learned from, and what it is worth.
+    pub learned: InPlace,
+}
+
+/// What is known of a model's operators in their places on the device that is asked for.
+pub fn in_place_total(
+    predictor: &Predictor,
+    operators: &[Operator],
+    predictions: &[OperatorPrediction],
+    setting: &Setting,
+) -> Result<Option<InPlaceTotal>> {
+    let Some(learned) = predictor.about.in_place.get(device(predictor, setting)?) else { return Ok(None) };
+    let (mut alone_ns, mut operators_ns, mut calls) = (0.0, 0.0, 0.0);
+    for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
+        let times = *count as f64;
+        alone_ns += times * prediction.time_ns;
+        operators_ns += times * learned.time_ns(&operator.name, prediction.time_ns);
+        calls += times;
+    }
+    let over_alone = if alone_ns > 0.0 { operators_ns / alone_ns } else { 1.0 };
+    let beside_ns = learned.beside_call_ns.map(|ns| ns * calls);
+    Ok(Some(InPlaceTotal { operators_ns, over_alone, beside_ns, learned: learned.clone() }))
 }
 
 /// The operator in a text: a short form such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with a mapping, one of its

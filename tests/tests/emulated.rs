@@ -13,6 +13,7 @@
 mod common;
 
 use bench::{Bench, Build, Prebuilt, Workers};
+use capture::writer::sink::Format;
 use collector::doctor::{DoctorRequest, Status, doctor};
 use collector::network;
 use common::open;
@@ -25,6 +26,10 @@ use job::target::{self, Target};
 use job::{Artifact, BuildJob, Engine, Measured, NetworkJob, RunJob, RunReply};
 use measure::counters::{Backend, CounterRequest, Refusal, Step};
 use measure::{Cache, Method, Plan, Warning};
+use profile::averages::{self, Grouping, averages};
+use profile::data::{Operator, Pool};
+use profile::summary::{self, GroupBy};
+use profile::{Profile, SortBy, export, page};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -315,6 +320,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
             other => panic!("{other:?}"),
         }
     }
+    expect_model_is_profiled(workers, &job, &bytes, &graph);
     let code = folder.join(PROGRAM).join("code-0.o");
     let whole = fs::read(&code).expect("code");
     fs::write(&code, &whole[..whole.len() / 2]).expect("code can be cut");
@@ -322,6 +328,45 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         Ok(RunReply::Failed(why)) => assert!(why.contains("is not what was written"), "{why}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Calls on the device stand in the same tables, traces and pages as those on a processor.
+fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u8], graph: &models::Graph) {
+    let schedule = profile::Schedule { warmup: 1, active: 3, repeat: 1, ..profile::Schedule::default() };
+    let events = ["cycles", "gpu_energy_millijoules"].map(str::to_owned).into();
+    let counters = CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() };
+    let job = NetworkJob { profile: Some(profile::Plan::new(schedule, 60_000_000_000)), counters, ..job.clone() };
+    fs::write(&job.inputs, inputs).expect("inputs can be written");
+    let seen = match workers.run_network(&job, common::PATIENCE) {
+        Ok(RunReply::Profiled(profiled)) => profiled.profile,
+        other => panic!("{other:?}"),
+    };
+    let plan = models::plan(graph, models::Fuse::Epilogue).expect("a checked graph");
+    let operator = |task: &models::TaskUse| Operator { name: task.task.name(), ..Operator::default() };
+    let operators = plan.calls.iter().map(|call| operator(&plan.tasks[call.task])).collect();
+    let seen = Profile { operators, source: profile::data::Source::Emulated, ..seen };
+    seen.check().expect("it fits together");
+    let totals = summary::totals(&seen);
+    assert_eq!((totals.steps, seen.spans.len()), (3, 3 * plan.calls.len()));
+    assert!(seen.tracks[0].is_device && totals.sum_ns > 0 && totals.sum_ns <= totals.total_ns, "{totals:?}");
+    assert!(totals.profiler_slowdown.is_some_and(|ratio| ratio.median > 0.0), "{totals:?}");
+    let rows = summary::rows(&seen, GroupBy::Name, SortBy::default());
+    assert_eq!(rows.iter().map(|row| row.self_total_ns).sum::<u64>(), totals.sum_ns);
+    assert!(rows.iter().any(|row| row.name == "layer_norm" && row.calls == 3 * 5), "{rows:?}");
+    assert!(seen.refusals.iter().any(|refusal| refusal.counter == "cycles"), "{:?}", seen.refusals);
+    let is_told = seen.energy.iter().any(|energy| energy.domain == "gpu" && energy.millijoules > 0.0);
+    let is_refused = seen.refusals.iter().any(|refusal| refusal.counter == "gpu_energy_millijoules");
+    assert!(is_told != is_refused, "{:?} {:?}", seen.energy, seen.refusals);
+    assert!(seen.memory.iter().all(|event| event.pool == Pool::Workspace), "{:?}", seen.memory);
+    let torch = averages(&seen, Grouping::default());
+    assert_eq!((torch.self_cpu_time_total_ns, torch.self_device_time_total_ns), (0, totals.sum_ns));
+    let tvm = averages::tvm::of(&seen);
+    assert!(tvm.device_metrics.contains_key("cuda0"), "{:?}", tvm.device_metrics);
+    for format in [Format::Chrome, Format::Perfetto] {
+        let (written, bytes) = export::write(&seen, format, Vec::new(), 1 << 30).expect("memory can be written");
+        assert!(written.left_out == 0 && !bytes.is_empty());
+    }
+    assert!(page::page(&seen).contains("layer_norm"));
 }
 
 /// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.

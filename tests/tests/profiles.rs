@@ -317,7 +317,8 @@ fn what_cannot_be_profiled_is_said() {
     for (arguments, code, wanted) in [
         ("--schedule wait=1", 2, "nothing would be recorded"),
         ("--counters cycels", 2, "cycles"),
-        ("--target cuda", 2, "on GPUs this version only runs whole models"),
+        ("--target cuda --annotate fc1", 2, "`--annotate` is about code of processors"),
+        ("--target cuda --counters cachegrind", 2, "`--counters cachegrind` is about code of processors"),
         ("--batchsize 1,2", 2, "one model at one size is run, 2 were named"),
         ("--csv missing/rows.csv", 2, "missing"),
     ] {
@@ -325,4 +326,37 @@ fn what_cannot_be_profiled_is_said() {
             run(bench.opcollect(&format!("profile --modelsource local --modelname mlp {arguments}"))).expect(code);
         assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(wanted), "{arguments}: {ran}");
     }
+}
+
+#[test]
+fn a_simulator_counts_beside_what_is_measured() {
+    let bench = Bench::new();
+    let mlp = "profile --modelsource local --modelname mlp --threads 1 --wait 300 --seconds 0.05";
+    let mut lacking = bench.opcollect(&format!("{mlp} --counters cachegrind"));
+    lacking.env("PATH", bench.path("."));
+    let lacking = run(lacking).expect(3);
+    assert!(lacking.stderr.contains("valgrind` is not installed") && lacking.stderr.contains("hint: "), "{lacking}");
+    if std::process::Command::new("valgrind").arg("--version").output().is_err() || cfg!(not(target_arch = "x86_64")) {
+        return skip("there is no valgrind to simulate a processor");
+    }
+    let seen = Seen::of(&bench, "--modelsource local --modelname mlp --threads 1 --counters cachegrind,minor_faults");
+    let simulated = &seen.report["simulated"];
+    let tasks = simulated["tasks"].as_array().unwrap_or_else(|| panic!("{}", seen.report));
+    assert_eq!(tasks.len(), 4, "{}", seen.report["notes"]);
+    let dense = tasks.iter().find(|task| task["flops"] == 2 * 784 * 128 + 2 * 128).expect("the first layer");
+    let instructions = dense["counts"]["instructions"].as_f64().expect("a count");
+    // A multiply-add of eight numbers is one instruction; loads and loops are some more.
+    assert!((784.0 * 128.0 / 8.0..784.0 * 128.0 * 4.0).contains(&instructions), "{dense}");
+    assert!(dense["counts"]["data_reads"].as_f64() > Some(0.0), "{dense}");
+    assert!(
+        seen.profile.counters.iter().all(|counter| counter.source != "cachegrind" && counter.name != "instructions")
+    );
+    assert!(
+        seen.rows().iter().all(|row| row["counters"].get("instructions").is_none()),
+        "apart from what was measured"
+    );
+    assert!(
+        simulated["simulator"].as_str().is_some_and(|name| name.starts_with("cachegrind of valgrind")),
+        "{simulated}"
+    );
 }

@@ -280,9 +280,22 @@ fn a_trace_becomes_rows_that_are_imported() {
     run(bench.opcollect(&import)).expect(0);
     let again = stores::chosen(&bench.path("store"), datasets::Choose::Latest);
     assert_eq!(again.len(), records.len());
-    bench.write("report.json", r#"{"calls":[{"Name":{"string":"a"},"Duration (us)":{"microseconds":1}}]}"#);
-    let refused = run(bench.opcollect("trace import report.json --store store")).expect(2);
-    assert!(refused.stderr.contains("holds sums only"), "{refused:?}");
+    let report = r#"{"calls":[{"Name":{"string":"fused_dense"},"Duration (us)":{"microseconds":3},"Count":{"count":2},
+        "Device":{"string":"cpu0"},"Argument Shapes":{"string":"float32[1, 64]"},"PAPI_TOT_INS":{"count":900}}]}"#;
+    bench.write("report.json", report);
+    let told = run(bench.opcollect("trace import report.json --store former --host elsewhere")).expect(0);
+    assert!(told.stderr.contains("holds sums"), "{told:?}");
+    let former = stores::chosen(&bench.path("former"), datasets::Choose::All);
+    let [row] = &former[..] else { panic!("{former:?}") };
+    assert_eq!(
+        (row.source, row.op_kind.as_str(), row.median_ns),
+        (datasets::Source::Imported, "tvm.fused_dense", Some(1500.0))
+    );
+    let counters: Value = row.counters.as_ref().expect("it counted").to().expect("an object");
+    assert_eq!(counters["PAPI_TOT_INS"], 450.0, "of one call");
+    bench.write("empty.json", r#"{"calls":[]}"#);
+    let refused = run(bench.opcollect("trace import empty.json --store former")).expect(2);
+    assert!(refused.stderr.contains("no call that took time"), "{refused:?}");
 }
 
 #[test]

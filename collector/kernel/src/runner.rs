@@ -53,6 +53,18 @@ impl Runner {
     }
 }
 
+/// Calls built code so many times and does nothing else that depends on how often: what a simulator of a processor counts of
+/// one number of calls more than of another is what the calls did.
+pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
+    let mut prepared = PreparedTasks::default();
+    let prepared = prepared.get(&job.task, job.seed, false)?;
+    let buffers = buffers(prepared, &job.packings)?;
+    on_fresh_thread(&job.cpus, &job.counters, move |_| {
+        let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
+        Ok(kernel.call(&buffers.iter().collect::<Vec<_>>(), times)?)
+    })
+}
+
 /// Native tensors for the arguments and, last, the output.
 pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
     let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())

@@ -1,6 +1,6 @@
 //! Whether the lists of a profile fit together, and what of each span's time is its own.
 
-use crate::data::{Profile, Span};
+use crate::data::{Kind, Profile, Span};
 
 /// What does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +66,14 @@ impl Profile {
         // What a device does begins after the call that asked for it, and ends when it likes.
         let is_inside = span.start_ns >= parent.start_ns && span.end_ns() <= parent.end_ns();
         if span.track == parent.track && !is_inside { Err("is not inside of what it is a part of") } else { Ok(()) }
+    }
+
+    /// What sort of thing a span is to readers of others' traces: an operator on a queue of a device is its work.
+    pub fn kind(&self, span: &Span) -> Kind {
+        match span.kind {
+            Kind::Operator if self.tracks[span.track as usize].is_device => Kind::Kernel,
+            kind => kind,
+        }
     }
 
     /// What of each span's time is not that of parts of it on the same track: never below nothing.

@@ -45,6 +45,8 @@ pub fn cut(profile: &Profile, cycle: u32) -> Profile {
         counters: profile.counters.clone(),
         refusals: profile.refusals.clone(),
         notes: profile.notes.clone(),
+        energy: profile.energy.clone(),
+        simulation: profile.simulation.clone(),
     }
 }
 

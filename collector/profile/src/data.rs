@@ -5,6 +5,7 @@
 //! says whether they fit, and is asked before anything that came from a file is used.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// All that was seen of some runs of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,52 @@ pub struct Profile {
     pub bare_ns: Vec<u64>,
     /// What a reader should know before trusting the numbers.
     pub notes: Vec<String>,
+    /// Energy of whole runs, where it was asked for and a device tells it.
+    #[serde(default)]
+    pub energy: Vec<Energy>,
+    /// What a simulator counted, where one was asked: apart from all that was measured.
+    #[serde(default)]
+    pub simulation: Option<Simulation>,
+}
+
+/// Energy of one run, the mean of many.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Energy {
+    /// Whose it is, such as `gpu`; all that it used meanwhile, idle or not.
+    pub domain: String,
+    /// What tells it.
+    pub source: String,
+    /// The energy of one run.
+    pub millijoules: f64,
+}
+
+/// What a simulator of a processor counted of single calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Simulation {
+    /// The simulator and its version.
+    pub simulator: String,
+    /// What the code was compiled for, which need not be what was measured.
+    pub target: String,
+    /// The caches that were simulated, as it describes them.
+    pub caches: Vec<String>,
+    /// Tasks, each alone on one thread.
+    pub tasks: Vec<SimulatedTask>,
+}
+
+/// One call of a task in a simulator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimulatedTask {
+    /// The hash of the task.
+    pub task: String,
+    /// What it does, with sizes.
+    pub text: String,
+    /// Operations of a call.
+    pub flops: Option<u64>,
+    /// Counts of a call by name.
+    pub counts: BTreeMap<String, f64>,
 }
 
 /// How times came about; those of one kind never meet those of another in a sum.
@@ -106,13 +153,13 @@ pub struct Operator {
 pub struct Counter {
     /// The stable name, or the native one as it was asked for.
     pub name: String,
-    /// What is counted: `count`, `ns`, `byte`.
+    /// What is counted: `count`, `ns`, `byte`, `microjoule`.
     pub unit: String,
-    /// Where it comes from: `papi`, `perf`, `usage`, or the format it was read from.
+    /// Where it comes from: `papi`, `perf`, `usage`, `powercap`, or the format it was read from.
     pub source: String,
     /// The name at its source.
     pub native: String,
-    /// Whose work it counts: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `external`.
+    /// Whose work it counts: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine`, `external`.
     pub coverage: String,
     /// What it counts between two readings with nothing between them, where that was looked at. Nothing is subtracted: counts
     /// near this one only say that there was no more.

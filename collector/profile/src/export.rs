@@ -180,7 +180,7 @@ fn slices<'a, W: Write>(
             start_ns: ns(span.start_ns),
             end_ns: Some(ns(span.end_ns())),
             name: &profile.operators[span.operator as usize].name,
-            category: category(span.kind),
+            category: category(profile.kind(span)),
             flows: &flows,
             arguments: &arguments,
         })?;

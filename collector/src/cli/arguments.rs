@@ -766,10 +766,12 @@ pub struct ProfileRun {
     /// End after so long, once 5 runs are kept [default: 2, with `--schedule` 600]
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Running")]
     pub seconds: Option<f64>,
-    /// Counters to read around each operator: `default`, or stable or native names (see `opcollect doctor`) [default: none]
+    /// Counters to read around each operator: `default`, `none`, or stable or native names (see `opcollect doctor`)
+    /// [default: thread_cpu_ns]
     ///
     /// They are read in runs beside those that give the times. What does not fit into the processor's registers together is
-    /// counted in several runs; what cannot be counted is told with the reason.
+    /// counted in several runs; what cannot be counted is told with the reason. `cachegrind` adds a table of simulated counts,
+    /// which takes minutes and valgrind.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Running")]
     pub counters: Vec<String>,
     /// Do not compare the outputs with the reference, which takes long for large models

@@ -44,11 +44,13 @@ pub fn of_host(
     Ok(peaks)
 }
 
-/// The peaks of one number of threads, measured here and now.
+/// The peaks of one number of threads, measured here and now; none of devices.
 pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
-    measure(&[threads], target, &facts, bench, &mut measured);
+    if target.kind == Kind::Llvm {
+        measure(&[threads], target, &facts, bench, &mut measured);
+    }
     Peaks::of([&measured])
 }
 

@@ -11,6 +11,7 @@ use super::{Result, given, machine, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
+use crate::network::simulated::Simulator;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
 use bench::{Ability, Access, Boards, Build, Fleet};
 use datasets::{Choose, Peaks, Record, ScheduleSource};
@@ -22,6 +23,7 @@ use measure::Method;
 use measure::host::Facts;
 use models::{Graph, Plan, StagePlan, Task, TaskUse};
 use profile::Profile;
+use profile::data::Simulation;
 use reference::Tensor;
 use runtimes::{onnxruntime, openvino};
 use std::fs;
@@ -209,6 +211,23 @@ impl Whole {
     pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
         network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+    }
+
+    /// One call of each task in a simulator, and what could not be counted.
+    pub fn simulate(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
+        // Simulators know no newer instructions than these.
+        const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
+        let is_own = self.runs.config.target == "llvm" && cfg!(target_arch = "x86_64");
+        let target = if is_own { machine::target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
+        let job = |one: &'_ TaskUse| {
+            let task = serde_json::to_string(&one.task).map_err(Failure::environment)?;
+            Ok(BuildJob::new(&task, &target, &network::default_schedule(&one.task, &target)))
+        };
+        let tasks = self.plan.tasks.iter().map(|one| Ok((one, job(one)?))).collect::<Result<Vec<_>>>()?;
+        let folder = self.runs.path("simulated");
+        fs::create_dir(&folder).map_err(Failure::environment)?;
+        let cpus = self.runs.cpus.clone();
+        Ok(simulator.count(&tasks, (&target, &cpus), self.runs.bench.as_mut(), &folder))
     }
 
     /// The tasks it is cut into.

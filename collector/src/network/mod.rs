@@ -13,6 +13,7 @@ pub mod npy;
 pub mod portable;
 pub mod profile;
 pub mod record;
+pub mod simulated;
 
 pub use best::Best;
 pub use compare::{Comparison, compare, tolerance};

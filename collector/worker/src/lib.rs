@@ -29,7 +29,7 @@ pub use confine::{ConfineError, Limits, confine};
 pub use fault::Fault;
 pub use peer::{Peer, Place, Stream};
 pub use process::Worker;
-pub use serve::{Entry, RunnerProcess, ServeError, end, enter};
+pub use serve::{Entry, RunnerProcess, ServeError, end, enter, enter_alone};
 pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;

@@ -99,6 +99,13 @@ pub fn enter() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
+/// Confines a process that does one thing and ends, without a socket: a simulator of a processor runs it. It dies with the
+/// process that started it, whose number it was given.
+pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
+    confine(&Limits::default(), supervisor_pid)?;
+    Ok(RunnerProcess(()))
+}
+
 impl Entry {
     /// Makes this worker a runner. A worker that only builds has no business with it.
     pub fn become_runner(&self) -> RunnerProcess {

@@ -14,6 +14,7 @@ pub mod ensemble;
 mod error;
 mod forest;
 pub mod gaussian_process;
+pub mod in_place;
 mod linear;
 mod neighbours;
 pub mod operator;

@@ -2,6 +2,7 @@
 
 use super::boosted::BoostingParameters;
 use super::ensemble::Ensemble;
+use super::in_place::InPlace;
 use super::operator::OperatorEnsemble;
 use super::operator_statistics::OperatorStatistics;
 use crate::error::{Error, Result};
@@ -35,6 +36,9 @@ pub struct About {
     /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
     #[serde(default)]
     pub not_learned: BTreeMap<String, usize>,
+    /// What running in their places does to operators, by device, where that was seen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub in_place: BTreeMap<String, InPlace>,
 }
 
 /// A predictor.

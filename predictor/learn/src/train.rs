@@ -3,11 +3,13 @@
 use crate::boosted::BoostingParameters;
 use crate::ensemble::Purpose;
 use crate::error::{Error, Result};
+use crate::in_place::InPlace;
 use crate::predictor::{About, Predictor};
 use crate::split::PARTS;
 use crate::{FitOptions, by_operator, training, tune};
 use samples::Samples;
 use samples::features::Device;
+use samples::records::in_place::PlacedNetwork;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted. Operators of
@@ -40,8 +42,19 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
         seed,
         parameters,
         not_learned,
+        in_place: in_place(samples),
     };
     Ok(Predictor { about, learned })
+}
+
+/// What running in their places does to operators, of each device.
+fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
+    let mut networks: BTreeMap<&str, Vec<&PlacedNetwork>> = BTreeMap::new();
+    for network in &samples.placed {
+        networks.entry(&network.device).or_default().push(network);
+    }
+    let learned = networks.into_iter().filter_map(|(device, all)| Some((device.to_owned(), InPlace::learn(&all)?)));
+    learned.collect()
 }
 
 /// The rows of operators that can be judged, and how many shapes there are of each other one.

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
+use crate::records::in_place::PlacedNetwork;
 use crate::schedules::Schedules;
 use std::collections::{BTreeMap, HashMap};
 
@@ -84,6 +85,8 @@ pub struct Samples {
     pub models: Vec<String>,
     /// What neural networks are made of.
     pub networks: Vec<Network>,
+    /// Networks whose operators were timed in their places.
+    pub placed: Vec<PlacedNetwork>,
     /// Names of what libraries chose, such as those of their kernels.
     pub choices: Vec<String>,
     /// By operator, the settings of its knobs and its default schedules, those of rows that were left out among them.
@@ -138,6 +141,7 @@ impl Samples {
             devices: self.devices.clone(),
             models: self.models.clone(),
             networks: self.networks.clone(),
+            placed: self.placed.clone(),
             choices: self.choices.clone(),
             schedules: self.schedules.clone(),
             size_names: self.size_names.clone(),
@@ -354,6 +358,11 @@ impl SamplesBuilder {
     /// Says what neural networks are made of; without it, each is made of the shapes that were measured for it.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.samples.networks = networks;
+    }
+
+    /// Says which networks' operators were timed in their places.
+    pub fn set_placed(&mut self, placed: Vec<PlacedNetwork>) {
+        self.samples.placed = placed;
     }
 
     /// The samples with all features, those of the table first.

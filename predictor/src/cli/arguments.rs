@@ -26,6 +26,11 @@ Examples:
   opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
   oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5";
 
+const IN_PLACE_EXAMPLES: &str = "\
+Examples:
+  opcollect profile --modelsource local --modelname resnet-18 --threads 1 --store opcollect-data
+  oppredict in-place --data opcollect-data --operators";
+
 const ADAPT_EXAMPLES: &str = "\
 Examples:
   oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
@@ -91,6 +96,9 @@ pub enum Command {
     /// Predict the time of operators or of whole models
     #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
+    /// Say what the sum of a model's operators misses: the same operators in their places and alone
+    #[command(after_help = IN_PLACE_EXAMPLES)]
+    InPlace(InPlaceOf),
     /// Show how features and utilisation go together
     Correlate(Correlate),
     /// Show why an answer is as it is, or which features matter at all
@@ -370,6 +378,23 @@ pub struct Predict {
     /// Answer questions outside of what was learned, and say so; operators of --model are always answered
     #[arg(long)]
     pub extrapolate: bool,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which networks to look at.
+#[derive(Clone, Debug, Args)]
+pub struct InPlaceOf {
+    /// File of records or store with what `opcollect profile --store` wrote; repeatable
+    #[arg(long, required = true, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Show each operator, too
+    #[arg(long)]
+    pub operators: bool,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,7 @@ mod correlate;
 mod cotune;
 mod eval;
 mod explain;
+mod in_place;
 mod interference;
 mod knee;
 mod place;
@@ -41,6 +42,7 @@ pub fn run() -> ExitCode {
         Command::Adapt(arguments) => adapt::run(&arguments),
         Command::Suggest(arguments) => adapt::suggest(&arguments),
         Command::Predict(predict) => predict::run(&predict),
+        Command::InPlace(arguments) => in_place::run(&arguments),
         Command::Correlate(arguments) => correlate::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Knee(arguments) => knee::run(&arguments),

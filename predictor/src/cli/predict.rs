@@ -3,7 +3,7 @@
 use super::arguments::Predict;
 use super::{paper, print, quoted};
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, Operator, OperatorPrediction, Run, Setting, Total};
+use crate::queries::{self, Cell, InPlaceTotal, Operator, OperatorPrediction, Run, Setting, Total};
 use crate::this_host::Calibration;
 use crate::{bundle, published, this_host};
 use learn::predictor::{Basis, Prediction, Predictor, Query};
@@ -62,9 +62,15 @@ pub fn run(predict: &Predict) -> Result<u8> {
         let mut predictions = queries::predict_model(&predictor, &layers, &setting)?;
         here(&mut predictions);
         let total = queries::total(&layers, &predictions, &run);
+        let in_place = queries::in_place_total(&predictor, &layers, &predictions, &setting)?;
         print(&of_model(name, predict.batchsize, &predictions, &total))?;
+        if let Some(in_place) = &in_place {
+            print(&in_places(in_place))?;
+        }
         has_bounds |= total.bounds_ns > 0.0;
-        models.push(json!({ "model": name, "batch": predict.batchsize, "layers": predictions, "total": total }));
+        models.push(json!({
+            "model": name, "batch": predict.batchsize, "layers": predictions, "total": total, "in_place": in_place,
+        }));
     }
     if predict.json {
         let refused: Vec<_> =
@@ -411,6 +417,26 @@ fn of_model(name: &str, batch: i64, predictions: &[OperatorPrediction], total: &
             "\n{share} of it are bounds, as nothing was learned of {calls} of {} operators: it takes at least as long",
             total.calls
         );
+    }
+    text
+}
+
+/// What the sum of operators alone misses.
+fn in_places(total: &InPlaceTotal) -> String {
+    let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
+    let worth = format!(
+        "of {} operators in {} networks; held out, {} off where times alone are {} off",
+        learned.operators,
+        learned.networks,
+        percent(learned.error_learned),
+        percent(learned.error_alone)
+    );
+    let mut text = match learned.is_worth_it() {
+        true => format!("in their places: {}, {over_alone:.2}× of alone ({worth})", duration(*operators_ns)),
+        false => format!("in their places: as alone; what was learned {worth}, and is not used"),
+    };
+    if let Some(beside_ns) = beside_ns {
+        let _ = write!(text, ", and {} beside operators", duration(*beside_ns));
     }
     text
 }

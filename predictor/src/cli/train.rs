@@ -21,6 +21,16 @@ pub fn run(train: &Train) -> Result<u8> {
         samples.names.len(),
         train.out.display()
     ))?;
+    for (device, learned) in &predictor.about.in_place {
+        let use_of_it = if learned.is_worth_it() { "" } else { ", so it is not used" };
+        print(&format!(
+            "in their places, {} operators of {} networks on {device}: held out, {:.1} % off where times alone are {:.1} % off{use_of_it}",
+            learned.operators,
+            learned.networks,
+            100.0 * learned.error_learned,
+            100.0 * learned.error_alone
+        ))?;
+    }
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         eprintln!(
@@ -32,7 +42,7 @@ pub fn run(train: &Train) -> Result<u8> {
     if train.json {
         let document = json!({
             "out": train.out, "rows": predictor.about.rows, "left_out": samples.left_out, "operators": operators,
-            "not_learned": not_learned, "data_hash": predictor.about.data_hash,
+            "not_learned": not_learned, "in_place": predictor.about.in_place, "data_hash": predictor.about.data_hash,
         });
         print(&document.to_string())?;
     }

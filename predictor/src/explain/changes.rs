@@ -259,6 +259,7 @@ mod tests {
             seed: 0,
             parameters: BTreeMap::new(),
             not_learned: BTreeMap::new(),
+            in_place: BTreeMap::new(),
         };
         Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }

@@ -4,6 +4,7 @@ mod device;
 mod gpu;
 mod launch_costs;
 mod network;
+mod operators;
 mod profiling;
 mod told;
 mod watch;

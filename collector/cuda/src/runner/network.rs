@@ -6,12 +6,13 @@
 use super::device::{DeviceClock, Timer, fitting, load, prepare};
 use super::gpu::Gpu;
 use super::launch_costs::median_ns;
+use super::operators::{self, Calls};
 use crate::driver::{Device, DeviceBuffer, DeviceModule, Given, Prepared};
 use anyhow::{Context, Result, ensure};
 use executor::folder::{self, Content};
 use executor::program::{Argument, Place, Port};
 use job::device::{DeviceCode, Launches};
-use job::{Measured, NetworkJob, RunReply};
+use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, Method, measure};
 
@@ -29,9 +30,11 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let lists = lists.collect::<Result<Vec<Launches>>>()?;
     let memory = Memory::of(device, &content, &inputs, &lists)?;
     let mut kernels = Vec::new();
+    let mut ends = Vec::with_capacity(lists.len());
     for (call, launches) in content.program.calls.iter().zip(&lists) {
         let tensors = call.arguments.iter().map(|argument| memory.given(argument.place)).collect::<Result<Vec<_>>>()?;
         kernels.extend(prepare(&modules[call.code], launches, &tensors, &memory.workspaces)?);
+        ends.push(kernels.len());
     }
     let (start, end) = (device.event()?, device.event()?);
     // Nothing follows a list that cannot be launched; a graph of no launches is none.
@@ -42,6 +45,16 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
         None => f64::INFINITY,
     };
     memory.outputs.iter().try_for_each(|output| output.fill(0xff))?;
+    if let Some(plan) = &job.profile {
+        let workspaces = lists.iter().map(workspace_bytes).collect::<Option<Vec<u64>>>();
+        let calls = Calls::new(device, &kernels, ends, workspaces)?;
+        let mut profile = operators::profile(calls, plan, (list_ns, graph_ns))?;
+        operators::count(gpu, &kernels, &job.counters, list_ns, &mut profile);
+        job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
+        let peak_memory_bytes = worker::peak_resident_bytes();
+        let profiled = Profiled { profile, samples: None, perf_map: None, peak_memory_bytes };
+        return Ok(RunReply::Profiled(Box::new(profiled)));
+    }
     let graph = graph.filter(|_| graph_ns < list_ns);
     let timer = Timer::new(gpu, &kernels, graph.as_ref(), None, [start, end]);
     let mut call = |times: u32| timer.batch(times);
@@ -50,12 +63,13 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     ensure!(matches!(job.method, Method::Sample(_)), "TVM's evaluator does not run on a device here");
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
-    let mut outputs = Vec::new();
-    for (place, port) in content.program.outputs.iter().enumerate() {
-        outputs.extend(memory.read(port, place)?);
-    }
-    job.write_outputs(outputs)?;
+    job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, worker::peak_resident_bytes()))))
+}
+
+/// What a call asks of workspaces, where that is known.
+fn workspace_bytes(launches: &Launches) -> Option<u64> {
+    launches.workspaces.iter().map(|bytes| bytes.known().and_then(|bytes| u64::try_from(bytes).ok())).sum()
 }
 
 /// What is launched for a call.
@@ -123,6 +137,15 @@ impl<'a> Memory<'a> {
             Place::Output(index) => self.outputs.get(index).map(Given::Buffer),
         }
         .with_context(missing)
+    }
+
+    /// What all outputs hold, one after the other.
+    fn all_outputs(&self, ports: &[Port]) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        for (place, port) in ports.iter().enumerate() {
+            all.extend(self.read(port, place)?);
+        }
+        Ok(all)
     }
 
     /// What an output holds.

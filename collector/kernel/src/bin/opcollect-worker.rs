@@ -2,11 +2,11 @@
 //!
 //! A program of its own, so that the orchestrator is linked without TVM.
 
-use job::RunReply;
+use job::{RunJob, RunReply};
 use kernel::breeder::Breeder;
 use kernel::builder::Builder;
 use kernel::network;
-use kernel::runner::Runner;
+use kernel::runner::{self, Runner};
 use kernel::together;
 use kernel::tvm::{compile, library, names::Role};
 use runtimes::Runtime;
@@ -44,15 +44,26 @@ fn serve() -> anyhow::Result<()> {
             let mut runner = together::Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
+        Some("call") => call(),
         Some("run-cuda") => serve_device(cuda::Runner::answer),
         Some("run-cuda-network") => serve_device(cuda::Runner::answer_network),
         Some("run-onnxruntime") => serve_runtime::<OnnxRuntime>(),
         Some("run-openvino") => serve_runtime::<OpenVino>(),
         _ => anyhow::bail!(
-            "usage: `opcollect-worker build|breed|run|run-network|run-together|run-cuda|run-cuda-network|run-onnxruntime|\
+            "usage: `opcollect-worker build|breed|run|run-network|run-together|call|run-cuda|run-cuda-network|run-onnxruntime|\
              run-openvino`, started by `opcollect`"
         ),
     }
+}
+
+/// Calls the artifact of a file so many times, for a simulator: `call SUPERVISOR FILE TIMES`.
+fn call() -> anyhow::Result<()> {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [supervisor, file, times] = &words[..] else { anyhow::bail!("`call` takes a process, a file and a number") };
+    let process = worker::enter_alone(supervisor.parse()?)?;
+    library::open(Role::Runner)?;
+    let job: RunJob = serde_json::from_slice(&std::fs::read(file)?)?;
+    runner::call_only(process, &job, times.parse()?)
 }
 
 type Versions = BTreeMap<String, String>;

@@ -1,7 +1,7 @@
 //! Counters of the processor and the system, read around timed runs.
 //!
 //! Three steps, tried in this order for every counter: PAPI (if its library is installed), the kernel's perf events,
-//! and what the kernel keeps for every thread anyway ([`Usage`]). No step needs the next; what none can give is left
+//! and what the kernel keeps for every thread anyway ([`Usage`]); energy has a source of its own, the kernel's power caps. No step needs the next; what none can give is left
 //! out and recorded as a [`Refusal`] with the reason: absent is not zero, and nothing here ends a measurement.
 //!
 //! Sets belong to the thread that opened them. What a value covers is part of it ([`Coverage`]): perf events opened
@@ -18,6 +18,7 @@ pub mod papi;
 #[allow(unsafe_code)] // Opening perf events and their ioctls.
 #[cfg_attr(target_arch = "arm", path = "perf_arm.rs")]
 mod perf;
+mod powercap;
 mod request;
 #[allow(unsafe_code)] // Reading what the kernel writes to a ring.
 #[cfg_attr(target_arch = "arm", path = "sampler_arm.rs")]

@@ -13,7 +13,7 @@ use super::usage::{Usage, UsageParts};
 pub struct CounterName {
     /// The name in requests and records.
     pub name: &'static str,
-    /// What is counted: `count` or `ns`.
+    /// What is counted: `count`, `ns` or `microjoule`.
     pub unit: &'static str,
     /// What it means.
     pub description: &'static str,
@@ -23,6 +23,8 @@ pub struct CounterName {
     pub perf: Option<PerfEvent>,
     /// The figure among those always kept.
     pub usage: Option<UsageFigure>,
+    /// What zones of the kernel's power caps are called that keep it.
+    pub powercap: Option<&'static str>,
 }
 
 /// A figure of [`Usage`].
@@ -87,7 +89,7 @@ const fn counter(
     papi: &'static [&'static str],
     perf: Option<PerfEvent>,
 ) -> CounterName {
-    CounterName { name, unit: "count", description, papi, perf, usage: None }
+    CounterName { name, unit: "count", description, papi, perf, usage: None, powercap: None }
 }
 
 const fn figure(
@@ -98,7 +100,12 @@ const fn figure(
     read: fn(&Usage) -> u64,
 ) -> CounterName {
     let usage = Some(UsageFigure { field: name, is_of_thread: false, read, parts });
-    CounterName { name, unit, description, papi: &[], perf: None, usage }
+    CounterName { name, unit, description, papi: &[], perf: None, usage, powercap: None }
+}
+
+const fn energy(name: &'static str, description: &'static str, zone: &'static str) -> CounterName {
+    let unit = "microjoule";
+    CounterName { name, unit, description, papi: &[], perf: None, usage: None, powercap: Some(zone) }
 }
 
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
@@ -210,6 +217,7 @@ pub const NAMES: &[CounterName] = &[
             read: |usage| usage.thread_cpu_ns,
             parts: UsageParts { thread_clock: true, process_clock: false, events: false },
         }),
+        powercap: None,
     },
     figure("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
     figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
@@ -218,6 +226,8 @@ pub const NAMES: &[CounterName] = &[
     figure("involuntary_switches", "count", "times a thread was interrupted by others", EVENTS, |usage| {
         usage.involuntary_switches
     }),
+    energy("package_energy_microjoules", "energy of the processor's packages, whoever used it", "package"),
+    energy("dram_energy_microjoules", "energy of the memory beside them, whoever used it", "dram"),
 ];
 
 /// The counters asked for when nothing else is said: three groups of hardware counters and two figures.

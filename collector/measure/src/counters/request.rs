@@ -43,12 +43,14 @@ pub(super) struct Wanted {
     pub(super) papi: Vec<String>,
     pub(super) perf: Option<PerfEvent>,
     pub(super) usage: Option<UsageFigure>,
+    pub(super) powercap: Option<&'static str>,
 }
 
 impl Wanted {
     pub(super) fn parse(name: &str) -> Result<Self, Refusal> {
         let refuse = |step, why: &str| Refusal { event: name.into(), step, errno: None, why: why.into() };
-        let mut wanted = Self { name: name.into(), unit: "count", papi: Vec::new(), perf: None, usage: None };
+        let mut wanted =
+            Self { name: name.into(), unit: "count", papi: Vec::new(), perf: None, usage: None, powercap: None };
         if let Some(native) = name.strip_prefix("papi:") {
             wanted.papi.push(native.into());
         } else if let Some(raw) = name.strip_prefix("perf:") {
@@ -56,9 +58,9 @@ impl Wanted {
             let config =
                 config.ok_or_else(|| refuse(Step::Perf, "a raw event is written `perf:r` and hexadecimal digits"))?;
             wanted.perf = Some(PerfEvent::raw(config));
-        } else if let Some(&CounterName { unit, papi, perf, usage, .. }) = names::find(name) {
+        } else if let Some(&CounterName { unit, papi, perf, usage, powercap, .. }) = names::find(name) {
             let papi = papi.iter().map(ToString::to_string).collect();
-            wanted = Self { unit, papi, perf, usage, ..wanted };
+            wanted = Self { unit, papi, perf, usage, powercap, ..wanted };
         } else if gpu::is_of_gpu(name) {
             let step = gpu::find(name).map_or(Step::Cupti, |counter| counter.step);
             return Err(refuse(step, "it is a counter of GPUs, and this runs on a CPU"));
@@ -76,6 +78,8 @@ impl Wanted {
             Step::Papi
         } else if self.perf.is_some() {
             Step::Perf
+        } else if self.powercap.is_some() {
+            Step::Powercap
         } else {
             Step::Usage
         }

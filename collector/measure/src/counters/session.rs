@@ -1,6 +1,6 @@
 //! Opens counters for the calling thread, step by step down the ladder, and reads them.
 
-use std::{collections::BTreeSet, marker::PhantomData};
+use std::{collections::BTreeSet, marker::PhantomData, path::Path};
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use super::{
     names::{self, CounterName, PerfEvent, UsageFigure},
     papi::EventSet,
     perf::{self, Mode, PerfCounter},
+    powercap::{self, Powercap},
     request::{CounterRequest, Wanted},
     sets::{self, Member, Planned, Refused},
     usage::UsageParts,
@@ -24,6 +25,7 @@ pub struct CounterSession {
     papi: Vec<PapiSet>,
     perf: Vec<PerfGroup>,
     usage: Vec<(usize, UsageFigure)>,
+    powercap: Vec<(usize, Powercap)>,
     groups: usize,
     selected: Option<usize>,
     not_send: PhantomData<*const ()>,
@@ -61,6 +63,7 @@ impl CounterSession {
             papi: Vec::new(),
             perf: Vec::new(),
             usage: Vec::new(),
+            powercap: Vec::new(),
             groups: 0,
             selected: None,
             not_send: PhantomData,
@@ -131,6 +134,15 @@ impl CounterSession {
     /// Goes down the rest of the ladder with one event.
     fn open_event(&mut self, wanted: &Wanted, request: &CounterRequest, granted: &mut Vec<Granted>) {
         let name = wanted.name.as_str();
+        if let Some(zone) = wanted.powercap.filter(|_| request.backend.allows(Step::Powercap)) {
+            return match Powercap::open(Path::new(powercap::ROOT), zone) {
+                Ok(open) => {
+                    let place = self.add_channel(wanted.channel(Step::Powercap, zone, Coverage::Machine));
+                    self.powercap.push((place, open));
+                }
+                Err((errno, why)) => self.refuse(name, Step::Powercap, errno, why),
+            };
+        }
         let usage = wanted.usage.filter(|_| request.backend.allows(Step::Usage));
         let below = usage.map(|figure| (wanted.usage_channel(figure), figure));
         if let Some(event) = wanted.perf.filter(|_| request.backend.allows(Step::Perf)) {
@@ -261,6 +273,9 @@ impl CounterReader for CounterSession {
             for (counter, place) in &mut open.members {
                 into[*place] = counter.read();
             }
+        }
+        for (place, open) in &mut self.powercap {
+            into[*place] = open.read().map(Reading::of);
         }
         if !self.usage.is_empty() {
             let parts = self.usage.iter().fold(UsageParts::default(), |all, (_, figure)| all.or(figure.parts));

@@ -12,6 +12,8 @@ pub enum Step {
     Perf,
     /// What the kernel keeps for every thread and process.
     Usage,
+    /// What the kernel's power caps keep of energy.
+    Powercap,
     /// The time line of a GPU.
     Device,
     /// What the driver of a GPU tells of its state.
@@ -27,6 +29,7 @@ impl Step {
             Step::Papi => "papi",
             Step::Perf => "perf",
             Step::Usage => "usage",
+            Step::Powercap => "powercap",
             Step::Device => "device",
             Step::Nvml => "nvml",
             Step::Cupti => "cupti",
@@ -78,6 +81,8 @@ pub enum Coverage {
     Descendants,
     /// All threads of the process, user and kernel mode.
     Process,
+    /// All that runs on the machine's packages, of other processes, too.
+    Machine,
     /// Whatever the program that exports the value says.
     External,
 }

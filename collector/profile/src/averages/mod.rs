@@ -175,7 +175,7 @@ pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
         let row = &mut rows[group];
         row.count += 1;
         times[group].push(span.duration_ns);
-        if is_device(span) {
+        if is_work_of_device(profile.kind(span)) {
             row.self_device_time_total_ns += span.duration_ns;
             row.device_time_total_ns += span.duration_ns;
             continue;
@@ -222,21 +222,22 @@ fn is_device(span: &Span) -> bool {
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
 /// Empty rows, and which of them a span belongs to; parts of operators on other threads belong to none.
-fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize>) {
+fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<Row> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
     let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
-        by_operator.entry((span.kind, span.operator)).or_insert_with(|| {
+        let kind = profile.kind(span);
+        by_operator.entry((kind, span.operator)).or_insert_with(|| {
             let operator = &profile.operators[span.operator as usize];
             let name = operator.name.as_str();
             let scope = grouping.by_scope.map(|levels| outermost(&operator.scope, levels));
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
             // Shapes alone tell rows apart, as they do in torch.profiler.
-            *by_key.entry((span.kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
+            *by_key.entry((kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
                 rows.push(Row {
                     name: name.to_owned(),
-                    kind: span.kind,
+                    kind,
                     scope: scope.map(str::to_owned),
                     input_shapes: shapes.map(|(shapes, _)| shapes.to_vec()),
                     input_dtypes: shapes.map(|(_, dtypes)| dtypes.to_vec()),
@@ -246,7 +247,7 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
             })
         });
     }
-    (rows, move |span: &Span| by_operator.get(&(span.kind, span.operator)).copied())
+    (rows, move |span: &Span| by_operator.get(&(profile.kind(span), span.operator)).copied())
 }
 
 /// Time on the device of each span: what it asked for itself, and with all its parts.

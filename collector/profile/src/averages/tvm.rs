@@ -40,13 +40,13 @@ pub struct Report {
 
 /// The member that holds calls.
 pub const CALLS: &str = "calls";
-const NAME: &str = "Name";
-const DURATION: &str = "Duration (us)";
-const PERCENT: &str = "Percent";
-const DEVICE: &str = "Device";
-const COUNT: &str = "Count";
-const SHAPES: &str = "Argument Shapes";
-const HASH: &str = "Hash";
+pub(crate) const NAME: &str = "Name";
+pub(crate) const DURATION: &str = "Duration (us)";
+pub(crate) const PERCENT: &str = "Percent";
+pub(crate) const DEVICE: &str = "Device";
+pub(crate) const COUNT: &str = "Count";
+pub(crate) const SHAPES: &str = "Argument Shapes";
+pub(crate) const HASH: &str = "Hash";
 /// Columns that stand first, in this order; others follow by their names.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
 /// A call without a device is the host's.
@@ -103,7 +103,9 @@ pub fn of(profile: &Profile) -> Report {
     }
     // Between steps of ours there are runs that nobody looked at.
     let steps_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
-    if let Some(total) = totals.get_mut(HOST).filter(|_| profile.source != Source::Imported && steps_ns > 0) {
+    let runner = profile.spans.iter().find(|span| span.kind == Kind::Operator).map(|span| device(profile, span));
+    let total = runner.and_then(|runner| totals.get_mut(&runner));
+    if let Some(total) = total.filter(|_| profile.source != Source::Imported && steps_ns > 0) {
         *total = (0, steps_ns);
     }
     let whole_us = |(start, end): &(u64, u64)| (end - start) as f64 / 1e3;

@@ -5,6 +5,7 @@
 //! their places, among others: the trace stands for the network.
 
 use crate::averages::device_times;
+use crate::averages::tvm::{COUNT, DEVICE, DURATION, HASH, Metric, Metrics, NAME, PERCENT, Report, SHAPES};
 use crate::data::{Kind, Operator, Profile};
 use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
@@ -55,6 +56,63 @@ pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>
         record(profile, &profile.operators[*operator as usize], *kind, calls, provenance)
     };
     calls.iter().map(row).collect()
+}
+
+/// The rows of a report that TVM had. It tells what all calls of an operator took and how many there were: a row's mean is
+/// known, and nothing of single calls.
+pub fn of_report(report: &Report, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
+    report.rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
+}
+
+/// The row of one operator; none of what took no time or was never called.
+fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
+    const FORMAT: &str = "tvm";
+    let number =
+        |name: &str| row.get(name).and_then(Metric::number).filter(|number| *number > 0.0 && number.is_finite());
+    let text = |name: &str| row.get(name).and_then(Metric::text).unwrap_or_default();
+    let (Some(total_us), Some(count)) = (number(DURATION), number(COUNT)) else { return Ok(None) };
+    let (name, shapes, device) = (named(text(NAME)), text(SHAPES), text(DEVICE));
+    let mean_ns = total_us * 1e3 / count;
+    let own = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES, HASH];
+    let others = row.iter().filter(|(name, _)| !own.contains(&name.as_str()));
+    let mut counters: Map<String, serde_json::Value> = others
+        .filter_map(|(name, value)| match value {
+            // What was counted of all calls, of one; ratios are those of any.
+            Metric::Count(sum) => Some((name.clone(), (*sum as f64 / count).into())),
+            Metric::Ratio(value) => Some((name.clone(), (*value).into())),
+            Metric::Microseconds(_) | Metric::Percent(_) | Metric::String(_) => None,
+        })
+        .collect();
+    counters.insert("self_time_ns".to_owned(), mean_ns.into());
+    let op_text = if shapes.is_empty() { name.to_owned() } else { format!("{name} {shapes}") };
+    let mut record = Record {
+        run_id: provenance.run_id.clone(),
+        started_at_us: provenance.taken_at_us,
+        model_source: Some("trace".to_owned()),
+        model_name: Some(provenance.model.clone()),
+        op_kind: format!("{FORMAT}.{name}"),
+        op_name: name.to_owned(),
+        task_hash: blake3::hash(op_text.as_bytes()).to_hex()[..32].to_owned(),
+        op_text,
+        network_hash: Some(provenance.trace_hash.clone()),
+        target: if device.starts_with("cuda") { Target::Cuda } else { Target::Other },
+        target_text: Some(format!("{FORMAT} {device}")),
+        threads: provenance.threads,
+        host: provenance.host.clone(),
+        host_class: format!("{FORMAT} on {}", provenance.host),
+        source: Source::Imported,
+        outcome: Outcome::Ok,
+        counters: Some(Json::new(&counters)?),
+        counter_source: Some("trace".to_owned()),
+        program_version: provenance.program_version.clone(),
+        plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "hash": text(HASH), "calls": count }))),
+        ..Record::default()
+    };
+    // One number is all there is: it is the mean of the calls, and the sample.
+    assert!(capture::times::describe(&mut record, &[mean_ns], 1), "a row has a call");
+    record.key = record.experiment_key();
+    record.check()?;
+    Ok(Some(record))
 }
 
 fn record(

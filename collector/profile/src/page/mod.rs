@@ -70,7 +70,10 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
 }
 
 fn notes(profile: &Profile) -> Vec<String> {
-    let refusals = profile.refusals.iter().map(|one| format!("{} by {}: {}", one.counter, one.source, one.why));
+    // What a lower source gave was counted all the same.
+    let is_given = |name: &str| profile.counters.iter().any(|counter| counter.name == name);
+    let lacking = profile.refusals.iter().filter(|one| !is_given(&one.counter));
+    let refusals = lacking.map(|one| format!("{} by {}: {}", one.counter, one.source, one.why));
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 

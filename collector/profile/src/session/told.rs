@@ -151,6 +151,7 @@ fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
         Coverage::DescendantsUser => "descendants_user",
         Coverage::Descendants => "descendants",
         Coverage::Process => "process",
+        Coverage::Machine => "machine",
         Coverage::External => "external",
     };
     Counter {

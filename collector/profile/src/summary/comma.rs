@@ -20,7 +20,7 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
 /// A column: its name and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);
 
-const COLUMNS: [Column; 24] = [
+const COLUMNS: [Column; 26] = [
     ("name", |row| row.name.clone()),
     ("text", |row| row.text.clone()),
     ("scope", |row| row.scope.clone()),
@@ -37,10 +37,12 @@ const COLUMNS: [Column; 24] = [
     ("median_ns", |row| row.median_ns.to_string()),
     ("min_ns", |row| row.min_ns.to_string()),
     ("p95_ns", |row| row.p95_ns.to_string()),
+    ("cpu_ns", |row| number(row.cpu_ns)),
     ("share", |row| row.share.to_string()),
     ("flops", |row| number(row.flops)),
     ("bytes", |row| number(row.bytes)),
     ("gflops_per_second", |row| number(row.gflops_per_second)),
+    ("gbytes_per_second", |row| number(row.gbytes_per_second)),
     ("roofline_share", |row| number(row.roofline_share)),
     ("allocated_bytes", |row| row.allocated_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
     ("workspace_bytes", |row| row.workspace_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),

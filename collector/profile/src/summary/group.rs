@@ -64,6 +64,7 @@ impl Group {
             median_interval_ns: numbers.median_interval,
             mean_ns: numbers.mean,
             p95_ns: numbers.p95,
+            cpu_ns: cpu_ns(&counters),
             share: if sum_ns == 0 { 0.0 } else { self.self_total_ns as f64 / sum_ns as f64 },
             flops: works.flops.map(|flops| flops / calls as f64),
             bytes: works.bytes.map(|bytes| bytes / calls as f64),
@@ -95,6 +96,11 @@ impl Group {
         };
         sums.into_iter().map(mean).collect()
     }
+}
+
+/// Processor time of a mean call: of its parts where threads counted in them, because who calls polls meanwhile.
+fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
+    counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }
 
 impl Derived {

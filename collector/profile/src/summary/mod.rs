@@ -67,6 +67,8 @@ pub struct Row {
     pub mean_ns: f64,
     /// The call that 95 in 100 are below.
     pub p95_ns: f64,
+    /// Processor time of a mean call, of all threads in their parts of it, where it was counted.
+    pub cpu_ns: Option<f64>,
     /// Its part of all that operators take.
     pub share: f64,
     /// Operations of a mean call.

@@ -1,11 +1,13 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
 mod annotate;
+mod counting;
 mod diff;
 mod files;
 mod grouping;
 mod pictures;
 mod ready;
+mod simulated_table;
 mod styled;
 mod table;
 
@@ -18,14 +20,16 @@ use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, s
 use crate::campaign::record;
 use crate::network::annotation::Annotation;
 use crate::network::{self, Comparison};
-use datasets::{Outcome, Record, ScheduleSource};
+use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use files::Files;
 use job::listing::{CodeWishes, Sampling};
+use job::target::is_cuda;
 use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
+use measure::counters::Backend;
 use measure::{Method, Ratio};
 use models::Task;
-use profile::data::{Counter, Refusal};
+use profile::data::{Counter, Energy, Refusal, Simulation};
 use profile::summary::threads::Thread;
 use profile::summary::{self, Row, Totals};
 use profile::{Plan, Profile, Schedule};
@@ -67,6 +71,8 @@ struct Report<'a> {
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
+    energy: &'a [Energy],
+    simulated: Option<&'a Simulation>,
     notes: &'a [String],
 }
 
@@ -99,6 +105,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
 }
 
 fn look(arguments: &ProfileRun) -> Result<u8> {
+    let simulator = counting::simulator(&arguments.counters)?;
     let mut whole = whole(arguments)?;
     let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
@@ -131,7 +138,8 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let threads = whole.runs.cpus.len();
     let peaks = peaks::now(threads, &target, whole.runs.bench.as_mut());
     let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
-    let profile = whole.profile(seen, &made, &peaks)?;
+    let mut profile = whole.profile(seen, &made, &peaks)?;
+    counting::simulate(&mut whole, simulator.as_ref(), &mut profile)?;
     profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
     let kept = keep(keeping, |place, row| match check {
         Some(wrong) if !wrong.is_right => {
@@ -181,23 +189,37 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         rows: &rows,
         counters: &profile.counters,
         refusals: &profile.refusals,
+        energy: &profile.energy,
+        simulated: profile.simulation.as_ref(),
         notes: &notes,
     };
-    match (&styled, arguments.json) {
+    let others = meant.map_or(0, |meant| meant.len() - 1);
+    show(&report, styled.as_ref(), arguments, (&peaks, others))?;
+    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// Prints it as it was asked for; `others` is how many more calls the name of the one that is shown has.
+fn show(
+    report: &Report<'_>,
+    styled: Option<&Styled>,
+    arguments: &ProfileRun,
+    (peaks, others): (&Peaks, usize),
+) -> Result<()> {
+    match (styled, arguments.json) {
         (Some(styled), true) => {
-            tell(&notes);
+            tell(report.notes);
             styled.print_json()?
         }
-        (None, true) => print_json(&report)?,
+        (None, true) => print_json(report)?,
         (_, false) => {
-            let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
-            lines.extend(peaks::describe(&peaks));
-            let others = meant.map_or(0, |meant| meant.len() - 1);
+            let mut lines = vec![table::describe(report, &arguments.table, styled)];
+            lines.extend(report.simulated.map(simulated_table::describe));
+            lines.extend(peaks::describe(peaks));
             lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
             print(&lines.join("\n"))?
         }
     }
-    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+    Ok(())
 }
 
 /// The records of operators, where they are wanted.
@@ -217,26 +239,23 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
-        counters: counters(&arguments.counters),
+        counters: counting::counters(&arguments.counters),
         ..Sweep::default()
     };
+    let mut config = settings::config(&arguments.models, &sweep)?;
+    if is_cuda(&config.target) && arguments.counters.is_empty() {
+        // Processor time says nothing of what a device does.
+        config.counters.backend = Backend::None;
+    }
+    counting::refuse_for_gpus(arguments, &config.target)?;
     Whole::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
+        config,
         threads: arguments.threads,
         inputs: &arguments.given,
         is_checked: !arguments.no_check,
         engines: &[],
-        on: On::Cpus,
+        on: On::CpusOrGpu,
     })
-}
-
-/// What is counted: nothing when nothing is said.
-fn counters(names: &[String]) -> Vec<String> {
-    match names {
-        [] => vec!["none".to_owned()],
-        [only] if only == "default" => Vec::new(),
-        names => names.to_vec(),
-    }
 }
 
 fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {

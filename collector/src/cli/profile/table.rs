@@ -38,6 +38,10 @@ pub fn describe(report: &Report<'_>, asked: &ProfileTable, styled: Option<&Style
         model::size(report.constant_bytes),
         model::size(report.peak_memory_bytes)
     ));
+    for energy in report.energy {
+        let (domain, source) = (&energy.domain, &energy.source);
+        lines.push(format!("energy          {} mJ a run ({domain}, by {source})", number(energy.millijoules)));
+    }
     lines.push(match &report.check {
         None => "check           none".to_owned(),
         Some(check) => format!("check           {}", if check.is_right { "right" } else { "WRONG" }),
@@ -62,9 +66,15 @@ const DERIVED: [DerivedColumn; 4] = [
     ("GHz", |row| row.derived.ghz),
 ];
 
+/// What counters of processor time begin with.
+const CPU_TIME: &str = "thread_cpu_ns";
+
 fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
     let shown = &report.rows[..asked.row_limit.min(report.rows.len())];
-    let counters: BTreeSet<&String> = shown.iter().flat_map(|row| row.counters.keys()).collect();
+    // Processor time has a column of its own.
+    let is_shown = |name: &&String| !name.starts_with(CPU_TIME);
+    let counters: BTreeSet<&String> = shown.iter().flat_map(|row| row.counters.keys()).filter(is_shown).collect();
+    let has_cpu = shown.iter().any(|row| row.cpu_ns.is_some());
     let is_scope = report.group_by == "scope";
     let mut columns = vec![
         words(if is_scope { "scope" } else { "operator" }),
@@ -77,7 +87,11 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
         figures("MFLOP").drops(4),
         figures("GFLOP/s"),
         figures("roofline"),
+        figures("GB/s").drops(6),
     ];
+    if has_cpu {
+        columns.push(figures("processor").drops(3));
+    }
     let has_parts = shown.iter().any(|row| row.spread.tasks_per_call.is_some());
     if has_parts {
         columns.extend([figures("imbalance"), figures("wake").drops(5)]);
@@ -102,7 +116,11 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
             or_unknown(row.flops, |flops| number(flops * 1e-6)).into(),
             or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), number).into(),
             or_unknown(row.roofline_share, |share| format!("{:.0} %", 100.0 * share)).into(),
+            or_unknown(row.gbytes_per_second.filter(|rate| *rate > 0.0), number).into(),
         ];
+        if has_cpu {
+            cells.push(or_unknown(row.cpu_ns, duration).into());
+        }
         if has_parts {
             cells.push(or_unknown(row.spread.imbalance, |ratio| format!("{ratio:.2}×")).into());
             cells.push(or_unknown(row.spread.wake_ns, duration).into());

@@ -12,14 +12,27 @@ use std::path::Path;
 
 /// Imports a trace.
 pub fn run(import: &Import) -> Result<u8> {
-    if import::tvm::read(&import.file).map_err(unread)?.is_some() {
-        return Err(Failure::usage("the report that TVM had holds sums only, and a row needs the times of calls")
-            .with_hint("`opcollect trace top` shows it"));
-    }
-    let bounds = Bounds::of_memory(import.memory_mib);
-    let Imported { profile, found } = import::read(&import.file, &bounds).map_err(super::top::failed)?;
-    tell(&profile.notes);
-    let records = rows::records(&profile, &provenance(import, &profile.model)?).map_err(Failure::usage)?;
+    let (records, found) = match import::tvm::read(&import.file).map_err(unread)? {
+        Some((report, found)) => {
+            let file = import.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let records = rows::of_report(&report, &provenance(import, &file)?).map_err(Failure::usage)?;
+            if records.is_empty() {
+                return Err(Failure::usage(format!(
+                    "the report `{}` has no call that took time",
+                    import.file.display()
+                )));
+            }
+            tell(&["the report that TVM had holds sums: a row has the mean of its calls, and nothing of single ones"
+                .to_owned()]);
+            (records, found)
+        }
+        None => {
+            let bounds = Bounds::of_memory(import.memory_mib);
+            let Imported { profile, found } = import::read(&import.file, &bounds).map_err(super::top::failed)?;
+            tell(&profile.notes);
+            (rows::records(&profile, &provenance(import, &profile.model)?).map_err(Failure::usage)?, found)
+        }
+    };
     let report = take_over(&import.store, &records)?;
     if import.json {
         print_json(&report)?;

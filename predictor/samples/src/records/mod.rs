@@ -3,6 +3,7 @@
 //! What a device can do at best comes from the measurements of its hosts in the stores, and from the records themselves.
 
 mod device;
+pub mod in_place;
 
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
@@ -56,6 +57,15 @@ pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
     gather_beside(&records, &hosts, &damage, policy)
 }
 
+/// Networks whose operators were timed in their places, in files of records and stores; and what was left out, by reason.
+pub fn placed(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<in_place::PlacedNetwork>, BTreeMap<String, u64>)> {
+    let (mut records, mut damage) = (Vec::new(), Vec::new());
+    for path in paths {
+        records.extend(read(path, &mut damage)?);
+    }
+    Ok(in_place::networks(&records, policy))
+}
+
 /// Every measurement in a store or file; what of a store is not what was written is damage.
 fn read(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
     if path.is_dir() {
@@ -94,6 +104,11 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
     let devices = devices(&taken, hosts);
     let mut builder = SamplesBuilder::new(devices.clone());
     builder.set_networks(networks(records));
+    let (placed, vague) = in_place::networks(records, policy);
+    builder.set_placed(placed);
+    for (reason, count) in vague {
+        (0..count).for_each(|_| builder.leave_out(&reason));
+    }
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
     }

@@ -1,19 +1,14 @@
-//! A trace of the host, in the format of Chrome's tracing, to stand beside the records.
+//! A trace of the host, in any format that traces are read in, to stand beside the records.
 //!
-//! Whole traces, bare lists of events and traces that end in the middle are read alike: events are taken one by one
-//! until the text ends. Calls that begin and end in separate events are joined; those that never end are closed with
-//! the trace and say so.
+//! Calls that begin and end in separate events are joined; those that never end are closed with the trace and say so.
 
 use super::key;
 use super::track::Lanes;
+use crate::events::{self, Event, Found, Full, Kind, chrome, open};
 use crate::tpu::loss::Losses;
 use crate::tpu::{Error, Result};
 use crate::writer::Packets;
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
-use std::fmt;
-use std::io::Read;
 use std::path::Path;
 
 /// One call on the host.
@@ -45,114 +40,77 @@ pub const LIBRARY: &str = "tpudnn";
 const SWITCHES: [&str; 5] =
     ["PyTorch Profiler (0)", "enable_profile", "my_ops::enable_profile", "disable_profile", "my_ops::disable_profile"];
 
-/// Times farther from zero than this, in microseconds, are none: sums of several must fit into nanoseconds of 64 bits.
-/// Those since 1970 reach it in 2043.
-const FARTHEST: f64 = 2.3e15;
-/// A file larger than this is no trace that anybody can look at.
-const MAX_BYTES: u64 = 4 << 30;
+/// Times farther from zero than this are none: sums of several must fit into 64 bits. Those since 1970 reach it in 2043.
+const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
+/// More calls than these are no trace that anybody can look at.
+const MAX_CALLS: usize = 20_000_000;
 
-/// A time that may be written as a number or as text.
-#[derive(Clone, Copy, Debug, Default)]
-struct Micros(Option<f64>);
-
-impl<'de> Deserialize<'de> for Micros {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Micros, D::Error> {
-        let time = match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Number(number) => number.as_f64(),
-            serde_json::Value::String(text) => text.trim().parse().ok(),
-            _ => None,
-        };
-        Ok(Micros(time.filter(|time: &f64| time.abs() <= FARTHEST)))
-    }
-}
-
-/// An event as it is written; what is missing or of another kind is empty.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Raw {
-    #[serde(deserialize_with = "text")]
-    ph: String,
-    #[serde(deserialize_with = "text")]
-    cat: String,
-    #[serde(deserialize_with = "text")]
+/// A call, or one end of it, as the trace has it.
+struct Seen {
+    kind: Kind,
+    track: u32,
     name: String,
-    ts: Micros,
-    dur: Micros,
-    #[serde(deserialize_with = "text")]
-    pid: String,
-    #[serde(deserialize_with = "text")]
-    tid: String,
-}
-
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<String, D::Error> {
-    Ok(match serde_json::Value::deserialize(deserializer)? {
-        serde_json::Value::String(text) => text,
-        serde_json::Value::Null => String::new(),
-        other => other.to_string(),
-    })
-}
-
-/// Collects events while the text is read, so that a broken end does not cost what came before.
-struct Collect<'a>(&'a mut Vec<Raw>);
-
-impl<'de> serde::de::DeserializeSeed<'de> for Collect<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Collect<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with `traceEvents`, or a list of events")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<(), A::Error> {
-        while let Some(event) = list.next_element::<Raw>()? {
-            self.0.push(event);
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
-            if name == "traceEvents" {
-                map.next_value_seed(Collect(&mut *self.0))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
+    category: String,
+    at_ns: i64,
 }
 
 /// Reads a trace; `tail` is the end of the last record and the host time from there to the end of `disable_profile`.
 pub fn read(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let problem = format!("it has more than {} GiB", MAX_BYTES >> 30);
-        return Err(Error::HostTrace { path: path.to_owned(), problem });
-    }
-    parse(path, &bytes, tail, losses)
+    let (format, input) = open::open(path).map_err(|error| refused(path, error))?;
+    gather(path, tail, losses, |take| open::read_from(path, format, input, take))
 }
 
-/// The same from bytes.
+/// The same from the bytes of Chrome's JSON.
 pub fn parse(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
-    use serde::de::DeserializeSeed;
-    let mut events = Vec::new();
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    if let Err(error) = Collect(&mut events).deserialize(&mut deserializer) {
-        if events.is_empty() {
-            return Err(Error::HostTrace { path: path.to_owned(), problem: error.to_string() });
-        }
-        losses.skip(path, None, format!("the trace breaks off after {} events: {error}", events.len()));
+    gather(path, tail, losses, |take| {
+        let read = chrome::read(bytes, take);
+        let read = read.map_err(|source| events::Error::Read { path: path.to_owned(), source })?;
+        read.map_err(|Full(limit, what)| events::Error::Large { path: path.to_owned(), limit, what })
+    })
+}
+
+fn refused(path: &Path, error: events::Error) -> Error {
+    match error {
+        events::Error::Read { path, source } => Error::Read { path, source },
+        error => Error::HostTrace { path: path.to_owned(), problem: error.to_string() },
     }
-    let slices = join(path, events, losses);
+}
+
+/// What takes events one by one.
+type Take<'a> = dyn FnMut(Event<'_>) -> std::result::Result<(), Full> + 'a;
+
+fn gather(
+    path: &Path,
+    tail: (i64, Option<i64>),
+    losses: &mut Losses,
+    read: impl FnOnce(&mut Take<'_>) -> std::result::Result<Found, events::Error>,
+) -> Result<HostTrace> {
+    let mut seen = Vec::new();
+    let mut far = 0_u64;
+    let found = read(&mut |event| {
+        if !matches!(event.kind, Kind::Slice(_) | Kind::Begin | Kind::End) {
+            return Ok(());
+        }
+        if event.at_ns.unsigned_abs() > FARTHEST_NS.unsigned_abs() {
+            far += 1;
+            return Ok(());
+        }
+        if seen.len() >= MAX_CALLS {
+            return Err(Full(MAX_CALLS, "calls"));
+        }
+        let (name, category) = (event.name.into_owned(), event.category.into_owned());
+        seen.push(Seen { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
+        Ok(())
+    });
+    let found = found.map_err(|error| refused(path, error))?;
+    if found.events == 0 && found.malformed > 0 {
+        return Err(Error::HostTrace { path: path.to_owned(), problem: found.examples.join("; ") });
+    }
+    for example in &found.examples {
+        losses.skip(path, None, example.clone());
+    }
+    (0..far).for_each(|_| losses.skip(path, None, "an event at a time that cannot be shown".to_owned()));
+    let slices = join(path, seen, &found, losses);
     let zero_ns = zero(&slices, tail);
     let mut slices: Vec<Slice> = slices.into_iter().filter(|slice| !SWITCHES.contains(&slice.name.as_str())).collect();
     if zero_ns.is_none() && !slices.is_empty() {
@@ -162,45 +120,45 @@ pub fn parse(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut L
     Ok(HostTrace { slices, zero_ns })
 }
 
-fn ns(micros: f64) -> i64 {
-    (micros * 1000.0) as i64
+/// When something ends that lasts so long.
+fn end_of(at_ns: i64, length_ns: i64) -> i64 {
+    at_ns.saturating_add(length_ns.max(0)).min(FARTHEST_NS)
 }
 
 /// Calls in the order they are listed.
-fn join(path: &Path, events: Vec<Raw>, losses: &mut Losses) -> Vec<Slice> {
-    let ends = events.iter().filter_map(|event| Some(event.ts.0? + event.dur.0.unwrap_or(0.0)));
-    let latest = ends.fold(0.0, f64::max).min(FARTHEST);
-    let mut open: HashMap<(String, String), Vec<usize>> = HashMap::new();
+fn join(path: &Path, seen: Vec<Seen>, found: &Found, losses: &mut Losses) -> Vec<Slice> {
+    let ends =
+        seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
+    let latest = ends.fold(0, i64::max);
+    let mut open: HashMap<u32, Vec<usize>> = HashMap::new();
     let mut slices: Vec<Slice> = Vec::new();
-    for event in events {
-        if !matches!(event.ph.as_str(), "X" | "B" | "E") {
-            continue;
-        }
-        let Some(start) = event.ts.0 else {
-            losses.skip(path, None, format!("the event `{}` has no time that can be shown", event.name));
-            continue;
-        };
-        let thread = (event.pid, event.tid);
-        if event.ph == "E" {
-            match open.get_mut(&thread).and_then(Vec::pop) {
-                Some(index) => {
-                    let begun = &mut slices[index];
-                    (begun.end, begun.is_incomplete) = (ns(start).max(begun.start), false);
+    for one in seen {
+        let end = match one.kind {
+            Kind::End => {
+                match open.get_mut(&one.track).and_then(Vec::pop) {
+                    Some(index) => {
+                        let begun = &mut slices[index];
+                        (begun.end, begun.is_incomplete) = (one.at_ns.max(begun.start), false);
+                    }
+                    None => {
+                        let thread = found.tracks.get(one.track as usize).map_or("", |track| &track.thread);
+                        losses.skip(path, None, format!("an end without a begin on thread {thread}"));
+                    }
                 }
-                None => losses.skip(path, None, format!("an end without a begin on thread {}", thread.1)),
+                continue;
             }
-            continue;
-        }
-        let duration = if event.ph == "X" { event.dur.0 } else { None };
-        if duration.is_none() && event.ph == "B" {
-            open.entry(thread).or_default().push(slices.len());
-        }
+            Kind::Slice(length) => Some(end_of(one.at_ns, length)),
+            _ => {
+                open.entry(one.track).or_default().push(slices.len());
+                None
+            }
+        };
         slices.push(Slice {
-            name: event.name,
-            category: event.cat,
-            start: ns(start),
-            end: ns(duration.map_or(latest, |duration| start + duration.max(0.0)).clamp(start, FARTHEST)),
-            is_incomplete: duration.is_none(),
+            name: one.name,
+            category: one.category,
+            start: one.at_ns,
+            end: end.unwrap_or(latest).max(one.at_ns),
+            is_incomplete: end.is_none(),
         });
     }
     slices

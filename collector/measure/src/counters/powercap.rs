@@ -1,0 +1,124 @@
+//! Energy, as the kernel's power caps keep it: microjoules of whole packages and of their memory.
+//!
+//! The numbers run over at a range that each zone tells. They move about once in a millisecond: of a call that is shorter,
+//! only the mean over many says anything. What they count is all that runs on the package, whoever it belongs to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows them.
+pub(super) const ROOT: &str = "/sys/class/powercap";
+
+/// The zones of one kind, summed up.
+pub(super) struct Powercap {
+    zones: Vec<Zone>,
+}
+
+struct Zone {
+    file: PathBuf,
+    /// Where the number runs over.
+    range: u64,
+    last: u64,
+    /// What passed since it was opened.
+    passed: u64,
+}
+
+/// Why there is none: the system's number, where there is one, and the reason with its cure.
+pub(super) type Refused = (Option<i32>, String);
+
+impl Powercap {
+    /// Opens all zones whose names begin with this word.
+    pub(super) fn open(root: &Path, kind: &str) -> Result<Powercap, Refused> {
+        let Ok(entries) = fs::read_dir(root) else {
+            let why = format!("the kernel has no `{}`: virtual machines mostly have no meter of power", root.display());
+            return Err((None, why));
+        };
+        let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        folders.sort();
+        let mut zones = Vec::new();
+        for folder in folders {
+            // The same meter may be shown twice, by registers and by an interface of its own.
+            let is_double =
+                folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl-mmio"));
+            let name = fs::read_to_string(folder.join("name")).unwrap_or_default();
+            if name.starts_with(kind) && !is_double {
+                zones.push(Zone::open(&folder)?);
+            }
+        }
+        match zones.is_empty() {
+            true => Err((None, format!("`{}` has no zone `{kind}`", root.display()))),
+            false => Ok(Powercap { zones }),
+        }
+    }
+
+    /// Microjoules since it was opened; nothing where a zone gives no answer.
+    pub(super) fn read(&mut self) -> Option<u64> {
+        self.zones.iter_mut().map(Zone::read).sum()
+    }
+}
+
+impl Zone {
+    fn open(folder: &Path) -> Result<Zone, Refused> {
+        let file = folder.join("energy_uj");
+        let refused = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                let (code, file) = (error.raw_os_error(), file.display());
+                (code, format!("`{file}` is for root alone; `sudo chmod a+r {file}` lets everybody read it"))
+            }
+            _ => (error.raw_os_error(), format!("`{}` cannot be read: {error}", file.display())),
+        };
+        let last = number(&file).map_err(refused)?;
+        let range = number(&folder.join("max_energy_range_uj")).unwrap_or(u64::MAX);
+        Ok(Zone { file, range, last, passed: 0 })
+    }
+
+    fn read(&mut self) -> Option<u64> {
+        let now = number(&self.file).ok()?;
+        let step =
+            now.checked_sub(self.last).or_else(|| Some(self.range.checked_sub(self.last)?.saturating_add(now)))?;
+        self.last = now;
+        self.passed = self.passed.saturating_add(step);
+        Some(self.passed)
+    }
+}
+
+fn number(file: &Path) -> std::io::Result<u64> {
+    let text = fs::read_to_string(file)?;
+    text.trim().parse().map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it holds no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(root: &Path, folder: &str, name: &str, energy_uj: u64) {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        for (file, text) in [("name", name.to_owned()), ("energy_uj", energy_uj.to_string())] {
+            fs::write(folder.join(file), text + "\n").expect("a file");
+        }
+        fs::write(folder.join("max_energy_range_uj"), "1000\n").expect("a file");
+    }
+
+    #[test]
+    fn packages_are_summed_up_and_run_over() {
+        let root = tempfile::tempdir().expect("a folder");
+        let place = root.path();
+        zone(place, "intel-rapl:0", "package-0", 990);
+        zone(place, "intel-rapl:1", "package-1", 5);
+        zone(place, "intel-rapl:0:0", "dram", 7);
+        zone(place, "intel-rapl-mmio:0", "package-0", 990);
+        let mut packages = Powercap::open(place, "package").expect("there are two");
+        assert_eq!(packages.read(), Some(0));
+        zone(place, "intel-rapl:0", "package-0", 20);
+        zone(place, "intel-rapl:1", "package-1", 6);
+        assert_eq!(packages.read(), Some(31), "one ran over");
+        assert_eq!(packages.read(), Some(31));
+        fs::remove_file(place.join("intel-rapl:1/energy_uj")).expect("it was there");
+        assert_eq!(packages.read(), None);
+        let why = Powercap::open(place, "psys").err().expect("there is none").1;
+        assert!(why.ends_with("has no zone `psys`"), "{why}");
+        let why = Powercap::open(&place.join("no"), "package").err().expect("there is none").1;
+        assert!(why.contains("virtual machines"), "{why}");
+    }
+}

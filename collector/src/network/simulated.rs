@@ -1,0 +1,212 @@
+//! What one call of each task of a model does, counted by a simulator of a processor: `valgrind --tool=cachegrind`.
+//!
+//! A task is called once and three times, alone and on one thread, and half of what the second counts more is one call: all
+//! that loading takes is the same in both. The simulator knows older instructions only, so code is built for them once more;
+//! nothing of what it says is a measurement, and nothing of it stands beside one.
+
+use bench::{Bench, Build, worker_program};
+use job::target::Target;
+use job::{BuildJob, RunJob};
+use measure::{Method, Plan as SamplingPlan};
+use models::TaskUse;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use profile::data::{SimulatedTask, Simulation};
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What it is called among counters.
+pub const NAME: &str = "cachegrind";
+/// The program.
+const PROGRAM: &str = "valgrind";
+/// How long one run of it may take.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How often it is asked whether it has ended.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Numbers of calls whose difference is looked at.
+const CALLS: [u32; 2] = [1, 3];
+
+/// Its events, and what they are called here.
+const EVENTS: [(&str, &str); 13] = [
+    ("Ir", "instructions"),
+    ("I1mr", "l1i_misses"),
+    ("ILmr", "llc_instruction_misses"),
+    ("Dr", "data_reads"),
+    ("D1mr", "l1d_read_misses"),
+    ("DLmr", "llc_read_misses"),
+    ("Dw", "data_writes"),
+    ("D1mw", "l1d_write_misses"),
+    ("DLmw", "llc_write_misses"),
+    ("Bc", "branches"),
+    ("Bcm", "branch_misses"),
+    ("Bi", "indirect_branches"),
+    ("Bim", "indirect_branch_misses"),
+];
+
+/// A simulator that is there.
+pub struct Simulator {
+    version: String,
+    worker: PathBuf,
+}
+
+/// What the simulator says of one run of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Told {
+    caches: Vec<String>,
+    counts: BTreeMap<&'static str, i64>,
+}
+
+impl Simulator {
+    /// The one of this machine, or why there is none.
+    pub fn find() -> Result<Simulator, String> {
+        let asked = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
+        let version = match asked {
+            Ok(asked) if asked.status.success() => String::from_utf8_lossy(&asked.stdout).trim().to_owned(),
+            Ok(asked) => return Err(format!("`{PROGRAM} --version` ended with {}", asked.status)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(format!("the program `{PROGRAM}` is not installed"));
+            }
+            Err(error) => return Err(format!("`{PROGRAM}` cannot be started: {error}")),
+        };
+        Ok(Simulator { version, worker: worker_program().map_err(|error| error.to_string())? })
+    }
+
+    /// Counts one call of each task by its schedule, as many at a time as there are CPUs; and what could not be counted, with
+    /// the reasons.
+    pub fn count(
+        &self,
+        tasks: &[(&TaskUse, BuildJob)],
+        (target, cpus): (&Target, &[usize]),
+        bench: &mut dyn Bench,
+        folder: &Path,
+    ) -> (Simulation, Vec<String>) {
+        let jobs: Vec<BuildJob> = tasks.iter().map(|(_, job)| job.clone()).collect();
+        let builds = bench.build(&jobs, &mut || {});
+        let method = Method::Sample(SamplingPlan::default());
+        let mut work = Vec::new();
+        let mut refused = Vec::new();
+        for (place, ((one, job), build)) in tasks.iter().zip(builds).enumerate() {
+            match build {
+                Build::Built(artifact) => {
+                    let run =
+                        RunJob::new(job.task.clone(), vec![cpus[place % cpus.len()]], method.clone()).of(&artifact);
+                    work.push((*one, run, folder.join(format!("simulated-{place}"))));
+                }
+                Build::Failed(why) | Build::Rejected(why) => refused.push(lacks(one, &why)),
+                Build::Fault(fault) => refused.push(lacks(one, &fault.to_string())),
+            }
+        }
+        let shares = work.chunks(work.len().div_ceil(cpus.len().max(1)).max(1));
+        // Nothing of it is timed, so as many run at once as there are CPUs.
+        let told = std::thread::scope(|scope| {
+            let one_share = |share| scope.spawn(move || self.share(share));
+            let threads: Vec<_> = shares.map(one_share).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
+        });
+        let mut simulation = Simulation {
+            simulator: format!("{NAME} of {}", self.version),
+            target: target.text.clone(),
+            ..Simulation::default()
+        };
+        for (one, told) in told {
+            match told {
+                Ok(told) => {
+                    simulation.caches = told.caches;
+                    let counts = told.counts.into_iter().map(|(name, count)| (name.to_owned(), count as f64 / 2.0));
+                    simulation.tasks.push(SimulatedTask {
+                        task: one.task.hash(),
+                        text: one.task.describe(),
+                        flops: one.task.work().ok().map(|work| work.flops),
+                        counts: counts.collect(),
+                    });
+                }
+                Err(why) => refused.push(lacks(one, &why)),
+            }
+        }
+        (simulation, refused)
+    }
+
+    fn share<'a>(&self, share: &[(&'a TaskUse, RunJob, PathBuf)]) -> Vec<(&'a TaskUse, Result<Told, String>)> {
+        share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
+    }
+
+    /// Twice what one call does.
+    fn one_call(&self, job: &RunJob, path: &Path) -> Result<Told, String> {
+        let file = path.with_extension("json");
+        let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;
+        std::fs::write(&file, text).map_err(|error| error.to_string())?;
+        let [few, more] = CALLS.map(|times| self.run(&file, &path.with_extension(times.to_string()), times));
+        let (few, more) = (few?, more?);
+        let passed = |(name, count): (&&'static str, &i64)| Some((*name, count - few.counts.get(*name)?));
+        Ok(Told { counts: more.counts.iter().filter_map(passed).collect(), ..more })
+    }
+
+    /// One run of the simulator.
+    fn run(&self, job: &Path, out: &Path, times: u32) -> Result<Told, String> {
+        let log = out.with_extension("log");
+        let mut command = Command::new(PROGRAM);
+        command.args(["--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes"]);
+        command.arg(format!("--cachegrind-out-file={}", out.display())).arg(format!("--log-file={}", log.display()));
+        command.arg(&self.worker).arg("call").arg(std::process::id().to_string()).arg(job).arg(times.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let begun = Instant::now();
+        let status = loop {
+            match child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) => break status,
+                None if begun.elapsed() < LIMIT => std::thread::sleep(PAUSE),
+                None => {
+                    let _ = killpg(Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)), Signal::SIGKILL);
+                    let _ = child.wait();
+                    return Err(format!("the simulator took longer than {} s and was ended", LIMIT.as_secs()));
+                }
+            }
+        };
+        if !status.success() {
+            let mut said = String::new();
+            let errors = child.stderr.take().map(|errors| std::io::Read::take(errors, 4096));
+            let _ = errors.map(|mut errors| std::io::Read::read_to_string(&mut errors, &mut said));
+            return Err(format!("it ended with {status} in the simulator: {}", said.trim()));
+        }
+        told(&std::fs::read_to_string(out).map_err(|error| error.to_string())?)
+    }
+}
+
+fn lacks(one: &TaskUse, why: &str) -> String {
+    format!("{}: {why}", one.task.describe())
+}
+
+/// What stands in the simulator's file.
+fn told(text: &str) -> Result<Told, String> {
+    let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let events = after("events: ").ok_or("its file names no events")?;
+    let sums = after("summary: ").ok_or("its file has no sums")?;
+    let mut counts = BTreeMap::new();
+    for (event, sum) in events.split_whitespace().zip(sums.split_whitespace()) {
+        let sum: i64 = sum.parse().map_err(|_| format!("`{sum}` is no count"))?;
+        counts.extend(EVENTS.iter().find(|(name, _)| *name == event).map(|(_, ours)| (*ours, sum)));
+    }
+    let caches = text.lines().filter_map(|line| line.strip_prefix("desc: "));
+    let caches = caches.map(|cache| cache.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    Ok(Told { caches, counts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn sums_have_names() {
+        let text = "desc: D1 cache:         49152 B, 64 B, 12-way associative\ncmd: x\nevents: Ir Dr Bogus D1mr\nfn=a\n1 2 3 4 5\n\
+                    summary: 100 20 7 3\n";
+        let told = told(text).expect("it is one");
+        assert_eq!(told.caches, ["D1 cache: 49152 B, 64 B, 12-way associative"]);
+        assert_eq!(told.counts, [("instructions", 100), ("data_reads", 20), ("l1d_read_misses", 3)].into());
+        for text in ["", "events: Ir\n", "events: Ir\nsummary: many\n"] {
+            super::told(text).expect_err("it is none");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Operators in their places while a whole network ran, beside the same operators alone.
+//!
+//! In its place an operator finds in the caches what its neighbours left there; alone it finds its own data. Both are compared
+//! for one task by one schedule on as many threads of one device: anything else would compare schedules.
+
+use super::{Policy, device_name, uncertainty};
+use crate::statistics::median;
+use datasets::{Outcome, Record, ScheduleSource};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An operator in its place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Placed {
+    /// Its kind.
+    pub operator: String,
+    /// What it does, with sizes.
+    pub text: String,
+    /// The hash of its task.
+    pub task: String,
+    /// How often the network runs it.
+    pub count: f64,
+    /// One call in its place.
+    pub in_place_ns: f64,
+    /// One call alone, by the same schedule, where that is known.
+    pub alone_ns: Option<f64>,
+}
+
+/// A network whose operators were timed in their places.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlacedNetwork {
+    /// Its name.
+    pub name: String,
+    /// The device.
+    pub device: String,
+    /// Threads.
+    pub threads: i64,
+    /// Its operators.
+    pub operators: Vec<Placed>,
+    /// One run of the whole by the same schedules, where that is known.
+    pub whole_ns: Option<f64>,
+}
+
+impl PlacedNetwork {
+    /// All operators in their places.
+    pub fn in_place_ns(&self) -> f64 {
+        self.operators.iter().map(|one| one.count * one.in_place_ns).sum()
+    }
+
+    /// Those that are known alone: in their places, and alone.
+    pub fn both_ns(&self) -> (f64, f64) {
+        let known =
+            self.operators.iter().filter_map(|one| Some((one.count * one.in_place_ns, one.count * one.alone_ns?)));
+        known.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))
+    }
+
+    /// Calls of one run.
+    pub fn calls(&self) -> f64 {
+        self.operators.iter().map(|one| one.count).sum()
+    }
+}
+
+/// What is the same in its place and alone: device, target, task, schedule, threads.
+type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
+
+/// All networks of records, and how many rows of operators in their places were left out, by reason.
+pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
+    let mut alone: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
+    let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
+    let mut inside: BTreeMap<(String, &str, &str, i64), BTreeMap<Experiment<'_>, Vec<&Record>>> = BTreeMap::new();
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for record in records {
+        let is_inside = record.network_hash.is_some();
+        let (Some(median_ns), Some(experiment)) =
+            (record.median_ns.filter(|_| is_taken(record, policy)), experiment(record))
+        else {
+            continue;
+        };
+        if !is_known(record, policy) {
+            if is_inside {
+                *left_out.entry("in its place, median not known well enough".to_owned()).or_default() += 1;
+            }
+            continue;
+        }
+        match &record.network_hash {
+            Some(network) => {
+                let key = (device_name(record), record.target.name(), network.as_str(), record.threads.unwrap_or(1));
+                inside.entry(key).or_default().entry(experiment).or_default().push(record);
+            }
+            None if record.is_network() => {
+                let is_default = record.schedule_source == Some(ScheduleSource::Default);
+                wholes.entry(experiment).or_default().extend(is_default.then_some(median_ns));
+            }
+            None => alone.entry(experiment).or_default().push(median_ns),
+        }
+    }
+    let network = |((device, target, network, threads), operators): (
+        (String, &str, &str, i64),
+        BTreeMap<Experiment<'_>, Vec<&Record>>,
+    )| {
+        let is_own = |known: &&Experiment<'_>| {
+            known.0 == device && known.1 == target && known.2 == network && known.4 == threads
+        };
+        // Operators are looked at in their places by their default schedules.
+        let whole: Vec<f64> = wholes.keys().filter(is_own).flat_map(|known| wholes[known].iter().copied()).collect();
+        let placed = |(experiment, records): (&Experiment<'_>, &Vec<&Record>)| Placed {
+            operator: records[0].op_kind.clone(),
+            text: records[0].op_text.clone(),
+            task: records[0].task_hash.clone(),
+            count: records[0].place_count.unwrap_or(1) as f64,
+            in_place_ns: median(&mut records.iter().filter_map(|record| record.median_ns).collect::<Vec<f64>>()),
+            alone_ns: alone.get(experiment).and_then(|times| middle(times)),
+        };
+        let name = operators.values().next().and_then(|records| records[0].model_name.clone()).unwrap_or_default();
+        PlacedNetwork {
+            name,
+            device,
+            threads,
+            operators: operators.iter().map(placed).collect(),
+            whole_ns: middle(&whole),
+        }
+    };
+    (inside.into_iter().map(network).collect(), left_out)
+}
+
+fn middle(times: &[f64]) -> Option<f64> {
+    (!times.is_empty()).then(|| median(&mut times.to_vec()))
+}
+
+fn experiment(record: &Record) -> Option<Experiment<'_>> {
+    let schedule = record.schedule_hash.as_deref()?;
+    let threads = record.threads.unwrap_or(1);
+    Some((device_name(record), record.target.name(), &record.task_hash, schedule, threads))
+}
+
+fn is_taken(record: &Record, policy: &Policy) -> bool {
+    record.outcome == Outcome::Ok && record.source == policy.source && record.co_run.is_none()
+}
+
+fn is_known(record: &Record, policy: &Policy) -> bool {
+    policy.max_uncertainty.is_infinite() || uncertainty(record).is_some_and(|half| half <= policy.max_uncertainty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datasets::Source;
+
+    fn record(task: &str, network: Option<&str>, median_ns: f64) -> Record {
+        Record {
+            outcome: Outcome::Ok,
+            host_class: "box".to_owned(),
+            op_kind: "dense".to_owned(),
+            task_hash: task.to_owned(),
+            network_hash: network.map(str::to_owned),
+            schedule_hash: Some("s".to_owned()),
+            schedule_source: Some(ScheduleSource::Default),
+            threads: Some(1),
+            place_count: Some(2),
+            median_ns: Some(median_ns),
+            median_interval_ns: Some(median_ns / 1000.0),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn operators_meet_those_alone_by_the_same_schedule() {
+        let whole = Record { op_kind: datasets::NETWORK.to_owned(), ..record("n", None, 500.0) };
+        let other = Record { schedule_hash: Some("other".to_owned()), ..record("b", None, 1.0) };
+        let simulated = Record { source: Source::Simulated, ..record("a", None, 1.0) };
+        let vague = Record { median_interval_ns: Some(90.0), ..record("a", Some("n"), 900.0) };
+        let records = [
+            record("a", Some("n"), 110.0),
+            record("a", None, 100.0),
+            record("b", Some("n"), 50.0),
+            whole,
+            other,
+            simulated,
+            vague,
+        ];
+        let (networks, left_out) = networks(&records, &Policy::default());
+        let [network] = &networks[..] else { panic!("{networks:?}") };
+        assert_eq!((network.whole_ns, network.in_place_ns(), network.calls()), (Some(500.0), 320.0, 4.0));
+        assert_eq!(network.both_ns(), (220.0, 200.0), "of `b` nothing is known by that schedule");
+        assert_eq!(left_out.values().sum::<u64>(), 1);
+    }
+}

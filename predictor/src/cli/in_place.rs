@@ -1,0 +1,93 @@
+//! `oppredict in-place`.
+
+use super::arguments::InPlaceOf;
+use super::{paper, policy, print};
+use crate::error::{Error, Result};
+use learn::in_place::InPlace;
+use report::{Table, duration, figures, or_unknown, words};
+use samples::records::in_place::PlacedNetwork;
+use samples::records::placed;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Prints what sums miss, of each network and, where asked for, of each operator.
+pub fn run(arguments: &InPlaceOf) -> Result<u8> {
+    let (networks, left_out) = placed(&arguments.data, &policy(&arguments.filter)?)?;
+    for (reason, count) in &left_out {
+        eprintln!("note: {count} rows left out: {reason}");
+    }
+    if networks.is_empty() {
+        return Err(Error::Data(
+            "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \
+             takes those that are not known well, too"
+                .to_owned(),
+        ));
+    }
+    print(&of_networks(&networks).on(&paper()))?;
+    if arguments.operators {
+        for network in &networks {
+            print(&format!("\n{}", network.name))?;
+            print(&of_operators(network).on(&paper()))?;
+        }
+    }
+    let mut devices: BTreeMap<&str, Vec<&PlacedNetwork>> = BTreeMap::new();
+    for network in &networks {
+        devices.entry(&network.device).or_default().push(network);
+    }
+    let learned: BTreeMap<&str, Option<InPlace>> =
+        devices.into_iter().map(|(device, all)| (device, InPlace::learn(&all))).collect();
+    if arguments.json {
+        print(&json!({ "networks": networks, "learned": learned, "left_out": left_out }).to_string())?;
+    }
+    Ok(u8::from(!left_out.is_empty()))
+}
+
+fn of_networks(networks: &[PlacedNetwork]) -> Table {
+    let mut table = Table::new([
+        words("network"),
+        words("device").drops(2),
+        figures("threads").drops(1),
+        figures("alone"),
+        figures("same in place"),
+        figures("over alone"),
+        figures("all in place"),
+        figures("whole"),
+        figures("beside operators"),
+    ]);
+    for network in networks {
+        let (in_place_ns, alone_ns) = network.both_ns();
+        let ratio = (alone_ns > 0.0).then(|| in_place_ns / alone_ns);
+        let known = |ns: f64| or_unknown(Some(ns).filter(|ns| *ns > 0.0), duration);
+        let beside = network.whole_ns.map(|whole| whole - network.in_place_ns());
+        table.row([
+            network.name.clone(),
+            network.device.clone(),
+            network.threads.to_string(),
+            known(alone_ns),
+            known(in_place_ns),
+            or_unknown(ratio, |ratio| format!("{ratio:.2}×")),
+            duration(network.in_place_ns()),
+            or_unknown(network.whole_ns, duration),
+            or_unknown(beside, duration),
+        ]);
+    }
+    table
+}
+
+fn of_operators(network: &PlacedNetwork) -> Table {
+    let columns =
+        [words("operator").least(20), figures("×"), figures("alone"), figures("in place"), figures("over alone")];
+    let mut table = Table::new(columns);
+    let mut operators: Vec<_> = network.operators.iter().collect();
+    operators.sort_by(|left, right| (right.count * right.in_place_ns).total_cmp(&(left.count * left.in_place_ns)));
+    for one in operators {
+        table.row([
+            one.text.clone(),
+            one.count.to_string(),
+            or_unknown(one.alone_ns, duration),
+            duration(one.in_place_ns),
+            or_unknown(one.alone_ns, |alone| format!("{:.2}×", one.in_place_ns / alone)),
+        ]);
+    }
+    table
+}
