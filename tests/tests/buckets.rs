@@ -1,5 +1,5 @@
 //! A bucket of a real server that speaks S3 and checks signatures: parts are brought once, come back, and go on after a kill.
-#![allow(missing_docs)]
+#![allow(clippy::print_stderr, missing_docs)]
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
