@@ -181,8 +181,8 @@ impl Workers {
                 let Runners { library, network, gpu_network, onnxruntime, openvino, openvino_cpus, .. } =
                     &mut self.runners;
                 match job.engine {
-                    Engine::OnnxRuntime | Engine::Torch | Engine::Cuda if job.profile.is_some() => {
-                        Ok(RunReply::Unsupported("only programs on CPUs tell of their operators".to_owned()))
+                    Engine::OnnxRuntime | Engine::OpenVino | Engine::Torch if job.profile.is_some() => {
+                        Ok(RunReply::Unsupported("only programs of our own code tell of their operators".to_owned()))
                     }
                     Engine::Program => call(network, builders, &job.cpus, job, *deadline),
                     Engine::Cuda => {

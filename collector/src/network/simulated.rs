@@ -115,7 +115,8 @@ impl Simulator {
             match told {
                 Ok(told) => {
                     simulation.caches = told.caches;
-                    let counts = told.counts.into_iter().map(|(name, count)| (name.to_owned(), count as f64 / 2.0));
+                    let counts =
+                        told.counts.into_iter().map(|(name, count)| (name.to_owned(), count.max(0) as f64 / 2.0));
                     simulation.tasks.push(SimulatedTask {
                         task: one.task.hash(),
                         text: one.task.describe(),

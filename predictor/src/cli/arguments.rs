@@ -29,7 +29,7 @@ Examples:
 const IN_PLACE_EXAMPLES: &str = "\
 Examples:
   opcollect profile --modelsource local --modelname resnet-18 --threads 1 --store opcollect-data
-  oppredict in-place --data opcollect-data --operators";
+  oppredict inplace --data opcollect-data --operators";
 
 const ADAPT_EXAMPLES: &str = "\
 Examples:
@@ -97,7 +97,7 @@ pub enum Command {
     #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
     /// Say what the sum of a model's operators misses: the same operators in their places and alone
-    #[command(after_help = IN_PLACE_EXAMPLES)]
+    #[command(name = "inplace", after_help = IN_PLACE_EXAMPLES)]
     InPlace(InPlaceOf),
     /// Show how features and utilisation go together
     Correlate(Correlate),

@@ -1,4 +1,4 @@
-//! `oppredict in-place`.
+//! `oppredict inplace`.
 
 use super::arguments::InPlaceOf;
 use super::{paper, policy, print};

@@ -58,7 +58,9 @@ struct DeviceTimes<'a> {
 
 impl Clock for DeviceTimes<'_> {
     fn now_ns(&mut self) -> u64 {
-        let now_ns = self.times.told_ns.take().unwrap_or_else(|| self.host.now_ns());
+        // Sums of rounded differences may run ahead of the host by some microseconds, and no clock goes back.
+        let host_ns = || self.host.now_ns().max(self.times.read_ns.get());
+        let now_ns = self.times.told_ns.take().unwrap_or_else(host_ns);
         self.times.read_ns.set(now_ns);
         now_ns
     }

@@ -104,11 +104,8 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
     let devices = devices(&taken, hosts);
     let mut builder = SamplesBuilder::new(devices.clone());
     builder.set_networks(networks(records));
-    let (placed, vague) = in_place::networks(records, policy);
-    builder.set_placed(placed);
-    for (reason, count) in vague {
-        (0..count).for_each(|_| builder.leave_out(&reason));
-    }
+    // Each of those rows is counted once already, as one that is not alone.
+    builder.set_placed(in_place::networks(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
     }
