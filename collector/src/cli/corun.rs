@@ -192,8 +192,8 @@ fn table(members: &[Beside]) -> String {
     partners.dedup();
     let mut columns = vec![words("operator"), figures("alone")];
     let short = |name: &str| name.trim_start_matches("synthetic ").to_owned();
-    columns.extend(partners.iter().map(|name| figures(&format!("beside {}", short(name)))));
-    columns.extend(partners.iter().map(|name| figures(&format!("slows {}", short(name)))));
+    columns.extend(partners.iter().map(|name| figures(format!("beside {}", short(name)))));
+    columns.extend(partners.iter().map(|name| figures(format!("slows {}", short(name)))));
     columns.extend([figures("beside others"), figures("at worst")]);
     let mut table = Table::new(columns);
     let mut seen: Vec<&str> = Vec::new();

@@ -5,9 +5,9 @@
 use super::arguments::{ModelRun, Models, Sweep, Tuning};
 use super::boards::{self, Wanted};
 use super::failure::{Failure, chain};
-use super::model::method;
 use super::pace::Pace;
 use super::progress::Progress;
+use super::runs::method;
 use super::whole::{cut, names, only, refuse_sweeps};
 use super::{DONE, DONE_WITH_LOSSES, Result, given, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::PYNQ;

@@ -4,25 +4,21 @@ use super::arguments::{ModelRun, Sweep, Tuning};
 use super::boards::{self, Board, Wanted};
 use super::failure::{Failure, chain};
 use super::keeping::{Keeping, Kept};
-use super::runs::Runs;
+use super::runs::{Runs, method};
 use super::whole::{Asked, On, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, mapped, print, print_json, settings, staging};
-use crate::campaign::{Config, record};
+use crate::campaign::record;
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
 use executor::Program;
 use job::{Measured, RunReply};
-use measure::{Method, Plan};
-use models::stages::{Promise, Stage};
+use models::stages::Promise;
 use models::{Parallel, StagePlan, Task};
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-
-/// A whole model takes longer than an operator, so sampling it may, too.
-const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
 /// What a run says, for scripts.
 #[derive(Serialize)]
@@ -79,18 +75,17 @@ struct Lane {
 
 fn lanes(ran: &Ran<'_>) -> Vec<Lane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
-    let of = |(stage, (groups, seen)): (usize, (&Stage, &Vec<(f64, f64)>))| -> Vec<Lane> {
-        let groups = groups.groups.iter().zip(seen);
-        let lane = groups.map(|(group, (begin_ns, end_ns))| Lane {
+    let mut lanes = Vec::new();
+    for (stage, (groups, seen)) in stages {
+        lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| Lane {
             stage,
             cores: group.cores.clone(),
             begin_ns: *begin_ns,
             end_ns: *end_ns,
             scopes: group.calls.iter().map(|&call| ran.program.calls[call].scope.clone()).collect(),
-        });
-        lane.collect()
-    };
-    stages.flat_map(of).collect()
+        }));
+    }
+    lanes
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
@@ -182,11 +177,6 @@ fn keep(
 
 /// The folder of the program beside its inputs.
 const PROGRAM: &str = "program";
-
-/// How a whole model is measured.
-pub fn method(config: &Config) -> Method {
-    Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
-}
 
 /// A program that ran.
 pub struct Ran<'a> {

@@ -4,7 +4,7 @@ use super::appearing::Appearing;
 use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
 use super::failure::{Failure, chain};
 use super::model::{self, Ran};
-use super::runs::Runs;
+use super::runs::{Runs, method};
 use super::whole::{Asked, On, Whole, not_built};
 use super::{Result, given, machine, print, print_json, settings, tell};
 use crate::campaign::RawConfig;
@@ -187,7 +187,7 @@ pub fn run(
         // The runner has a working folder of its own.
         folder.canonicalize().map_err(Failure::usage)?,
         "program",
-        model::method(&runs.config),
+        method(&runs.config),
         runs.config.counters.clone(),
     );
     let _exclusive = machine::exclusive(measuring.wait)?;

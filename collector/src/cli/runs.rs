@@ -7,8 +7,8 @@ use crate::network;
 use bench::Bench;
 use job::listing::CodeWishes;
 use job::{Engine, Measured, NetworkJob, RunReply};
-use measure::Method;
 use measure::counters::CounterRequest;
+use measure::{Method, Plan};
 use models::TensorType;
 use reference::Tensor;
 use std::fs;
@@ -16,6 +16,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use worker::Fault;
+
+/// A whole model takes longer than an operator, so sampling it may, too.
+const SAMPLING_TIME_NS: u64 = 2_000_000_000;
+
+/// How a whole model is measured.
+pub fn method(config: &Config) -> Method {
+    Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
+}
 
 /// All that running a model takes beside the model.
 pub struct Runs {

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_no_better_than_nothing_is_not_used() {
         // Up and down without any rule.
-        let network = network(|_, alone_ns| if (alone_ns * 7919.0) as u64 % 2 == 0 { 1.2 } else { 0.84 });
+        let network = network(|_, alone_ns| if ((alone_ns * 7919.0) as u64).is_multiple_of(2) { 1.2 } else { 0.84 });
         let learned = InPlace::learn(&[&network]).expect("there are enough");
         let is_used = learned.time_ns("dense", 2000.0) != 2000.0;
         assert_eq!(is_used, learned.is_worth_it(), "{learned:?}");

@@ -9,9 +9,12 @@ use std::rc::Rc;
 /// No model has more.
 const CALLS_MAX: usize = 100_000;
 
+/// What is called, and with what.
+type Call = (Kernel, Vec<Value>);
+
 /// Calls as a client named them. Tensors may be given back meanwhile, so where they lie is looked up for every run.
 #[derive(Clone, Default)]
-pub struct Calls(Rc<RefCell<Vec<(Kernel, Vec<Value>)>>>);
+pub struct Calls(Rc<RefCell<Vec<Call>>>);
 
 impl Calls {
     /// Adds one.

@@ -63,11 +63,17 @@ impl PlacedNetwork {
 /// What is the same in its place and alone: device, target, task, schedule, threads.
 type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
 
+/// A network that ran: device, target, its hash, threads.
+type Place<'a> = (String, &'static str, &'a str, i64);
+
+/// Its operators' records.
+type Inside<'a> = BTreeMap<Experiment<'a>, Vec<&'a Record>>;
+
 /// All networks of records, and how many rows of operators in their places were left out, by reason.
 pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
     let mut alone: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
-    let mut inside: BTreeMap<(String, &str, &str, i64), BTreeMap<Experiment<'_>, Vec<&Record>>> = BTreeMap::new();
+    let mut inside: BTreeMap<Place<'_>, Inside<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for record in records {
         let is_inside = record.network_hash.is_some();
@@ -94,10 +100,7 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
             None => alone.entry(experiment).or_default().push(median_ns),
         }
     }
-    let network = |((device, target, network, threads), operators): (
-        (String, &str, &str, i64),
-        BTreeMap<Experiment<'_>, Vec<&Record>>,
-    )| {
+    let network = |((device, target, network, threads), operators): (Place<'_>, Inside<'_>)| {
         let is_own = |known: &&Experiment<'_>| {
             known.0 == device && known.1 == target && known.2 == network && known.4 == threads
         };
