@@ -301,7 +301,8 @@ mod tests {
     fn names_are_unique_and_the_defaults_exist() {
         for (place, counter) in NAMES.iter().enumerate() {
             assert!(NAMES[..place].iter().all(|other| other.name != counter.name), "{} twice", counter.name);
-            let has_source = !counter.papi.is_empty() || counter.perf.is_some() || counter.usage.is_some();
+            let has_own = counter.perf.is_some() || counter.usage.is_some() || counter.powercap.is_some();
+            let has_source = !counter.papi.is_empty() || has_own;
             assert!(has_source, "{} comes from nowhere", counter.name);
         }
         for name in DEFAULT {

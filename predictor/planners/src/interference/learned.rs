@@ -141,7 +141,6 @@ fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     const ROUNDS: usize = 300;
     let Some((first, _)) = rows.first() else { return Vec::new() };
     let count = first.len();
-    let whole: f64 = trust.iter().sum();
     let mut products = vec![vec![0.0; count]; count];
     let mut wanted = vec![0.0; count];
     let mut scale = vec![0.0f64; count];
@@ -158,7 +157,7 @@ fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     let mut found = vec![0.0; count];
     for _ in 0..ROUNDS {
         for one in 0..count {
-            let price = PRICE * (whole + scale[one]);
+            let price = PRICE * scale[one] + f64::MIN_POSITIVE;
             let others: f64 =
                 (0..count).filter(|other| *other != one).map(|other| products[one][other] * found[other]).sum();
             found[one] = ((wanted[one] - others) / (products[one][one] + price)).max(0.0);

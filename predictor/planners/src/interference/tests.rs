@@ -97,7 +97,7 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
         let found = slowdowns(&learned, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
         let physical = slowdowns(&machine, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
         // The price on weights keeps it a little below what was seen.
-        assert!((found / wanted - 1.0).abs() < 0.05, "{found} {wanted}, by bandwidth alone {physical}");
+        assert!((found / wanted - 1.0).abs() < 0.03, "{found} {wanted}, by bandwidth alone {physical}");
     }
     assert_eq!(slowdowns(&learned, &[(2, &demands[3])]), [1.0], "alone is alone");
     assert_eq!(Learned::fit(&machine, &[]), Learned::default());
