@@ -13,7 +13,7 @@ use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::simulated::Simulator;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
-use bench::{Ability, Access, Boards, Build, Fleet};
+use bench::{Ability, Access, Bench, Boards, Build, Fleet};
 use datasets::{Choose, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
@@ -81,28 +81,19 @@ impl Whole {
         }
         // A GPU is fed by one thread.
         let threads = if is_on_gpu { Some(1) } else { asked.threads };
-        let (mut runs, target, standing) = match asked.on {
+        let (runs, target, standing) = match asked.on {
             On::Board(access, wanted) => on_board(access, wanted, asked.config, threads)?,
             On::Cpus | On::CpusOrGpu => {
                 let mut runs = Runs::new(asked.config, threads)?;
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
+                // First, because what is missing of these is told best by themselves.
+                find(asked.engines, runs.bench.as_mut())?;
                 let target = machine::target(&runs.config.target, runs.bench.as_mut())?;
                 (runs, target, Standing::here()?)
             }
         };
-        for (engine, ability, runtime) in [
-            (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
-            (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
-        ] {
-            if asked.engines.contains(&engine) {
-                machine::runtime_versions(ability, runtime, runs.bench.as_mut())?;
-            }
-        }
-        if asked.engines.contains(&Engine::Torch) {
-            machine::library_worker("`--variant torch` runs the model through PyTorch's library", runs.bench.as_mut())?;
-        }
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
@@ -299,6 +290,22 @@ impl Whole {
     pub fn check(&self, outputs: &[Tensor]) -> Option<Comparison> {
         self.expected.as_ref().map(|wanted| network::compare(network::tolerance(&self.graph), outputs, wanted))
     }
+}
+
+/// Starts the workers of other engines, which say what is missing.
+fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
+    for (engine, ability, runtime) in [
+        (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
+        (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
+    ] {
+        if engines.contains(&engine) {
+            machine::runtime_versions(ability, runtime, bench)?;
+        }
+    }
+    if engines.contains(&Engine::Torch) {
+        machine::library_worker("`--variant torch` runs the model through PyTorch's library", bench)?;
+    }
+    Ok(())
 }
 
 /// A board to run a model on, with what is compiled for it.
