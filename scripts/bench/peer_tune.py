@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import sys
 import tempfile
 import time
 
@@ -19,10 +20,24 @@ from tvm.ir.utils import derived_object
 from tvm.target import Target
 
 
-def conv2d(n=1, ci=3, hw=8, co=8, k=3, s=1, p=0):
+def conv2d(n=1, ci=3, hw=8, co=8, k=3, s=1, p=0, d=1, g=1):
     x = te.placeholder((n, ci, hw, hw), name="X")
-    w = te.placeholder((co, ci, k, k), name="W")
-    return [x, w, topi.nn.conv2d_nchw(x, w, stride=s, padding=p, dilation=1)]
+    w = te.placeholder((co, ci // g, k, k), name="W")
+    if g > 1:
+        return [x, w, topi.nn.group_conv2d_nchw(x, w, s, p, d, g)]
+    return [x, w, topi.nn.conv2d_nchw(x, w, stride=s, padding=p, dilation=d)]
+
+
+def conv3d(n=1, ci=3, hw=8, co=8, k=3, s=1, p=0):
+    x = te.placeholder((n, ci, hw, hw, hw), name="X")
+    w = te.placeholder((co, ci, k, k, k), name="W")
+    return [x, w, topi.nn.conv3d_ncdhw(x, w, s, p, 1, 1)]
+
+
+def conv_transpose2d(n=1, ci=3, hw=8, co=8, k=4, s=1, p=0):
+    x = te.placeholder((n, ci, hw, hw), name="X")
+    w = te.placeholder((ci, co, k, k), name="W")
+    return [x, w, topi.nn.conv2d_transpose_nchw(x, w, (s, s), (p, p), "float32", (0, 0))]
 
 
 def depthwise(n=1, c=8, hw=8, k=3, s=1, p=0):
@@ -31,9 +46,24 @@ def depthwise(n=1, c=8, hw=8, k=3, s=1, p=0):
     return [x, w, topi.nn.depthwise_conv2d_nchw(x, w, stride=s, padding=p, dilation=1)]
 
 
-def matmul(m=8, n=8, k=8):
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
-    return [a, b, topi.matmul(a, b)]
+def matmul(m=8, n=8, k=8, b=0):
+    batch = (b,) if b else ()
+    one, other = te.placeholder((*batch, m, k), name="A"), te.placeholder((*batch, k, n), name="B")
+    product = topi.nn.batch_matmul(one, other, transpose_b=False) if b else topi.matmul(one, other)
+    return [one, other, product]
+
+
+def dense(m=8, n=8, k=8):
+    x, w = te.placeholder((m, k), name="X"), te.placeholder((n, k), name="W")
+    return [x, w, topi.nn.dense(x, w)]
+
+
+def pool(kind):
+    def made(n=1, c=8, hw=8, k=2, s=1, p=0):
+        x = te.placeholder((n, c, hw, hw), name="X")
+        return [x, topi.nn.pool2d(x, [k, k], [s, s], [1, 1], [p] * 4, kind, count_include_pad=False)]
+
+    return made
 
 
 def softmax(shape="8x8"):
@@ -41,14 +71,36 @@ def softmax(shape="8x8"):
     return [x, topi.nn.softmax(x)]
 
 
-OPERATORS = {"conv2d": conv2d, "depthwise_conv2d": depthwise, "matmul": matmul, "softmax": softmax}
+def layer_norm(shape="8x8"):
+    extents = tuple(map(int, shape.split("x")))
+    x, scale, shift = [te.placeholder(one, name=name) for one, name in ((extents, "X"), (extents[-1:], "S"), (extents[-1:], "T"))]
+    return [x, scale, shift, topi.nn.layer_norm(x, scale, shift, [len(extents) - 1])]
+
+
+OPERATORS = {
+    "avg_pool2d": pool("avg"),
+    "conv2d": conv2d,
+    "conv3d": conv3d,
+    "conv_transpose2d": conv_transpose2d,
+    "dense": dense,
+    "depthwise_conv2d": depthwise,
+    "layer_norm": layer_norm,
+    "matmul": matmul,
+    "max_pool2d": pool("max"),
+    "softmax": softmax,
+}
 
 
 def tensors(text):
     """The operator that a text such as `matmul:m=512,n=512,k=512` names, in the words of `--modelsource simple`."""
     name, _, sizes = text.partition(":")
     pairs = dict(pair.split("=") for pair in sizes.split(",") if pair)
-    return OPERATORS[name](**{key: value if key == "shape" else int(value) for key, value in pairs.items()})
+    if name not in OPERATORS:
+        sys.exit(f"error: `{name}` is none of what is compared: {', '.join(OPERATORS)}")
+    try:
+        return OPERATORS[name](**{key: value if key == "shape" else int(value) for key, value in pairs.items()})
+    except (TypeError, ValueError) as why:
+        sys.exit(f"error: `{text}`: {why}")
 
 
 @derived_object

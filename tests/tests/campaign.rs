@@ -2,7 +2,7 @@
 //! store, and the same request proposes the same attempts wherever it is made.
 #![allow(missing_docs)]
 
-use datasets::{Choose, Key, Record};
+use datasets::{Choose, Key, Outcome, Record};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -331,10 +331,13 @@ fn an_interrupted_campaign_keeps_what_it_has() {
         let running = start_and_wait(collect(&bench, &format!("{MANY} --store store")), &bench.path("store"), 1);
         let workers = processes::children(running.pid());
         assert!(!workers.is_empty(), "builders and runner");
-        processes::send(running.pid(), signal);
+        // Some schedulers ask every process of a job to end.
+        [workers.as_slice(), &[running.pid()]].concat().into_iter().for_each(|pid| processes::send(pid, signal));
         let ran = running.finish().expect(code);
         let report = ran.json();
         let records = stores::records(&bench.path("store"));
+        let crashed: Vec<_> = records.iter().filter(|record| record.outcome == Outcome::Crashed).collect();
+        assert!(crashed.is_empty(), "what was asked to end is no operator that crashed: {crashed:?}");
         assert!(!records.is_empty() && report["outcomes"]["left"].as_u64() > Some(0), "{ran}");
         assert_eq!(made(&ran), records.len() as u64);
         assert_eq!(stores::files(&bench.path("store/journal")).len(), 0, "everything is sealed");

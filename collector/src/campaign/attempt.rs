@@ -92,7 +92,11 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     schedules
 }
 
-/// All attempts, in order: by task, by schedule, by size where it is compiled for several, by cache state, by threads.
+/// All attempts: by schedule, by size where it is compiled for several, by cache state, by threads.
+///
+/// Schedules stand in an order that only their hashes know, so that any part of a campaign is like the whole: what takes long,
+/// what fails, and how the machine drifts is spread over all tasks. Tasks whose data a runner would not keep beside that of
+/// others have all of theirs in one go.
 ///
 /// A task that a library computes has one attempt in place of those of its schedules. `cpus` are those that may be used;
 /// a cold cache is made by writing `flush_bytes`.
@@ -129,7 +133,27 @@ pub fn attempts(
         }
         first += 1;
     }
-    Ok(attempts)
+    Ok(mixed(attempts, tasks))
+}
+
+/// Data of a task that is more than this is not kept by runners for long.
+const LARGE_BYTES: u64 = 32 << 20;
+
+/// The same attempts, what shares a build still side by side.
+fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
+    let is_large = |attempt: &Attempt| {
+        let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
+        parameters.iter().filter_map(|parameter| parameter.ty.bytes()).fold(0, u64::saturating_add) > LARGE_BYTES
+    };
+    let mut builds: Vec<(Key, &[Attempt])> = Vec::new();
+    for family in attempts.chunk_by(|one, other| one.family == other.family) {
+        let of_family = family[0].key;
+        let is_large = family.iter().any(is_large);
+        let shared = family.chunk_by(Attempt::shares_build_with);
+        builds.extend(shared.map(|build| (if is_large { of_family } else { build[0].key }, build)));
+    }
+    builds.sort_by_key(|(key, _)| *key);
+    builds.into_iter().flat_map(|(_, build)| build.iter().cloned()).collect()
 }
 
 /// One attempt, its key computed.

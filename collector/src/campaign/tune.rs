@@ -22,6 +22,8 @@ pub struct Tune {
     /// Settings that schedules may have.
     #[serde(skip_serializing_if = "Filter::is_empty")]
     pub only: Filter,
+    /// Whether what is fastest alone is then timed in its places in whole models, beside the default.
+    pub in_place: bool,
     /// The version of the spaces that are searched; this program has one.
     pub spaces: u32,
 }
@@ -34,6 +36,7 @@ impl Default for Tune {
             trials_per_task: None,
             patience: 100,
             only: Filter::default(),
+            in_place: true,
             spaces: VERSION,
         }
     }

@@ -5,6 +5,7 @@ use super::boards::{self, Standing};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
+use super::in_place::{self, InPlace};
 use super::inspect;
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
@@ -64,6 +65,8 @@ struct Report<'a> {
     courses: Option<&'a [Course]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'a Effort>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    in_place: &'a [InPlace],
     #[serde(skip_serializing_if = "Option::is_none")]
     comparisons: Option<Vec<Compared>>,
 }
@@ -276,6 +279,13 @@ impl Job<'_> {
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
         let is_away = self.sink.is_some_and(|sink| self.is_sink_away(sink));
+        let in_place = match &done.searched {
+            Some(_) if done.signal == 0 && in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) => {
+                done.is_final.store(true, Ordering::Relaxed);
+                in_place::all(config, self.store.root())
+            }
+            _ => Vec::new(),
+        };
         let comparisons = (self.compares && done.signal == 0).then(|| {
             // Nothing is left that a signal would have to wait for.
             done.is_final.store(true, Ordering::Relaxed);
@@ -301,9 +311,13 @@ impl Job<'_> {
                 searches: done.searched.as_ref().map(|searched| &searched.learnings[..]),
                 courses: done.searched.as_ref().map(|searched| &searched.courses[..]),
                 effort: done.searched.as_ref().map(|searched| &searched.effort),
+                in_place: &in_place,
                 comparisons,
             })?;
         } else {
+            for one in &in_place {
+                print(&format!("\n{}", one.describe()))?;
+            }
             for compared in comparisons.iter().flatten() {
                 print(&format!("\n{}", compared.describe()))?;
             }

@@ -68,31 +68,43 @@ pub fn all(config: &Config, store: &Path) -> Vec<Compared> {
 
 fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<Compared> {
     let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let most = config.threads.iter().copied().max();
+    let seen = each(model, config, true, |whole, _| on_threads(whole, store));
+    let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
+        Ok(Some(report)) => Compared::Timed(Box::new(report)),
+        Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
+        Err(failure) => left(threads, failure.message().to_owned()),
+    };
+    seen.into_iter().map(compared).collect()
+}
+
+/// Does something with a model on every number of threads.
+pub fn each<T>(
+    model: &ModelRequest,
+    config: &Config,
+    is_checked: bool,
+    mut on: impl FnMut(&mut Whole, usize) -> Result<T>,
+) -> Vec<(usize, Result<T>)> {
     let whole = Whole::of(Asked {
         config: Config { models: vec![model.clone()], ..config.clone() },
-        threads: most,
+        threads: config.threads.iter().copied().max(),
         inputs: &Given::default(),
-        is_checked: true,
+        is_checked,
         engines: &[Engine::Program],
         on: On::Cpus,
     });
     let mut whole = match whole {
         Ok(whole) => whole,
         Err(failure) => {
-            return config.threads.iter().map(|&threads| left(threads, failure.message().to_owned())).collect();
+            let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
+            return config.threads.iter().map(refused).collect();
         }
     };
     let cpus = whole.runs.cpus.clone();
-    let mut on = |threads: usize| {
+    let mut on_threads = |&threads: &usize| {
         whole.runs.cpus = cpus[..threads].to_vec();
-        match on_threads(&mut whole, store) {
-            Ok(Some(report)) => Compared::Timed(Box::new(report)),
-            Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
-            Err(failure) => left(threads, failure.message().to_owned()),
-        }
+        (threads, on(&mut whole, threads))
     };
-    config.threads.iter().map(|&threads| on(threads)).collect()
+    config.threads.iter().map(&mut on_threads).collect()
 }
 
 /// Both ways in turns; nothing where both would be the same code.

@@ -90,10 +90,22 @@ impl Keeping {
 
     /// Keeps all records, each by its number; the store and the keys.
     pub fn keep_all(
+        self,
+        fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+    ) -> Result<(String, Vec<String>)> {
+        let all = 0..self.records.len();
+        self.keep_some(all, fill)
+    }
+
+    /// The same for those of some numbers, in rising order.
+    pub fn keep_some(
         mut self,
+        places: impl Iterator<Item = usize>,
         mut fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
     ) -> Result<(String, Vec<String>)> {
-        for (place, record) in self.records.iter_mut().enumerate() {
+        let places: Vec<usize> = places.collect();
+        self.records = places.iter().map(|place| std::mem::take(&mut self.records[*place])).collect();
+        for (place, record) in places.into_iter().zip(&mut self.records) {
             fill(place, record).map_err(Failure::environment)?;
             warn(record, &self.warnings).map_err(Failure::environment)?;
         }

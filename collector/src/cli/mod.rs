@@ -21,6 +21,7 @@ mod failure;
 mod fleet;
 mod given;
 mod ifcompare;
+mod in_place;
 mod inspect;
 mod keeping;
 mod ledger;

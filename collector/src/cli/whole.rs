@@ -7,20 +7,21 @@ use super::failure::{Failure, chain};
 use super::pace::Pace;
 use super::progress::Progress;
 use super::runs::Runs;
-use super::{Result, given, machine, tell};
+use super::{Result, given, in_place, machine, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::simulated::Simulator;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
 use bench::{Ability, Access, Bench, Boards, Build, Fleet};
-use datasets::{Choose, Peaks, Record, ScheduleSource};
+use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
 use job::{Artifact, BuildJob, Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
+use models::stages::calls_hash;
 use models::{Graph, Plan, StagePlan, Task, TaskUse};
 use profile::Profile;
 use profile::data::Simulation;
@@ -148,15 +149,24 @@ impl Whole {
 
     /// The fastest right schedules that a store has for this target and number of threads; says which tasks have none.
     pub fn best(&self, store: &Path) -> Result<Best> {
+        let best = self.known(store)?;
         let threads = self.runs.cpus.len();
-        let mut best = Best::of(&self.plan, &self.target, threads, &Facts::read().host_class());
-        for record in open(store)?.records(Choose::Middle).map_err(failed)? {
-            best.hear(&record.map_err(failed)?);
-        }
         let plural = if threads == 1 { "" } else { "s" };
         let note =
             |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
         tell(&best.lacking().map(note).into_iter().collect::<Vec<_>>());
+        Ok(best)
+    }
+
+    /// The same, and says nothing.
+    pub fn known(&self, store: &Path) -> Result<Best> {
+        let contest = Json::new(&in_place::turn()).map_err(Failure::environment)?;
+        let network = calls_hash(&self.graph, &self.plan);
+        let on = (&self.target, self.runs.cpus.len());
+        let mut best = Best::of(&self.plan, on, &Facts::read().host_class(), (&network, &contest));
+        for record in open(store)?.records(Choose::Middle).map_err(failed)? {
+            best.hear(&record.map_err(failed)?);
+        }
         Ok(best)
     }
 

@@ -2,9 +2,12 @@
 //!
 //! The fastest is the one whose interval ends lowest: of many medians the least is the luckiest. A median whose interval is
 //! wide says nothing of a schedule.
+//!
+//! What is fastest alone, its constants in a near cache, need not be where they come from memory. So where schedules were timed
+//! in their places, in turns, the fastest of those is the best, if what is fastest alone was among them.
 
 use super::default_schedule;
-use datasets::{CacheState, Outcome, Record, Source};
+use datasets::{CacheState, Json, Outcome, Record, Source};
 use job::revision::Revisions;
 use job::space::{Schedule, space};
 use job::target::Target;
@@ -42,11 +45,33 @@ impl Why {
 /// A median is no evidence whose interval reaches farther than this share of it.
 const WIDE: f64 = 0.25;
 
+/// What is no faster alone than so many times the fastest is not timed in its place.
+const HOPELESS: f64 = 1.6;
+
+/// The axis that says by which algorithm an operator is computed, each with constants of its own size.
+const ALGORITHM: &str = "algorithm";
+
 /// What is known of a task.
 #[derive(Clone, Debug)]
 struct Known {
     task: Task,
-    best: Result<(f64, Schedule), Why>,
+    /// The fastest alone.
+    alone: Result<(f64, Schedule), Why>,
+    /// The fastest alone by each algorithm.
+    by_algorithm: BTreeMap<String, (f64, Schedule)>,
+    /// What was timed in turns in its places.
+    in_place: Vec<(f64, Schedule)>,
+}
+
+impl Known {
+    /// The best of those in turns, if what is fastest alone was among them; else the fastest alone.
+    fn best(&self) -> Option<&Schedule> {
+        let (_, alone) = self.alone.as_ref().ok()?;
+        if !self.in_place.iter().any(|(_, schedule)| schedule == alone) {
+            return Some(alone);
+        }
+        self.in_place.iter().min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, schedule)| schedule)
+    }
 }
 
 /// The tasks of a model, where and on how many threads it is going to run, and what records say.
@@ -57,18 +82,32 @@ pub struct Best {
     target: Target,
     threads: usize,
     host_class: String,
+    network: String,
+    contest: String,
 }
 
 impl Best {
-    /// Nothing is known yet.
-    pub fn of(plan: &Plan, target: &Target, threads: usize, host_class: &str) -> Best {
-        let unknown = |task: &Task| Known { task: task.clone(), best: Err(Why::NotMeasured) };
+    /// Nothing is known yet. `network` is the hash of the model, and `contest` how schedules are timed in their places, in turns.
+    pub fn of(
+        plan: &Plan,
+        (target, threads): (&Target, usize),
+        host_class: &str,
+        (network, contest): (&str, &Json),
+    ) -> Best {
+        let unknown = |task: &Task| Known {
+            task: task.clone(),
+            alone: Err(Why::NotMeasured),
+            by_algorithm: BTreeMap::new(),
+            in_place: Vec::new(),
+        };
         Best {
             tasks: plan.tasks.iter().map(|one| unknown(&one.task)).collect(),
             places: plan.tasks.iter().enumerate().map(|(place, one)| (one.task.hash(), place)).collect(),
             target: target.clone(),
             threads,
             host_class: host_class.to_owned(),
+            network: network.to_owned(),
+            contest: contest.text().to_owned(),
         }
     }
 
@@ -76,7 +115,7 @@ impl Best {
     pub fn hear(&mut self, record: &Record) {
         let is_like_it = record.outcome == Outcome::Ok
             && record.source == Source::Measured
-            && record.is_alone()
+            && (record.is_alone() || self.is_of_contest(record))
             && record.cache_state == Some(CacheState::Warm)
             // Code for many sizes is other code.
             && record.symbolic_task.is_none()
@@ -85,13 +124,30 @@ impl Best {
         let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
         let Some((upper_ns, text)) = record.upper_end_ns().zip(record.schedule.as_ref()) else { return };
         let found = self.usable(record, &self.tasks[place].task, text.text());
-        let known = &mut self.tasks[place].best;
-        match (found, &*known) {
+        let known = &mut self.tasks[place];
+        if !record.is_alone() {
+            known.in_place.extend(found.ok().map(|schedule| (upper_ns, schedule)));
+            return;
+        }
+        if let Ok(schedule) = &found {
+            let kept = known.by_algorithm.entry(algorithm(schedule)).or_insert((f64::INFINITY, schedule.clone()));
+            if upper_ns < kept.0 {
+                *kept = (upper_ns, schedule.clone());
+            }
+        }
+        match (found, &known.alone) {
             (Ok(_), Ok((least_ns, _))) if *least_ns <= upper_ns => {}
-            (Ok(schedule), _) => *known = Ok((upper_ns, schedule)),
-            (Err(nearer), Err(why)) if nearer > *why => *known = Err(nearer),
+            (Ok(schedule), _) => known.alone = Ok((upper_ns, schedule)),
+            (Err(nearer), Err(why)) if nearer > *why => known.alone = Err(nearer),
             (Err(_), _) => {}
         }
+    }
+
+    /// Whether a record is of an operator of this model, timed in its place beside others of the same.
+    fn is_of_contest(&self, record: &Record) -> bool {
+        record.network_hash.as_ref() == Some(&self.network)
+            && record.co_run.is_none()
+            && record.plan.as_ref().is_some_and(|plan| plan.text() == self.contest)
     }
 
     /// The schedule of a record, if its time tells of code that this program makes, here.
@@ -121,8 +177,30 @@ impl Best {
 
     /// The best schedule of a task, if there is one.
     pub fn find(&self, task: &Task) -> Option<&Schedule> {
+        self.tasks[*self.places.get(&task.hash())?].best()
+    }
+
+    /// What is fastest alone, if a time of it is known.
+    pub fn alone(&self, task: &Task) -> Option<&Schedule> {
         let known = &self.tasks[*self.places.get(&task.hash())?];
-        known.best.as_ref().ok().map(|(_, schedule)| schedule)
+        known.alone.as_ref().ok().map(|(_, schedule)| schedule)
+    }
+
+    /// What may be the fastest of a task in its place: the default schedule, and what is fastest alone, by each algorithm.
+    pub fn candidates(&self, task: &Task) -> Vec<Schedule> {
+        let mut candidates = vec![default_schedule(task, &self.target)];
+        let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);
+        if let Some((known, Ok((least_ns, alone)))) = known.map(|known| (known, &known.alone)) {
+            let mut others: Vec<&(f64, Schedule)> =
+                known.by_algorithm.values().filter(|(ns, _)| *ns <= HOPELESS * least_ns).collect();
+            others.sort_by(|one, other| one.0.total_cmp(&other.0));
+            for schedule in [alone].into_iter().chain(others.into_iter().map(|(_, schedule)| schedule)) {
+                if !candidates.contains(schedule) {
+                    candidates.push(schedule.clone());
+                }
+            }
+        }
+        candidates
     }
 
     /// The best schedule of a task, or the default one.
@@ -132,14 +210,14 @@ impl Best {
 
     /// For how many tasks there is a best schedule.
     pub fn found(&self) -> usize {
-        self.tasks.iter().filter(|known| known.best.is_ok()).count()
+        self.tasks.iter().filter(|known| known.alone.is_ok()).count()
     }
 
     /// Which tasks keep the default schedule, and why, in one sentence; nothing where all have a better one.
     pub fn lacking(&self) -> Option<String> {
         let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
         for known in &self.tasks {
-            if let Err(why) = known.best {
+            if let Err(why) = known.alone {
                 *whys.entry(why).or_default().entry(known.task.name()).or_default() += 1;
             }
         }
@@ -153,10 +231,17 @@ impl Best {
     }
 }
 
+/// The algorithm of a schedule; empty where there is only one.
+fn algorithm(schedule: &Schedule) -> String {
+    match schedule {
+        Schedule::Template { knobs } => knobs.0.get(ALGORITHM).map(ToString::to_string).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datasets::Json;
     use job::space::sample;
     use job::target::llvm;
 
@@ -181,7 +266,8 @@ mod tests {
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
             ..Record::default()
         };
-        let mut best = Best::of(&plan, &target, 2, "here");
+        let contest = Json::parse(r#"{"turns": 5}"#).expect("JSON");
+        let mut best = Best::of(&plan, (&target, 2), "here", ("network", &contest));
         let lacks = |best: &Best, why: Why| {
             assert_eq!((best.find(task), best.found()), (None, 0));
             assert_eq!(best.choose(task), default_schedule(task, &target));
@@ -222,5 +308,19 @@ mod tests {
         best.hear(&known_to(2.0, right(9.5, &schedules[4])));
         best.hear(&known_to(3.0, right(1.0, &schedules[4])));
         assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
+        assert_eq!(best.candidates(task), [default_schedule(task, &target), schedules[2].clone()]);
+
+        // In their places: other ways to look, other models and what lacks the fastest alone say nothing.
+        let in_place = |median_ns: f64, schedule: &Schedule| Record {
+            network_hash: Some("network".to_owned()),
+            plan: Some(contest.clone()),
+            ..right(median_ns, schedule)
+        };
+        best.hear(&Record { plan: None, ..in_place(40.0, &schedules[2]) });
+        best.hear(&Record { network_hash: Some("another".to_owned()), ..in_place(40.0, &schedules[2]) });
+        best.hear(&in_place(25.0, &schedules[3]));
+        assert_eq!(best.find(task), Some(&schedules[2]));
+        best.hear(&in_place(26.0, &schedules[2]));
+        assert_eq!(best.find(task), Some(&schedules[3]));
     }
 }

@@ -10,6 +10,8 @@ use nix::sys::{
     signal::Signal,
 };
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// What a worker may use. `None` leaves a limit as it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub enum ConfineError {
         /// The system's reason.
         errno: nix::errno::Errno,
     },
+    /// The signals that ask a whole job to end could not be left to the supervisor.
+    #[error("cannot leave signals to the supervisor: {0}")]
+    Signals(std::io::Error),
     /// A CPU may not be used.
     #[error(transparent)]
     Affinity(measure::affinity::AffinityError),
@@ -61,6 +66,7 @@ pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError>
     if found != supervisor_pid {
         return Err(ConfineError::Orphan { expected: supervisor_pid, found });
     }
+    outlast_requests().map_err(ConfineError::Signals)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(refused("the core file size"))?;
     if let Some(memory_bytes) = limits.memory_bytes {
         lower(Resource::RLIMIT_DATA, memory_bytes).map_err(refused("the memory limit"))?;
@@ -71,6 +77,13 @@ pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError>
     // When the whole machine runs out of memory, the worker is the one to lose. Only a hint, so a refusal is no error.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     Ok(())
+}
+
+/// Schedulers and service managers ask every process of a job to end. The supervisor hears it, too, and lets what is in
+/// flight come to its end; a worker that died of it would look like one that its operator crashed.
+fn outlast_requests() -> std::io::Result<()> {
+    let unread = Arc::new(AtomicBool::new(false));
+    [SIGTERM, SIGINT, SIGHUP].into_iter().try_for_each(|signal| signal_hook::flag::register(signal, Arc::clone(&unread)).map(drop))
 }
 
 /// Gives the coming job its full share of processor time: the limit of the system counts from the process's start.

@@ -76,6 +76,10 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 _ => whole_vector(machine, columns),
             };
             let mut space = spatial(machine, &output, vector, is_padded);
+            if let (Op::Pool { kernel, .. }, true) = (&anchor.op, is_strided) {
+                let window = kernel.iter().copied().max().unwrap_or(1);
+                space.default.0.extend(of_strided(machine, &output, is_padded.then_some(window)));
+            }
             if let Some(row) = row {
                 add_partial_sums(&mut space, machine, row);
             }
@@ -556,6 +560,44 @@ fn spatial(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space
         default.insert("pad_at".to_owned(), choice("outer"));
     }
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
+}
+
+/// How the windows of a pool that takes steps are computed, where that is not as others are: of long rows the compiler makes
+/// vectors by itself, of short ones it does not, and not where borders are in between. All as seen with AVX-512. `padded` is the
+/// window's extent where the input is padded.
+fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String, Setting)> {
+    /// Rows so long are vectors without more said.
+    const LONG: i64 = 16;
+    /// Windows of this extent are small.
+    const SMALL: i64 = 3;
+    /// Rows so short are written out.
+    const WRITTEN_OUT: i64 = 10;
+    let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
+    let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
+    let steps: i64 = output.iter().rev().skip(1).product();
+    let number = |name: &str, setting: i64| (name.to_owned(), Setting::Number(setting));
+    let inline = |vector| vec![number("vector", vector), ("pad_at".to_owned(), choice("inline"))];
+    let part = |columns: i64| VECTORS.into_iter().filter(|&vector| vector <= columns.min(lanes)).max().unwrap_or(1);
+    match padded {
+        // Every element of a window has a test of its own, and so many are too many.
+        Some(window) if window > SMALL && columns < LONG => vec![number("vector", part(columns.min(7)))],
+        Some(window) if window > SMALL => Vec::new(),
+        Some(_) if columns <= WRITTEN_OUT => vec![number("parallel", all)],
+        Some(_) if columns < LONG => inline(part(columns)),
+        Some(_) if columns == LONG => Vec::new(),
+        Some(_) => {
+            let vectors = [lanes, lanes / 2].into_iter().filter(|vector| VECTORS.contains(vector));
+            vectors.filter(|vector| columns % vector == 0).map(inline).next().unwrap_or_default()
+        }
+        None if columns < LONG && steps >= 4 => {
+            // What is left of a row beside a vector, one or nearly a whole one, costs more than the vector saves.
+            let (vector, rest) = (part(columns), columns % part(columns));
+            let is_vector = columns % 2 == 1 && (columns < 8 || (2..=5).contains(&rest));
+            let vector = if is_vector { vector } else { 1 };
+            vec![number("vector", vector), number("parallel", all), number("grain", 2)]
+        }
+        None => Vec::new(),
+    }
 }
 
 /// Whether the helpers of a row reduce elements that lie side by side.

@@ -15,6 +15,7 @@ use std::{
     sync::{OnceLock, atomic::AtomicI64},
 };
 
+use super::names::NAMES;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 
@@ -34,6 +35,9 @@ const OPTION_INHERIT: c_int = 28;
 const ENUMERATE_FIRST: c_int = 1;
 const ENUMERATE_NEXT: c_int = 0;
 const NATIVE_MASK: c_int = 0x4000_0000;
+
+/// So many events of a component are looked at for one that is spelled like another.
+const MOST_NAMES: usize = 10_000;
 
 /// A refusal by PAPI, or the lack of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -261,14 +265,22 @@ impl Papi {
         self.component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// An unknown event is often one whose component is off, or not there: say why.
+    /// An unknown event is often one whose component is off, or not there: say why. Else it may be misspelled.
     fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
-            && let Some(reason) = lack(event, &self.components())
+            && let Some(reason) = lack(event, &self.components()).or_else(|| self.nearest(event))
         {
             error.why = format!("{}; {reason}", error.why);
         }
         error
+    }
+
+    /// Events of the same component whose names are near to this one.
+    fn nearest(&self, event: &str) -> Option<String> {
+        let component = event.split_once(":::").map_or("perf_event", |(component, _)| component);
+        let events = self.native_events(component, MOST_NAMES);
+        let presets = NAMES.iter().flat_map(|counter| counter.papi.iter().copied());
+        models::names::nearest(event, events.iter().map(String::as_str).chain(presets).filter(|name| *name != event))
     }
 }
 

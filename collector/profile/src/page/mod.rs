@@ -35,6 +35,7 @@ fn data(profile: &Profile) -> Value {
         "notes": notes(profile),
         "rows": rows(profile),
         "device_rows": device_rows(profile),
+        "simulated": profile.simulation.as_ref().map(parts::simulated),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
         "timeline": parts::timeline(profile),
         "flame": flame::flame(profile),
@@ -65,6 +66,12 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
     }
     if let Some(slowdown) = totals.profiler_slowdown {
         facts.push(("steps over unwatched runs", format!("{:.3}", slowdown.median)));
+    }
+    for energy in &profile.energy {
+        facts.push((
+            "energy of a run",
+            format!("{} mJ by {} ({})", report::number(energy.millijoules), energy.domain, energy.source),
+        ));
     }
     facts.into_iter().map(|(name, text)| [name.to_owned(), text]).collect()
 }

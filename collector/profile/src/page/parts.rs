@@ -1,8 +1,9 @@
-//! The parts of a page that are drawings: time line, memory, roofline.
+//! The parts of a page that are drawings (time line, memory, roofline), and the table of what was simulated.
 
-use crate::data::{Pool, Profile};
+use crate::data::{Pool, Profile, Simulation};
 use crate::sort::SortBy;
-use crate::summary::{self, GroupBy};
+use crate::summary::{self, GroupBy, simulated};
+use report::{number, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -86,6 +87,20 @@ pub fn roofline(profile: &Profile) -> Value {
         })
     });
     points.collect()
+}
+
+/// What a simulator counted, apart from all that was measured.
+pub fn simulated(simulation: &Simulation) -> Value {
+    let row = |task: &crate::data::SimulatedTask| {
+        let shown = simulated::figures(task).map(|value| or_unknown(value, number));
+        json!([task.text, shown])
+    };
+    json!({
+        "about": simulated::about(simulation),
+        "caches": simulation.caches.join("; "),
+        "columns": simulated::FIGURES,
+        "rows": simulation.tasks.iter().map(row).collect::<Vec<_>>(),
+    })
 }
 
 fn profile_has(row: &summary::Row) -> bool {

@@ -5,6 +5,7 @@
 
 pub mod comma;
 mod group;
+pub mod simulated;
 pub mod threads;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};

@@ -1,0 +1,45 @@
+//! What a simulator counted of each task, and what follows from it.
+
+use crate::data::{SimulatedTask, Simulation};
+
+/// What the figures of a task are, in their order.
+pub const FIGURES: [&str; 8] = [
+    "instructions",
+    "data read",
+    "written",
+    "L1 misses",
+    "LL misses",
+    "L1 misses/kFLOP",
+    "FLOP/instruction",
+    "branch misses",
+];
+
+/// The figures of a task; nothing where it is not known.
+pub fn figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
+    let count = |names: &[&str]| names.iter().map(|name| task.counts.get(*name).copied()).sum::<Option<f64>>();
+    let flops = task.flops.map(|flops| flops as f64);
+    let first = count(&["l1d_read_misses", "l1d_write_misses"]);
+    let instructions = count(&["instructions"]);
+    [
+        instructions,
+        count(&["data_reads"]),
+        count(&["data_writes"]),
+        first,
+        count(&["llc_read_misses", "llc_write_misses"]),
+        per(first, flops.map(|flops| flops / 1000.0)),
+        per(flops, instructions),
+        count(&["branch_misses"]),
+    ]
+}
+
+/// What was simulated, in words.
+pub fn about(simulation: &Simulation) -> String {
+    format!(
+        "SIMULATED, not measured: one call of each, alone, on one thread of a processor that {} makes up, by code for {}",
+        simulation.simulator, simulation.target
+    )
+}
+
+fn per(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    part.zip(whole.filter(|whole| *whole > 0.0)).map(|(part, whole)| part / whole)
+}
