@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Walkers.
 const WALKERS: usize = 64;
 /// Steps of each.
-const STEPS: usize = 60;
+const STEPS: usize = 36;
 /// Steps without a new find before all stop.
-const PATIENCE: usize = 20;
+const PATIENCE: usize = 12;
 
 /// So many points that were not taken, the highest scores first.
 pub fn anneal(points: &mut Points, starts: &[Knobs], count: usize, score: impl Fn(&Knobs) -> f64) -> Vec<Knobs> {

@@ -26,8 +26,11 @@ const CHANGED: usize = 24;
 const CROSSED: usize = 64;
 const DRAWN: usize = 192;
 /// Trees whose agreement says how sure they are, and how much that counts.
-const SETS: u64 = 3;
+const SETS: u64 = 2;
 const CURIOSITY: f64 = 0.5;
+/// Trees are grown anew when rows have become more by more than this part.
+const ENOUGH: usize = 16;
+
 /// What gave no time counts as so many times as slow as the default schedule.
 const FAILED: f64 = 8.0;
 
@@ -51,7 +54,8 @@ pub struct Draft {
     default_ns: Option<f64>,
     /// What is tried before trees are asked.
     first: VecDeque<Knobs>,
-    model: Option<Model>,
+    /// Trees, and how many rows they were grown on.
+    model: Option<(Model, usize)>,
 }
 
 impl Draft {
@@ -83,12 +87,12 @@ impl Draft {
     fn note(&mut self, problem: &Problem, knobs: &Knobs, label: Label) {
         self.lessons.add(&self.features(problem, knobs));
         self.labels.push(label);
-        self.model = None;
     }
 
-    /// Grows trees if there was news.
+    /// Grows trees if there was news, in the long run more than a little.
     fn study(&mut self) -> Result<()> {
-        if self.model.is_some() {
+        let rows = self.labels.len();
+        if self.model.as_ref().is_some_and(|(_, known)| rows - known <= known / ENOUGH) {
             return Ok(());
         }
         let least = self.timed.first().map_or(1.0, |(ns, _)| *ns);
@@ -99,7 +103,8 @@ impl Draft {
             Label::Failed => FAILED.ln() as f32,
         };
         let labels: Vec<f32> = self.labels.iter().map(label).collect();
-        self.model = Some(self.lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| self.seed.wrapping_add(set)))?);
+        let model = self.lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| self.seed.wrapping_add(set)))?;
+        self.model = Some((model, rows));
         Ok(())
     }
 
@@ -132,7 +137,7 @@ impl Draft {
     fn drafted(&mut self, count: usize) -> Result<Vec<Knobs>> {
         self.study()?;
         let pool = self.pool();
-        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
         let promise = |knobs: &Knobs| {
             let guess = model.ask(&self.features(&self.problem, knobs));
             guess.mean - CURIOSITY * guess.spread

@@ -66,9 +66,9 @@ impl Lessons {
 fn parameters(objective: Objective) -> BoostingParameters {
     BoostingParameters {
         objective,
-        rounds: 60,
-        learning_rate: 0.15,
-        max_depth: 5,
+        rounds: 40,
+        learning_rate: 0.2,
+        max_depth: 4,
         min_child_weight: 1.0,
         subsample: 0.9,
         colsample: 0.6,
@@ -103,8 +103,11 @@ impl Model {
     /// What is said of a row by its features; those that no row had before are not looked at.
     pub fn ask(&self, features: &Features) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
+        // Both stand in the order of names.
+        let mut columns = self.columns.iter().peekable();
         for (name, value) in features {
-            if let Some(column) = self.columns.get(name) {
+            while columns.next_if(|(own, _)| *own < name).is_some() {}
+            if let Some((_, column)) = columns.next_if(|(own, _)| *own == name) {
                 row[*column] = *value as f32;
             }
         }

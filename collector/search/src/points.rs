@@ -65,7 +65,7 @@ impl Points {
     fn raw(&mut self) -> Knobs {
         let random = &mut self.random;
         let knobs = self.space.axes.iter().map(|axis| (axis.name.to_owned(), setting(axis, random)));
-        canonical(Knobs(knobs.collect()))
+        self.space.within(canonical(Knobs(knobs.collect())))
     }
 
     /// The same point with knobs for all axes: those that decided nothing are as in the default one, or drawn.

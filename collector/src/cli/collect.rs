@@ -279,13 +279,7 @@ impl Job<'_> {
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
         let is_away = self.sink.is_some_and(|sink| self.is_sink_away(sink));
-        let in_place = match &done.searched {
-            Some(_) if done.signal == 0 && in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) => {
-                done.is_final.store(true, Ordering::Relaxed);
-                in_place::all(config, self.store.root())
-            }
-            _ => Vec::new(),
-        };
+        let in_place = self.in_place(&done);
         let comparisons = (self.compares && done.signal == 0).then(|| {
             // Nothing is left that a signal would have to wait for.
             done.is_final.store(true, Ordering::Relaxed);
@@ -327,6 +321,18 @@ impl Job<'_> {
             0 => DONE,
             signal => 128 + u8::try_from(signal).unwrap_or(0),
         })
+    }
+
+    /// After a search of whole models: what its winners are worth in their places.
+    fn in_place(&self, done: &Done) -> Vec<InPlace> {
+        let config = self.campaign.config;
+        let is_wanted = done.searched.is_some() && done.signal == 0;
+        if !is_wanted || !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
+            return Vec::new();
+        }
+        // Nothing is left that a signal would have to wait for.
+        done.is_final.store(true, Ordering::Relaxed);
+        in_place::all(config, self.store.root())
     }
 
     /// What is going to be done: a list of attempts, or a search.

@@ -167,7 +167,12 @@ impl Way {
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
         let places = (0..schedules.len()).filter(|task| is_wanted(*task));
         keeping.keep_some(places, |task, record: &mut Record| {
-            network::in_place::describe(record, &profile, (&schedules[task], &made.artifacts[task]), peak_memory_bytes)?;
+            network::in_place::describe(
+                record,
+                &profile,
+                (&schedules[task], &made.artifacts[task]),
+                peak_memory_bytes,
+            )?;
             if let (Outcome::Ok, Some(ns)) = (record.outcome, record.median_ns) {
                 times[task].push((ns, schedules[task].clone()));
             }
@@ -225,7 +230,10 @@ impl InPlace {
              {best} by the fastest in each place"
         );
         if !changed.is_empty() {
-            text.push_str(&format!("; {} of {tasks} tasks are not the fastest there by what is so alone", changed.len()));
+            text.push_str(&format!(
+                "; {} of {tasks} tasks are not the fastest there by what is so alone",
+                changed.len()
+            ));
         }
         for one in changed.iter().take(NAMED) {
             let Changed { task, count, alone_ns, best_ns, is_default } = one;

@@ -83,7 +83,9 @@ pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError>
 /// flight come to its end; a worker that died of it would look like one that its operator crashed.
 fn outlast_requests() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
-    [SIGTERM, SIGINT, SIGHUP].into_iter().try_for_each(|signal| signal_hook::flag::register(signal, Arc::clone(&unread)).map(drop))
+    [SIGTERM, SIGINT, SIGHUP]
+        .into_iter()
+        .try_for_each(|signal| signal_hook::flag::register(signal, Arc::clone(&unread)).map(drop))
 }
 
 /// Gives the coming job its full share of processor time: the limit of the system counts from the process's start.

@@ -124,7 +124,7 @@ impl BoostingParameters {
 /// Values of a feature that are told apart: with few rows, more of them only take time; more than a byte can count take
 /// twice the memory.
 fn bins(rows: usize) -> usize {
-    (rows / 64).clamp(128, 256)
+    (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
 
 /// Grows trees on rows and what is to be learned of each.

@@ -3,7 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::taps::{Reach, is_worth_it, reaches};
 use super::template::{has_functions, parameter_extents, summed};
-use super::{Knobs, Limits, Setting, Space, Template, attention, dots, is_vector, pool, template, winograd};
+use super::{Knobs, Limits, Setting, Space, Template, attention, beyond, dots, is_vector, pool, template, winograd};
 use crate::flat::{ENOUGH, flat, of_elements};
 use crate::phases;
 use crate::target::Cpu;
@@ -11,8 +11,14 @@ use crate::tiles::{count, filled};
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
-pub(super) const UNLIMITED: Limits =
-    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, window: 1, tiles: None, sums: i64::MAX };
+pub(super) const UNLIMITED: Limits = Limits::Registers {
+    tile_elements: i64::MAX,
+    unrolled_elements: i64::MAX,
+    window: 1,
+    tiles: None,
+    sums: i64::MAX,
+    loops: beyond::NONE,
+};
 
 /// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
 const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
@@ -34,11 +40,8 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {
         Template::Contraction => {
-            let mut space = contraction(
-                machine,
-                &by_phases(task, &output, contraction_extents(task, &output)),
-                task.steps.len() > 1,
-            );
+            let extents = by_phases(task, &output, contraction_extents(task, &output));
+            let mut space = contraction(machine, &extents, &output, task.steps.len() > 1);
             winograd::extend(&mut space, task, machine);
             if let Some(dots) = dots::dots(task) {
                 dots::add_to(&mut space, machine, &dots);
@@ -56,7 +59,16 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             _ => {
                 let mut space = rows(machine, &output, false);
                 if sums_neighbours(&anchor.op, output.len()) {
-                    add_partial_sums(&mut space, machine, input_extent(task, -1));
+                    let row = input_extent(task, -1);
+                    add_partial_sums(&mut space, machine, row);
+                    // Two sums at a time hide what an addition takes.
+                    let two = 2 * machine.vector_lanes;
+                    if matches!(anchor.op, Op::LayerNorm { .. } | Op::RmsNorm { .. })
+                        && row % two == 0
+                        && row >= 4 * two
+                    {
+                        space.default.0.insert("split_r".to_owned(), Setting::Number(two));
+                    }
                 }
                 space
             }
@@ -72,6 +84,12 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             let vector = match &anchor.op {
                 // A vector of strided reads is slower than what the compiler makes of single ones.
                 _ if row.is_some() || is_strided => 1,
+                // Reads that depend on the place are vectors when the compiler makes them, and else a test for each element.
+                Op::Resize { .. } | Op::OneHot { .. } => 1,
+                Op::BorderPad { .. } if columns >= 4 * machine.vector_lanes => 2 * machine.vector_lanes,
+                Op::Tile { .. } => whole_vector(machine, input_extent(task, -1)),
+                // So are bytes: as many as fit a register.
+                op if of_elements(op) && anchor.output.dtype.bytes() == 1 => 1,
                 op if of_elements(op) => element_vector(machine, columns),
                 _ => whole_vector(machine, columns),
             };
@@ -237,7 +255,7 @@ pub(super) enum Blocking {
     Padded,
 }
 
-fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
+fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: bool) -> Space {
     let lanes = machine.vector_lanes;
     let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
     let may_block = !blocks.is_empty();
@@ -299,8 +317,22 @@ fn contraction(machine: &Cpu, extents: &Extents, has_epilogue: bool) -> Space {
         window: extents.window,
         tiles: None,
         sums: dots::registers(machine),
+        loops: loops(extents, output),
     };
     Space { template: Template::Contraction, axes, default, limits }
+}
+
+/// The loops over the result, or over one phase of it.
+fn loops(extents: &Extents, output: &[i64]) -> beyond::Loops {
+    let mut all = output.to_vec();
+    let rank = all.len();
+    if extents.is_conv && rank > 2 {
+        all[rank - 1] = extents.columns;
+        if rank > 3 {
+            all[rank - 2] = extents.rows;
+        }
+    }
+    beyond::Loops { extents: all, is_conv: extents.is_conv, may_fill: extents.may_fill }
 }
 
 /// Columns that a register tile may have: those that divide all columns, and where none of them are enough, also those
@@ -575,6 +607,7 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
     let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
     let steps: i64 = output.iter().rev().skip(1).product();
+    let is_of_planes = output.len() <= 4;
     let number = |name: &str, setting: i64| (name.to_owned(), Setting::Number(setting));
     let inline = |vector| vec![number("vector", vector), ("pad_at".to_owned(), choice("inline"))];
     let part = |columns: i64| VECTORS.into_iter().filter(|&vector| vector <= columns.min(lanes)).max().unwrap_or(1);
@@ -588,6 +621,10 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
         Some(_) => {
             let vectors = [lanes, lanes / 2].into_iter().filter(|vector| VECTORS.contains(vector));
             vectors.filter(|vector| columns % vector == 0).map(inline).next().unwrap_or_default()
+        }
+        None if columns < 4 => Vec::new(),
+        None if columns < LONG && !is_of_planes => {
+            vec![number("vector", part(columns.min(7))), number("parallel", all - 1)]
         }
         None if columns < LONG && steps >= 4 => {
             // What is left of a row beside a vector, one or nearly a whole one, costs more than the vector saves.
@@ -660,6 +697,8 @@ fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    // A vector past the end has a test for each element; of single ones the compiler makes vectors and a rest.
+    let vector = if columns % vector == 0 || has_heads { vector } else { 1 };
     let places: &[&str] = if has_heads { &["row", "head", "root"] } else { &["row", "root"] };
     let axes = vec![
         numbers("vector", "elements in one vector", vectors),

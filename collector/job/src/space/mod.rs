@@ -6,6 +6,7 @@
 
 mod attention;
 mod axes;
+mod beyond;
 mod core;
 mod declare;
 pub mod dots;
@@ -33,7 +34,7 @@ use models::Task;
 
 /// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
 /// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The space of a task on a machine.
 ///
@@ -95,6 +96,8 @@ enum Limits {
         tiles: Option<[i64; 2]>,
         /// Registers for sums of products of bytes.
         sums: i64,
+        /// The loops over tiles.
+        loops: beyond::Loops,
     },
     /// Those of a GPU.
     Device(gpu::Limits),

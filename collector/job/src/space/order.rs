@@ -34,6 +34,21 @@ pub fn places(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     others.into_iter().chain(letters.into_iter().filter_map(of)).collect()
 }
 
+/// The dimensions of a result in the order of the loops over its tiles, which has one of these names, `channels` or `space`.
+pub fn of_tiles(name: &str, channel: usize, rank: usize, is_conv: bool) -> Vec<usize> {
+    if let Some((_, letters)) = OTHERS.iter().find(|(other, _)| *other == name) {
+        return places(*letters, channel, rank);
+    }
+    let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
+    let at = match name {
+        "channels" if is_conv => 1,
+        "channels" => rank - 2,
+        _ => rank - 1,
+    };
+    places.insert(at, channel);
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

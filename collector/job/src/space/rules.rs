@@ -1,6 +1,6 @@
 //! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
 
-use super::{Knobs, Limits, Space, dots, is_vector};
+use super::{Knobs, Limits, Space, beyond, canonical, dots, is_vector};
 
 /// Forbids points of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,7 @@ const TRANSFORMED: &str = "transformed";
 const SUMS: &str = "sums";
 const CACHED: &str = "cached";
 const PADDED: &str = "padded";
+const BEYOND: &str = "beyond";
 /// That of a board's core.
 const CORE: &str = "core";
 
@@ -52,7 +53,7 @@ impl Space {
             Limits::Device(limits) => return limits.rules(),
             Limits::Core(_) => return vec![core_rule()],
             Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _ } => {
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, loops: _ } => {
                 (tile_elements, unrolled_elements, tiles, sums)
             }
         };
@@ -75,6 +76,11 @@ impl Space {
                 text: "a vector, the block or tile_x of `plain`, is at most 16 wide or a power of two".to_owned(),
             },
         ];
+        if self.has("tile_x") {
+            let text = "what is walked of tiles that are taken together (cache_c, cache_y, cache_x), and of steps that a thread takes \
+                        at once (grain), is at most a quarter more than there is";
+            rules.push(Rule { name: BEYOND, text: text.to_owned() });
+        }
         if self.has("sum_at") {
             let text = format!(
                 "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, and tiles that are taken \
@@ -97,11 +103,11 @@ impl Space {
 
     /// The name of the rule that forbids a point; nothing where none does.
     pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        let (tile_elements, unrolled_elements, window, tiles, sums) = match &self.limits {
+        let (tile_elements, unrolled_elements, window, tiles, sums, loops) = match &self.limits {
             Limits::Device(limits) => return limits.forbidden(knobs),
             Limits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
-            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums } => {
-                (*tile_elements, *unrolled_elements, *window, *tiles, *sums)
+            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, loops } => {
+                (*tile_elements, *unrolled_elements, *window, *tiles, *sums, loops)
             }
         };
         if dots::is_of_places(knobs) {
@@ -128,6 +134,9 @@ impl Space {
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
+        if loops.walked(knobs) > beyond::MOST {
+            return Some(BEYOND);
+        }
         let together = number("cache_c") * number("cache_y") * number("cache_x");
         let are_cached = knobs.choice("sum_at") == Some("cache");
         let fits = !are_cached || (tile * vector).saturating_mul(together) <= CACHED_ELEMENTS;
@@ -145,6 +154,25 @@ impl Space {
         let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
         let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
         (written_out > unrolled_elements).then_some(CODE)
+    }
+
+    /// A point that walks too far past the end with fewer tiles together, and fewer steps at once: of all points there are few that
+    /// do not, and who draws would hardly find them.
+    pub fn within(&self, mut knobs: Knobs) -> Knobs {
+        const MANY: [&str; 4] = ["grain", "cache_c", "cache_y", "cache_x"];
+        let Limits::Registers { loops, .. } = &self.limits else { return knobs };
+        while self.forbidden(&knobs) == Some(BEYOND) {
+            let without = |name: &str| {
+                let mut other = knobs.clone();
+                other.0.remove(name).map(|_| canonical(other))
+            };
+            let fewer = MANY.into_iter().filter_map(without);
+            match fewer.min_by(|one, other| loops.walked(one).total_cmp(&loops.walked(other))) {
+                Some(other) => knobs = other,
+                None => break,
+            }
+        }
+        knobs
     }
 
     /// Whether no rule forbids a point.

@@ -49,7 +49,7 @@ fn draw(space: &Space, random: &mut ChaCha8Rng) -> Knobs {
         let place = random.random_range(0..axis.settings.len());
         (axis.name.to_owned(), axis.settings[place].clone())
     });
-    canonical(Knobs(knobs.collect()))
+    space.within(canonical(Knobs(knobs.collect())))
 }
 
 /// The point of a position in the product of the axes; whether it is allowed is another question.

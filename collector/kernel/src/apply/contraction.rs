@@ -228,17 +228,7 @@ fn order_of_places(form: Form, rank: usize, outer: &str) -> Vec<usize> {
         Form::Conv => 1,
         Form::Product => rank - 1,
     };
-    if let Some((_, letters)) = order::OTHERS.iter().find(|(name, _)| *name == outer) {
-        return order::places(*letters, channel, rank);
-    }
-    let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
-    let at = match (outer, form) {
-        ("channels", Form::Conv) => 1,
-        ("channels", Form::Product) => rank - 2,
-        _ => rank - 1,
-    };
-    places.insert(at, channel);
-    places
+    order::of_tiles(outer, channel, rank, form == Form::Conv)
 }
 
 /// The anchor inside a tile: reduction loops, then the tile, its last loop a vector. Where the sums of several tiles are finished

@@ -50,6 +50,13 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         Some(pad) => moves.compute_at(&pad, &fused)?,
         None => {}
     }
+    for helper in lowered.blocks.iter().filter(|block| block.part == Part::Helper) {
+        let helper = moves.block(&helper.name)?;
+        // Others are small.
+        if moves.loops(&helper)?.len() == rank && !outer.is_empty() {
+            moves.compute_at(&helper, &fused)?;
+        }
+    }
     // Last, because loops around a decomposed reduction can no longer be marked.
     if let Some(window) = window {
         moves.decompose_reduction(&anchor, &window)?;

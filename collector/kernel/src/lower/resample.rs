@@ -1,8 +1,8 @@
 //! Spatial dimensions at other extents.
 
-use super::{Output, Result, Writer};
+use super::{Output, Part, Result, Sums, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, Tensor, constant, index, index_type};
+use crate::tvm::expression::{Expression, Tensor, constant, index};
 use models::{DType, Op, ResizeMode};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -11,26 +11,45 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     let Op::Resize { mode, .. } = op else { unreachable!("`{op:?}` does not resample") };
     let data = &inputs[0];
     let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
+    let rank = output.extents.len();
+    // Columns first, as many rows as there were: then rows are sums of rows, which lie side by side.
+    let is_apart = *mode != ResizeMode::Nearest && rank > 3 && writer.sums == Sums::Own;
+    let of = |d: usize, place: &Expression| sources(*mode, place, old[d], new[d], output.dtype);
+    let data = if is_apart {
+        let extents = [&data.extents[..rank - 1], &output.extents[rank - 1..]].concat();
+        writer.block(&output.name("resize_columns"), Part::Helper, (output.dtype, &extents), |i| {
+            let terms = vec![(i[..rank - 1].to_vec(), None)];
+            blended(data, &blend(&terms, &of(rank - 3, &i[rank - 1])?)?)
+        })?
+    } else {
+        data.clone()
+    };
     writer.block(&output.name("resize"), output.part(), output.like(), |i| {
         let mut terms = vec![(i[..2].to_vec(), None)];
         for (d, place) in i[2..].iter().enumerate() {
-            let sources = sources(*mode, place, old[d], new[d], output.dtype)?;
+            let is_done = is_apart && d + 3 == rank;
+            let sources = if is_done { vec![(place.clone(), None)] } else { of(d, place)? };
             terms = blend(&terms, &sources)?;
         }
-        let mut sum: Option<Expression> = None;
-        for (at, weight) in terms {
-            let read = data.at(&at)?;
-            let term = match weight {
-                Some(weight) => read.mul(&weight)?,
-                None => read,
-            };
-            sum = Some(match sum {
-                Some(sum) => sum.add(&term)?,
-                None => term,
-            });
-        }
-        Ok(sum.expect("there is at least one term"))
+        blended(&data, &terms)
     })
+}
+
+/// The sum of elements by their weights.
+fn blended(data: &Tensor, terms: &[Term]) -> Element {
+    let mut sum: Option<Expression> = None;
+    for (at, weight) in terms {
+        let read = data.at(at)?;
+        let term = match weight {
+            Some(weight) => read.mul(weight)?,
+            None => read,
+        };
+        sum = Some(match sum {
+            Some(sum) => sum.add(&term)?,
+            None => term,
+        });
+    }
+    Ok(sum.expect("there is at least one term"))
 }
 
 /// Where one dimension is read, and with which weight; no weight is one.
@@ -49,23 +68,21 @@ fn sources(
     if mode == ResizeMode::Nearest {
         return Ok(vec![(place.mul(&index(old)?)?.floor_div(&index(new)?)?, None)]);
     }
-    let number = |value: f64| constant(dtype, value);
-    let at = match mode {
-        ResizeMode::LinearAligned if new > 1 => {
-            place.cast(dtype)?.mul(&number((old - 1) as f64 / (new - 1) as f64)?)?
-        }
-        ResizeMode::LinearAligned => number(0.0)?,
+    // Whole numbers know exactly between which two elements a place lies; rounded ones err by more than elements do.
+    let (part_of, whole) = match mode {
+        ResizeMode::LinearAligned => (place.mul(&index(old - 1)?)?, (new - 1).max(1)),
         ResizeMode::Linear | ResizeMode::Nearest => {
-            let scale = old as f64 / new as f64;
-            place.cast(dtype)?.mul(&number(scale)?)?.add(&number(0.5 * scale - 0.5)?)?
+            let doubled = place.mul(&index(2 * old)?)?.add(&index(old - new)?)?;
+            (if old < new { doubled.max(&index(0)?)? } else { doubled }, 2 * new)
         }
     };
-    let at = at.max(&number(0.0)?)?.min(&number((old - 1) as f64)?)?;
-    let low = at.floor()?;
-    let part = at.sub(&low)?;
-    let low = low.cast(index_type())?;
+    let low = part_of.floor_div(&index(whole)?)?;
+    let part = part_of.sub(&low.mul(&index(whole)?)?)?;
+    let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let part = part.cast(wide)?.mul(&constant(wide, 1.0 / whole as f64)?)?;
+    let part = if dtype == wide { part } else { part.cast(dtype)? };
     let high = low.add(&index(1)?)?.min(&index(old - 1)?)?;
-    Ok(vec![(low, Some(number(1.0)?.sub(&part)?)), (high, Some(part))])
+    Ok(vec![(low, Some(constant(dtype, 1.0)?.sub(&part)?)), (high, Some(part))])
 }
 
 fn blend(terms: &[Term], sources: &[Source]) -> std::result::Result<Vec<Term>, TvmError> {

@@ -2,9 +2,28 @@
 
 use super::nest::{Mark, Nest};
 use crate::model::Features;
+use std::sync::LazyLock;
 
 /// Loops that are described; those further out are left to the knobs.
 const DESCRIBED: usize = 9;
+
+/// What is said of a loop.
+const SAID: [&str; 10] = [
+    "extent",
+    "walks",
+    "mark",
+    "turns",
+    "data_bytes",
+    "data_reuse",
+    "weights_bytes",
+    "weights_reuse",
+    "result_bytes",
+    "result_reuse",
+];
+
+/// The names of all of it, of each loop.
+static NAMES: LazyLock<Vec<[String; SAID.len()]>> =
+    LazyLock::new(|| (0..DESCRIBED).map(|depth| SAID.map(|name| format!("loop{depth}.{name}"))).collect());
 
 pub fn add(nest: &Nest, features: &mut Features) {
     let count = nest.loops.len();
@@ -18,15 +37,20 @@ pub fn add(nest: &Nest, features: &mut Features) {
             Mark::Vector => 2.0,
             Mark::Parallel => 3.0,
         };
-        let mut add = |name: &str, value: f64| features.insert(format!("loop{depth}.{name}"), value);
-        add("extent", one.extent.log2());
-        add("walks", f64::from(one.walk as u8));
-        add("mark", mark);
-        add("turns", turns.log2());
-        for (name, bytes) in ["data", "weights", "result"].into_iter().zip(touched) {
-            add(&format!("{name}_bytes"), bytes.max(1.0).log2());
-            add(&format!("{name}_reuse"), (turns / bytes.max(1.0)).log2());
-        }
+        let [data, weights, result] = touched.map(|bytes| bytes.max(1.0));
+        let values = [
+            one.extent.log2(),
+            f64::from(one.walk as u8),
+            mark,
+            turns.log2(),
+            data.log2(),
+            (turns / data).log2(),
+            weights.log2(),
+            (turns / weights).log2(),
+            result.log2(),
+            (turns / result).log2(),
+        ];
+        features.extend(NAMES[depth].iter().cloned().zip(values));
     }
     features.insert("loops".to_owned(), count as f64);
 }
