@@ -77,6 +77,40 @@ fn trials_of_a_model_are_shared_by_its_tasks_and_capped_for_each() {
 }
 
 #[test]
+fn winners_of_a_whole_model_are_timed_in_their_places() {
+    let bench = Bench::new();
+    let command = "--modelsource local --modelname mlp --config quick.toml --iftune --trials 60 --patience 0 --store store --json";
+    let ran = run(bench.opcollect(command)).expect(0);
+    let of_places = |store: &str| {
+        let all = stores::chosen(&bench.path(store), Choose::All);
+        all.into_iter().filter(|record| record.network_hash.is_some()).collect::<Vec<Record>>()
+    };
+    let (timed, seen) = (of_places("store"), &ran.json()["in_place"]);
+    let searches = ran.json()["searches"].as_array().expect("searches").clone();
+    if searches.iter().all(|search| search["difference"] == "default") {
+        assert!(timed.is_empty() && seen.is_null(), "there was nothing to decide: {ran}");
+        return;
+    }
+    let [one] = seen.as_array().expect("a model on one number of threads").as_slice() else { panic!("{ran}") };
+    let [default, alone, best] = ["default_ns", "alone_ns", "best_ns"].map(|name| one[name].as_f64().expect("a time"));
+    assert!(default > 0.0 && alone > 0.0 && best > 0.0 && best < 1.05 * default.min(alone), "{one}");
+    let sources: Vec<_> = timed.iter().filter_map(|record| record.schedule_source).collect();
+    assert!(
+        sources.contains(&datasets::ScheduleSource::Default) && sources.contains(&datasets::ScheduleSource::Template)
+    );
+    assert!(timed.iter().all(|record| record.outcome == datasets::Outcome::Ok && record.n > 0), "{ran}");
+    // What was decided is not asked again, and is what `best` builds by.
+    let again = run(bench.opcollect(command)).expect(0);
+    assert_eq!((counted(&again), of_places("store").len()), (0, timed.len()), "{again}");
+    let compared = "model compare --modelsource local --modelname mlp --threads 1 --variant default --variant best --store store --rounds 2";
+    let shown = run(bench.opcollect(compared)).expect(0);
+    assert!(shown.stdout.contains("best"), "{shown}");
+    bench.write("plain.toml", &format!("{}[tune]\nin_place = false\n", tests::QUICK));
+    let off = run(bench.opcollect(&command.replace("store store", "store other").replace("quick", "plain"))).expect(0);
+    assert!(off.json()["in_place"].is_null() && of_places("other").is_empty(), "{off}");
+}
+
+#[test]
 fn the_space_of_tvm_is_drawn_from_and_what_was_measured_has_children() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --tuner metaschedule --trials 72 --patience 0 --json");

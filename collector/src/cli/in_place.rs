@@ -105,7 +105,8 @@ fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<InPlace>> {
     let known = whole.known(store)?;
     let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| known.candidates(&one.task)).collect();
     let ways = candidates.iter().map(Vec::len).max().unwrap_or(0);
-    if ways < 2 || whole.tasks().len() < 2 {
+    let mut several = whole.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
+    if whole.tasks().len() < 2 || several.all(|(one, own)| known.is_decided(&one.task, own)) {
         return Ok(None);
     }
     let way = |number: usize| {

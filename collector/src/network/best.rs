@@ -186,6 +186,12 @@ impl Best {
         known.alone.as_ref().ok().map(|(_, schedule)| schedule)
     }
 
+    /// Whether all of these were timed in turns in the places of a task.
+    pub fn is_decided(&self, task: &Task, candidates: &[Schedule]) -> bool {
+        let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place].in_place);
+        known.is_some_and(|timed| candidates.iter().all(|one| timed.iter().any(|(_, schedule)| schedule == one)))
+    }
+
     /// What may be the fastest of a task in its place: the default schedule, and what is fastest alone, by each algorithm.
     pub fn candidates(&self, task: &Task) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
@@ -320,7 +326,10 @@ mod tests {
         best.hear(&Record { network_hash: Some("another".to_owned()), ..in_place(40.0, &schedules[2]) });
         best.hear(&in_place(25.0, &schedules[3]));
         assert_eq!(best.find(task), Some(&schedules[2]));
+        let two = [schedules[2].clone(), schedules[3].clone()];
+        assert!(!best.is_decided(task, &two));
         best.hear(&in_place(26.0, &schedules[2]));
         assert_eq!(best.find(task), Some(&schedules[3]));
+        assert!(best.is_decided(task, &two));
     }
 }

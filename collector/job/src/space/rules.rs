@@ -68,7 +68,7 @@ impl Space {
                 name: CODE,
                 text: format!(
                     "its elements, times split_r where that is written out, are at most {unrolled_elements}; elements without \
-                     vectors count {SCALAR_COST} times, those of odd vectors {ODD_COST} times for each column of a window"
+                     vectors count {SCALAR_COST} times, those of vectors of two or three {SCALAR_COST} times over that, those of odd vectors {ODD_COST} times for each column of a window"
                 ),
             },
             Rule {
@@ -148,7 +148,11 @@ impl Space {
         let written_out = tile * vector * steps;
         // Single elements take the compiler far longer than vectors of them.
         let is_scalar = knobs.choice("vectorize") == Some("no");
-        let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
+        let written_out = match innermost {
+            _ if is_scalar => written_out.saturating_mul(SCALAR_COST),
+            1..=3 => written_out.saturating_mul(SCALAR_COST / innermost),
+            _ => written_out,
+        };
         // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
         let is_window = window > 1 && !matches!(knobs.choice("order"), Some("kernel_first" | "xyc"));
         let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
