@@ -47,6 +47,8 @@ fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
         assert_eq!((&row["source"], &row["target"]), (&"measured".into(), &"llvm".into()), "{row}");
         assert!(row["median_ns"].as_f64() > Some(0.0) && row["first_run_ns"].as_f64() > Some(0.0), "{row}");
         assert!(row["max_abs_error"].is_number(), "{row}");
+        assert_eq!((&row["transport"], &row["unit"]), (&"rpc".into(), &Json::Null), "{row}");
+        assert_eq!(row["agent_version"], env!("CARGO_PKG_VERSION"), "{row}");
     }
     let again = collect(&bench, &format!("{on} --schedules 4")).expect(0).json();
     assert_eq!(again["known_before"], 3);
@@ -98,6 +100,7 @@ fn a_campaign_on_tvms_own_server() {
     assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]));
     // What the server cannot tell is not there.
     assert!(found.iter().all(|row| row["source"] == "emulated" && row["first_run_ns"].is_null()), "{found:?}");
+    assert!(found.iter().all(|row| row["agent_version"].is_null()), "{found:?}");
     collect(&bench, &format!("{on} --on-hardware")).expect(0);
     let vouched = rows(&bench);
     assert_eq!(
@@ -172,7 +175,9 @@ fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
     });
     let ran = run(command);
     killer.join().expect("it only kills");
-    let counts = outcomes(&rows(&bench));
+    let found = rows(&bench);
+    assert!(found.iter().all(|row| row["transport"] == "tracker"), "{found:?}");
+    let counts = outcomes(&found);
     assert_eq!(counts.values().sum::<usize>(), 12, "{ran}");
     assert!(counts.keys().all(|outcome| outcome == "ok" || outcome == "crashed"), "{counts:?}\n{ran}");
     assert!(counts.get("crashed").copied().unwrap_or(0) <= 1, "one device went: {counts:?}\n{ran}");
@@ -243,8 +248,8 @@ fn emulated_boards_are_boards_whose_times_are_emulated() {
         assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]), "{said}");
         for row in &found {
             assert_eq!(
-                (&row["source"], &row["target"], &row["board"]),
-                (&"emulated".into(), &"pynq".into(), &board.into())
+                (&row["source"], &row["target"], &row["board"], &row["unit"]),
+                (&"emulated".into(), &"pynq".into(), &board.into(), &"arm".into())
             );
             assert!(row["max_abs_error"].is_number(), "{row}");
         }

@@ -28,6 +28,7 @@ fn a_sweep_makes_simulated_records_and_knows_them_again() {
     for row in rows.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")) {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         assert_eq!([text("source"), text("target"), text("board")], ["simulated", "pynq", "pynq-z1"]);
+        assert_eq!([text("unit"), text("transport")], ["fpga", "local"]);
         assert_eq!(text("host_class"), "simulated");
         let target: Value = serde_json::from_str(&text("target_text")).expect("JSON");
         assert_eq!((target["timing"].clone(), target["calibrated"].clone()), ("pynq-hls-100@1".into(), true.into()));

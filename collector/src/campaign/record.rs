@@ -65,6 +65,8 @@ pub fn of_fabric(fabric: &Fabric, target: &Target, facts: &Facts, run_id: &str) 
     Record {
         board: Some(fabric.board.clone()),
         device: Some(format!("{} {}", fabric.board, fabric.core)),
+        unit: Some("fpga".to_owned()),
+        transport: Some("local".to_owned()),
         thread_mode: Some("threads of the schedule".to_owned()),
         host_class: "simulated".to_owned(),
         cpu_model: None,

@@ -44,7 +44,8 @@ pub struct Board {
     source: Source,
     /// Why its times count as emulated.
     why_emulated: Option<String>,
-    has_agent: bool,
+    /// Its version, where it is ours.
+    agent: Option<String>,
     is_pynq: bool,
 }
 
@@ -60,10 +61,17 @@ impl Board {
     pub fn mark(&self, record: &mut Record) {
         record.source = self.source;
         record.board.clone_from(&self.name);
+        let transport = match self.fleet.access.at {
+            At::Server(_) => "rpc",
+            At::Tracker(_) => "tracker",
+        };
+        record.transport = Some(transport.to_owned());
+        record.agent_version.clone_from(&self.agent);
         if self.is_pynq {
             record.target = datasets::Target::Pynq;
+            record.unit = Some("arm".to_owned());
         }
-        if !self.has_agent {
+        if self.agent.is_none() {
             record.thread_mode = Some("pool of the server".to_owned());
             record.spin_count = None;
         }
@@ -186,7 +194,7 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
         name: wanted.models.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
-        has_agent: device.told.is_some(),
+        agent: device.told.as_ref().map(|told| told.agent_version.clone()),
         is_pynq: config.target == PYNQ,
     };
     Ok((own, Standing { facts, cpus: (0..most).collect(), board: Some(board) }))

@@ -91,7 +91,7 @@ macro_rules! columns {
 use columns;
 
 /// Version of the table of columns that this program writes; it reads this version and all before it.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
 
 impl Default for table::Record {
     /// The current schema version and the first attempt; everything else empty.

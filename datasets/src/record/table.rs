@@ -110,6 +110,13 @@ columns! {
         board: Option<String> = Label, "name", Before, since 1;
         /// Device that ran the artifact, such as the name of a GPU.
         device: Option<String> = Label, "name", Before, since 1;
+        /// What of a board computed it: `arm` for its processor's cores, `fpga` for a core on its fabric.
+        unit: Option<String> = Label, "name", Before, since 5;
+        /// How a board was reached: `rpc` for a server, `tracker` for a device that a tracker lent; `local` where a simulator here
+        /// stood in for it.
+        transport: Option<String> = Label, "name", Before, since 5;
+        /// Version of the agent on the board, where it says one.
+        agent_version: Option<String> = Label, "text", Before, since 5;
     }
     "Threads" {
         /// Threads the operator was allowed.

@@ -435,7 +435,15 @@ pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Component, lack};
+    use super::{Component, lack, library};
+
+    #[test]
+    fn a_misspelled_event_is_answered_with_the_nearest() {
+        let Ok(papi) = library(None) else { return eprintln!("skipped: there is no PAPI") };
+        let hint = papi.nearest("PAPI_TOT_CYX").unwrap_or_default();
+        assert!(hint.contains("`PAPI_TOT_CYC`"), "{hint}");
+        assert_eq!(papi.nearest("no_such::EVENT_AT_ALL"), None);
+    }
 
     #[test]
     fn an_event_is_missing_for_the_lack_of_its_own_component() {
