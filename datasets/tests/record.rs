@@ -144,11 +144,11 @@ fn reading_refuses_what_it_does_not_know() {
         hint: every record has it; see the column table in docs/dataset-format.md"#]],
     );
     check_json_refusal(
-        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":4", "version\":5"),
+        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":5", "version\":6"),
         expect![[r#"
             unknown column `extra`
               at field `extra`
-            hint: drop it; docs/dataset-format.md has the table of columns"#]],
+            hint: written by schema 6, this program reads up to 5; update the program"#]],
     );
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":\"three\""),
