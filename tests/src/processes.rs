@@ -37,10 +37,10 @@ pub fn have_ended(pids: &[i32]) -> bool {
     true
 }
 
-/// Largest resident memory of a process so far, in bytes.
-pub fn peak_memory_bytes(pid: i32) -> Option<u64> {
+/// Resident memory of a process now that is no file's, in bytes: pages of a program come and go as the system likes.
+pub fn own_memory_bytes(pid: i32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 

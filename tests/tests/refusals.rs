@@ -402,7 +402,7 @@ fn stores_that_are_none() {
         collect("newer"),
         2,
         expect![[r#"
-        error: `newer` has schema version 999, this program reads up to 4
+        error: `newer` has schema version 999, this program reads up to 5
         hint: update the program; nothing was changed
     "#]],
     );

@@ -8,12 +8,13 @@
 use super::appearing::Appearing;
 use super::arguments::{Measuring, Models, ProgramRun, Sweep};
 use super::boards::Standing;
-use super::collect::{Job, open_store};
+use super::collect::Job;
 use super::failure::{Failure, chain};
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::Progress;
 use super::repeat::Repeat;
+use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, program, settings};
 use crate::campaign::jobs::build_job;
 use crate::campaign::{Bases, Campaign, Config, Event, PlannedTask, planned_tasks, record};

@@ -1,6 +1,7 @@
 //! The main job: collect records of models into a store.
 
 use super::arguments::{Collect, Measuring};
+use super::bases::bases;
 use super::boards::{self, Standing};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
@@ -12,10 +13,10 @@ use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
+use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
-use crate::campaign::record;
 use crate::campaign::{
     Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
     TuningError, attempts, planned_modules, planned_tasks,
@@ -27,20 +28,16 @@ use bench::{Bench, Boards, Remembering, Simulator, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::space::space;
-use job::target::{self, Fabric, Kind, Target};
-use measure::host::{Facts, Load, LoadReading};
+use job::target::{self, Fabric, Kind};
+use measure::host::{Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// Where records go when nothing is said.
-pub const DEFAULT_STORE: &str = "opcollect-data";
 
 /// Everything `--json` prints.
 #[derive(Serialize)]
@@ -512,38 +509,6 @@ fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
         Some(text) => text.parse().map(Some).map_err(Failure::usage),
         None => Shard::from_environment(|name| std::env::var(name).ok()).map_err(Failure::usage),
     }
-}
-
-/// The store of a flag, made if needed.
-pub fn open_store(flag: Option<&Path>) -> Result<Store> {
-    let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
-    Store::create(path).map_err(failed)
-}
-
-/// Records with all that is known before the tasks are.
-pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
-    let compiled = Record {
-        config_hash: Some(config.hash()),
-        seed: i64::try_from(config.seed).ok(),
-        // A GPU's work is started by one thread, which waits for nobody.
-        spin_count: Some(if target.kind == Kind::Llvm { config.limits.spin_count.into() } else { 0 }),
-        ..machine_record(target, facts, versions)?
-    };
-    let library = record::of_library(&compiled, &machine::library_target(versions)?);
-    Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
-}
-
-fn machine_record(target: &Target, facts: &Facts, versions: &Versions) -> Result<Record> {
-    if target.kind == Kind::Pynq {
-        let fabric = Fabric::read(&target.text).map_err(Failure::usage)?;
-        return Ok(record::of_fabric(&fabric, target, facts, &run_id()));
-    }
-    Ok(record::of_machine(target, facts, versions, &run_id()))
-}
-
-fn run_id() -> String {
-    let identity = format!("{}-{}", std::process::id(), record::now_us());
-    blake3::hash(identity.as_bytes()).to_hex()[..16].to_owned()
 }
 
 /// What came of it.

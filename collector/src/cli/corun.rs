@@ -1,14 +1,16 @@
 //! `corun`: operators beside each other and beside partners that ask for one thing alone, as records.
 
 use super::arguments::CoRunRun;
+use super::bases::bases;
 use super::boards::Standing;
-use super::collect::{bases, open_store, watch_signals};
+use super::collect::watch_signals;
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ledger::Ledger;
 use super::losses::{describe as describe_losses, losses};
 use super::progress::Progress;
 use super::repeat::Repeat;
+use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::collect::{Outcomes, Outside};
 use crate::campaign::corun::{CoRuns, Combination, combinations, operators, run as make};

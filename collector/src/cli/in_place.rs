@@ -16,15 +16,13 @@ use job::target::is_llvm;
 use job::{NetworkJob, RunReply};
 use measure::Method;
 use models::Task;
-use profile::{Plan, Profile};
+use profile::Profile;
 use report::duration;
 use serde::Serialize;
 use std::path::Path;
 
 /// In so many rounds every way has a turn.
 const ROUNDS: usize = 5;
-/// How long a turn is.
-const TURN_NS: u64 = 300_000_000;
 /// So many tasks are named that go another way than alone.
 const NAMED: usize = 5;
 
@@ -54,11 +52,6 @@ struct Changed {
     alone_ns: f64,
     best_ns: f64,
     is_default: bool,
-}
-
-/// How operators are looked at in a turn.
-pub fn turn() -> Plan {
-    Plan::new(profile::Schedule::default(), TURN_NS)
 }
 
 /// Whether a campaign has models whose tasks have places, that run here.
@@ -134,7 +127,7 @@ fn make(number: usize, schedules: Vec<Schedule>, whole: &mut Whole, store: &Path
     let config = &whole.runs.config;
     let method = Method::Sample(config.measure.clone());
     let job = whole.runs.job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
-    let job = NetworkJob { profile: Some(turn()), ..job };
+    let job = NetworkJob { profile: Some(network::in_place::turn()), ..job };
     let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
     let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &Given::default())?;
     let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();

@@ -2,12 +2,13 @@
 
 use super::Result;
 use super::arguments::Given;
-use super::collect::{bases, open_store};
+use super::bases::bases;
 use super::dataset::failed;
 use super::failure::Failure;
 use super::ledger::Ledger;
 use super::machine;
 use super::repeat::Repeat;
+use super::stores::open_store;
 use super::whole::Whole;
 use crate::network::record::warn;
 use bench::Versions;

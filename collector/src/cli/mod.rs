@@ -7,6 +7,7 @@
 mod appearing;
 mod arguments;
 mod artifacts;
+mod bases;
 mod best;
 mod board;
 mod boards;

@@ -1,7 +1,7 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
-use super::collect::bases;
+use super::bases::bases;
 use super::dataset::{failed, open, tell_damage};
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};

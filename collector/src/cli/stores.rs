@@ -6,6 +6,15 @@ use datasets::Store;
 use datasets::store::Damage;
 use std::path::Path;
 
+/// Where records go when nothing is said.
+pub const DEFAULT_STORE: &str = "opcollect-data";
+
+/// The store of a flag, made if needed.
+pub fn open_store(flag: Option<&Path>) -> Result<Store> {
+    let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
+    Store::create(path).map_err(failed)
+}
+
 /// A store that must exist.
 pub fn open(path: &Path) -> Result<Store> {
     Store::open(path).map_err(failed)

@@ -7,7 +7,7 @@ use super::failure::{Failure, chain};
 use super::pace::Pace;
 use super::progress::Progress;
 use super::runs::Runs;
-use super::{Result, given, in_place, machine, tell};
+use super::{Result, given, machine, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
@@ -160,7 +160,7 @@ impl Whole {
 
     /// The same, and says nothing.
     pub fn known(&self, store: &Path) -> Result<Best> {
-        let contest = Json::new(&in_place::turn()).map_err(Failure::environment)?;
+        let contest = Json::new(&network::in_place::turn()).map_err(Failure::environment)?;
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
         let mut best = Best::of(&self.plan, on, &Facts::read().host_class(), (&network, &contest));

@@ -16,6 +16,14 @@ use std::collections::BTreeMap;
 /// A row keeps at most so many samples, evenly thinned out.
 const SAMPLES_MAX: usize = 256;
 
+/// How long the operators of a model are looked at where several ways to build it take turns.
+const TURN_NS: u64 = 300_000_000;
+
+/// How they are looked at in a turn.
+pub fn turn() -> profile::Plan {
+    profile::Plan::new(profile::Schedule::default(), TURN_NS)
+}
+
 /// Why there is no such row.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
