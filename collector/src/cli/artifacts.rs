@@ -17,9 +17,9 @@ use super::repeat::Repeat;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, program, settings};
 use crate::campaign::jobs::build_job;
-use crate::campaign::{Bases, Campaign, Config, Event, PlannedTask, planned_tasks, record};
+use crate::campaign::{Attempt, Bases, Campaign, Code, Config, Event, PlannedTask, planned_tasks, record};
 use bench::{Bench, Build, Prebuilt, Versions};
-use datasets::Record;
+use datasets::{Record, ScheduleSource};
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
@@ -80,7 +80,9 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
     let cpus = settings::allowed_cpus()?;
     let attempts = crate::campaign::attempts(tasks, &[], target, &one, &bases, &cpus, 0);
-    let attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
+    let mut attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
+    let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
+    attempts.sort_by_key(|attempt| (attempt.task, is_drawn(attempt)));
     // The sizes of one task share a build too.
     let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())

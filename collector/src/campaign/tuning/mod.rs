@@ -88,7 +88,9 @@ impl Tuning {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         // Every search begins with the default schedule and so never ends behind it.
         let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
-        let defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
+        let mut defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
+        // Searches are told in the order of the model.
+        defaults.sort_by_key(|attempt| attempt.task);
         let (compiled, fixed): (Vec<Attempt>, Vec<Attempt>) =
             defaults.into_iter().partition(|attempt| matches!(attempt.code, Code::Compiled { .. }));
         if compiled.is_empty() {
