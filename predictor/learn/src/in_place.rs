@@ -169,6 +169,7 @@ mod tests {
                 text: String::new(),
                 task: format!("{place:02}"),
                 count: 1.0,
+                is_default: true,
                 in_place_ns: alone_ns * ratio(kind, alone_ns),
                 alone_ns: Some(alone_ns),
             }

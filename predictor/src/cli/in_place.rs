@@ -78,7 +78,7 @@ fn of_operators(network: &PlacedNetwork) -> Table {
     let columns =
         [words("operator").least(20), figures("×"), figures("alone"), figures("in place"), figures("over alone")];
     let mut table = Table::new(columns);
-    let mut operators: Vec<_> = network.operators.iter().collect();
+    let mut operators: Vec<_> = network.by_default().collect();
     operators.sort_by(|left, right| (right.count * right.in_place_ns).total_cmp(&(left.count * left.in_place_ns)));
     for one in operators {
         table.row([

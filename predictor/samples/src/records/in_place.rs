@@ -20,6 +20,8 @@ pub struct Placed {
     pub task: String,
     /// How often the network runs it.
     pub count: f64,
+    /// Whether it ran by its default schedule: a network is summed by those, whatever else was tried in its places.
+    pub is_default: bool,
     /// One call in its place.
     pub in_place_ns: f64,
     /// One call alone, by the same schedule, where that is known.
@@ -35,28 +37,32 @@ pub struct PlacedNetwork {
     pub device: String,
     /// Threads.
     pub threads: i64,
-    /// Its operators.
+    /// Its operators, by each schedule that was timed.
     pub operators: Vec<Placed>,
-    /// One run of the whole by the same schedules, where that is known.
+    /// One run of the whole by the default schedules, where that is known.
     pub whole_ns: Option<f64>,
 }
 
 impl PlacedNetwork {
-    /// All operators in their places.
+    /// The operators by their default schedules.
+    pub fn by_default(&self) -> impl Iterator<Item = &Placed> {
+        self.operators.iter().filter(|one| one.is_default)
+    }
+
+    /// All of those in their places.
     pub fn in_place_ns(&self) -> f64 {
-        self.operators.iter().map(|one| one.count * one.in_place_ns).sum()
+        self.by_default().map(|one| one.count * one.in_place_ns).sum()
     }
 
     /// Those that are known alone: in their places, and alone.
     pub fn both_ns(&self) -> (f64, f64) {
-        let known =
-            self.operators.iter().filter_map(|one| Some((one.count * one.in_place_ns, one.count * one.alone_ns?)));
+        let known = self.by_default().filter_map(|one| Some((one.count * one.in_place_ns, one.count * one.alone_ns?)));
         known.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
     /// Calls of one run.
     pub fn calls(&self) -> f64 {
-        self.operators.iter().map(|one| one.count).sum()
+        self.by_default().map(|one| one.count).sum()
     }
 }
 
@@ -111,6 +117,7 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
             text: records[0].op_text.clone(),
             task: records[0].task_hash.clone(),
             count: records[0].place_count.unwrap_or(1) as f64,
+            is_default: records[0].schedule_source == Some(ScheduleSource::Default),
             in_place_ns: median(&mut records.iter().filter_map(|record| record.median_ns).collect::<Vec<f64>>()),
             alone_ns: alone.get(experiment).and_then(|times| middle(times)),
         };
@@ -170,6 +177,11 @@ mod tests {
     fn operators_meet_those_alone_by_the_same_schedule() {
         let whole = Record { op_kind: datasets::NETWORK.to_owned(), ..record("n", None, 500.0) };
         let other = Record { schedule_hash: Some("other".to_owned()), ..record("b", None, 1.0) };
+        let drawn = Record {
+            schedule_hash: Some("drawn".to_owned()),
+            schedule_source: Some(ScheduleSource::Template),
+            ..record("a", Some("n"), 70.0)
+        };
         let simulated = Record { source: Source::Simulated, ..record("a", None, 1.0) };
         let vague = Record { median_interval_ns: Some(90.0), ..record("a", Some("n"), 900.0) };
         let records = [
@@ -178,12 +190,14 @@ mod tests {
             record("b", Some("n"), 50.0),
             whole,
             other,
+            drawn,
             simulated,
             vague,
         ];
         let (networks, left_out) = networks(&records, &Policy::default());
         let [network] = &networks[..] else { panic!("{networks:?}") };
         assert_eq!((network.whole_ns, network.in_place_ns(), network.calls()), (Some(500.0), 320.0, 4.0));
+        assert_eq!(network.operators.len(), 3, "what else was timed in its place is there to learn from");
         assert_eq!(network.both_ns(), (220.0, 200.0), "of `b` nothing is known by that schedule");
         assert_eq!(left_out.values().sum::<u64>(), 1);
     }
