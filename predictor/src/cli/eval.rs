@@ -238,13 +238,15 @@ fn orders(evaluation: &Evaluation) -> String {
         figures("tasks").drops(1),
         figures("top-1"),
         figures("top-5"),
+        figures("top-1 by time").drops(1),
+        figures("top-5 by time").drops(1),
         figures("regret@10 %"),
         figures("Kendall"),
         figures("Spearman").drops(2),
     ]);
     for (learner, one) in &evaluation.ranking {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
-        cells.extend([one.top1, one.top5].map(|number| format!("{number:.3}")));
+        cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format!("{:.2}", one.regret10));
         cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
         table.row(cells);

@@ -73,15 +73,17 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         body += "</table></div>";
     }
     if !evaluation.ranking.is_empty() {
-        body += "<h2>Order of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>regret@10 %<th>Kendall<th>Spearman";
+        body += "<h2>Order of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>top-1 by time<th>top-5 by time<th>regret@10 %<th>Kendall<th>Spearman";
         for (learner, one) in &evaluation.ranking {
             let _ = write!(
                 body,
-                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.2}<td>{:.3}<td>{:.3}",
+                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.2}<td>{:.3}<td>{:.3}",
                 escape(learner),
                 one.tasks,
                 one.top1,
                 one.top5,
+                one.top1_by_time,
+                one.top5_by_time,
                 one.regret10,
                 one.kendall,
                 one.spearman
