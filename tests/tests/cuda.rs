@@ -87,3 +87,31 @@ fn altered_machine_code_is_not_loaded() {
     let refused = run(bench.opcollect("run made --store data")).expect(2);
     assert!(refused.stderr.contains("its content is not what was built"), "{refused}");
 }
+
+/// Kernels for a Mali GPU are written down; what would run them is not here, and says so.
+#[test]
+fn kernels_for_mali_are_compiled_only() {
+    let bench = Bench::new();
+    let product = "--modelsource simple --modelname conv2d:ci=8,hw=14,co=8,k=3,p=1 --schedules 2 --config quick.toml";
+    run(bench.opcollect(&format!("build {product} --target mali --out made"))).expect(0);
+    let plan = std::fs::read_to_string(bench.path("made/plan.json")).expect("the folder has a plan");
+    let plan: serde_json::Value = serde_json::from_str(&plan).expect("the plan is JSON");
+    assert_eq!(plan["target"]["kind"], "opencl");
+    for built in plan["builds"].as_array().expect("a list of builds") {
+        assert_eq!(built["device"]["cubins"].as_array().map(Vec::len), Some(0), "a driver makes the machine code");
+        let file = built["device"]["source"].as_str().expect("a file's name");
+        assert!(file.ends_with(".cl"), "{file}");
+        let source = std::fs::read_to_string(bench.path("made").join(file)).expect("the kernels");
+        assert!(source.contains("__kernel void"), "{source}");
+    }
+    for command in [
+        "run made --store data".to_owned(),
+        format!("{RELU} --target mali --store data"),
+        format!("model run {RELU} --target mali"),
+    ] {
+        let refused = run(bench.opcollect(&command)).expect(2);
+        assert!(refused.stderr.starts_with("error: nothing here runs kernels for a Mali GPU"), "{command}: {refused}");
+        assert!(!bench.path("data").exists(), "no store is left behind");
+    }
+    run(bench.opcollect(&format!("space {RELU} --target mali"))).expect(0);
+}

@@ -6,19 +6,34 @@ use crate::lower::{Form, Lowered, lower};
 use crate::tvm::compile::{CompileTarget, Texts, compile};
 use crate::tvm::expression::Module;
 use crate::tvm::{device, features, object, trace};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cuda::nvrtc::Nvrtc;
-use job::device::DeviceCode;
+use job::device::{DeviceCode, Launches};
 use job::listing::Listing;
 use job::space::Schedule;
 use job::{Artifact, BuildJob, BuildReply};
 use models::Task;
+use reference::Rounding;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Whether a function only checks arguments, raises errors or converts numbers.
 fn is_glue(name: &str) -> bool {
     name.starts_with("__")
+}
+
+/// Code that a device's own driver compiles; what is launched fits its groups.
+fn opencl(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
+    let Launches { launches, workspaces } = launches;
+    for launch in &launches {
+        let threads = launch.block_threads();
+        ensure!(
+            threads <= u64::try_from(items).unwrap_or(0),
+            "kernel `{}` wants {threads} work-items in a group, and the device has {items}",
+            launch.kernel
+        );
+    }
+    Ok(DeviceCode { source: source.to_owned(), launches, workspaces, cubins: Vec::new(), rounding: Rounding::None })
 }
 
 /// Answers build jobs; keeps what the next job of the same task can use.
@@ -58,7 +73,7 @@ impl Builder {
         let stores = features::per_store(&moves, &target).unwrap_or_default();
         let mut features = features::of_stores(&stores);
         let packings = lowered.packings.clone();
-        if !target.architectures.is_empty() {
+        if target.is_device() {
             // What was drawn is known by its moves alone.
             let schedule = match schedule {
                 Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::to_json(&moves)? },
@@ -107,18 +122,23 @@ impl Builder {
     fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
         let source = device::generate(module, target, schedule.has_fragments());
         let source = source.context("cannot generate device code")?;
-        if self.nvrtc.is_none() {
-            self.nvrtc = Some(Nvrtc::open()?);
-        }
-        let nvrtc = self.nvrtc.as_ref().expect("just opened");
         let compiling = Instant::now();
-        let code = cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?;
+        let code = match target.group_items {
+            Some(items) => opencl(&source.text, source.launches, items)?,
+            None => {
+                if self.nvrtc.is_none() {
+                    self.nvrtc = Some(Nvrtc::open()?);
+                }
+                let nvrtc = self.nvrtc.as_ref().expect("just opened");
+                cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?
+            }
+        };
         let code = DeviceCode { rounding: schedule.rounding(), ..code };
-        let first = code.cubins.first().context("a device has at least one architecture")?;
+        let kernels = code.cubins.first().map_or(&[][..], |first| &first.kernels);
         Ok(Artifact {
             object: Vec::new(),
             instruction_sets: Vec::new(),
-            code_bytes: first.kernels.iter().map(|kernel| kernel.code_bytes).sum(),
+            code_bytes: kernels.iter().map(|kernel| kernel.code_bytes).sum(),
             device: Some(code),
             packings: Vec::new(),
             trace: None,

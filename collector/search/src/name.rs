@@ -86,6 +86,7 @@ impl TunerName {
                  `ga`, `random`, `gridsearch` and `metaschedule` search there",
                 self.name()
             )),
+            Kind::Opencl => Some(format!("`{}` measures, and nothing here runs OpenCL", self.name())),
             Kind::Torch => Some(format!("`{}` searches schedules, and a library has none", self.name())),
             Kind::Cuda | Kind::Llvm | Kind::Pynq => None,
         }

@@ -5,7 +5,7 @@ use super::night::Night;
 use super::tune::Tune;
 use datasets::CacheState;
 use job::device::Architecture;
-use job::target::{Kind, composite, cuda_text, fabric_text, is_cuda, is_fabric, is_llvm};
+use job::target::{Kind, MALI, composite, cuda_text, fabric_text, is_cuda, is_fabric, is_llvm, is_mali};
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
@@ -455,9 +455,9 @@ fn target(
             return text.map_err(ConfigError::Target);
         }
         if let Some(found) = unit.filter(|unit| unit != "arm") {
-            let allowed =
-                "`arm`, its cores, and `fpga`, a core on its fabric; of its GPU (Mali) this version makes no code"
-                    .to_owned();
+            let allowed = format!(
+                "`arm`, its cores, and `fpga`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target {MALI}` makes"
+            );
             return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
         }
         if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {
@@ -484,8 +484,8 @@ fn target(
 }
 
 fn check_target(text: &String) -> Result<(), ConfigError> {
-    let allowed = "give `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target";
-    let is_known = |text: &str| is_llvm(text) || is_cuda(text) || text == PYNQ || is_fabric(text);
+    let allowed = "give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target";
+    let is_known = |text: &str| is_llvm(text) || is_cuda(text) || text == PYNQ || is_fabric(text) || is_mali(text);
     each("target", std::slice::from_ref(text), allowed, |text| is_known(text))
 }
 
@@ -665,6 +665,7 @@ impl Config {
             Backend::Torch => Kind::Torch,
             Backend::Tvm if is_cuda(&self.target) => Kind::Cuda,
             Backend::Tvm if is_fabric(&self.target) => Kind::Pynq,
+            Backend::Tvm if is_mali(&self.target) => Kind::Opencl,
             Backend::Tvm => Kind::Llvm,
         };
         let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));

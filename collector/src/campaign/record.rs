@@ -89,6 +89,7 @@ fn word(kind: Kind) -> datasets::Target {
     match kind {
         Kind::Llvm => datasets::Target::Llvm,
         Kind::Cuda => datasets::Target::Cuda,
+        Kind::Opencl => datasets::Target::Other,
         Kind::Torch => datasets::Target::Torch,
         Kind::Pynq => datasets::Target::Pynq,
     }

@@ -393,6 +393,8 @@ pub struct Models {
     pub variations: Option<usize>,
     /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target [default: llvm]
     ///
+    /// `build` also takes `mali`, or the JSON of an OpenCL device: kernels in OpenCL C, which nothing here runs.
+    ///
     /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
     /// `cpu-vendor` is PyTorch's library (see `--backend`).
     #[arg(long, value_name = "TARGET")]

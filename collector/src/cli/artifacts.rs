@@ -1,7 +1,7 @@
 //! `build` and `run`: compile here, measure there.
 //!
 //! A folder of artifacts holds `plan.json` and the machine code of each schedule: one object file, or one file per
-//! architecture of a GPU. It appears whole or not at all, and
+//! architecture of a GPU, or OpenCL C for a Mali GPU, whose driver makes the machine code. It appears whole or not at all, and
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
@@ -38,7 +38,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     machine::refuse_library(&tasks)?;
     let folder = Folder(Appearing::begin(out)?);
     let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&config.target, &mut workers)?;
+    let target = machine::compiled_target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
     let mut progress = Progress::new(jobs.len(), Pace::default(), None);
     let mut plan = Plan {
@@ -142,7 +142,7 @@ impl Folder {
             Ok(BuiltCubin { architecture, compiler, file, kernels: cubin.kernels.clone() })
         };
         let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
-        let source = self.write(code.source.as_bytes(), "cu")?;
+        let source = self.write(code.source.as_bytes(), if code.cubins.is_empty() { "cl" } else { "cu" })?;
         Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
     }
 
@@ -167,6 +167,9 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
     let start = Instant::now();
     let repeat = Repeat::new(measuring)?;
     let mut plan = read_plan(dir)?;
+    if plan.target.kind == Kind::Opencl {
+        return Err(machine::refuse_mali());
+    }
     let builds = read_builds(dir, &plan)?;
     let cpus = settings::allowed_cpus()?.len();
     plan.config.threads.retain(|&threads| threads <= cpus);

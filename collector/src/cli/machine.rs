@@ -105,8 +105,28 @@ pub fn library_target(versions: &Versions) -> Result<Target> {
     Ok(Target { kind: Kind::Torch, text, machine: host.machine })
 }
 
+/// What code is made for that this machine need not be able to run.
+pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    if !target::is_mali(description) {
+        return target(description, bench);
+    }
+    let target = target::mali(description).map_err(Failure::usage)?;
+    try_target(&target, bench)?;
+    Ok(target)
+}
+
+/// Kernels in OpenCL C are compiled and run by nothing here.
+pub fn refuse_mali() -> Failure {
+    Failure::usage("nothing here runs kernels for a Mali GPU").with_hint(
+        "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs them",
+    )
+}
+
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
 pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    if target::is_mali(description) {
+        return Err(refuse_mali());
+    }
     if target::is_cuda(description) {
         return gpu_target(description, bench);
     }
@@ -223,6 +243,9 @@ pub fn guess(description: &str) -> Result<Machine> {
         let any = target::cuda_text(&["sm_80".to_owned()]);
         let text = if description == "cuda" { &any } else { description };
         return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
+    }
+    if target::is_mali(description) {
+        return Ok(target::mali(description).map_err(Failure::usage)?.machine);
     }
     Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
 }

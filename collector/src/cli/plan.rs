@@ -6,7 +6,7 @@ use job::Packing;
 use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm};
+use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm, is_mali};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -130,6 +130,7 @@ fn check_target(target: &Target) -> Result<(), String> {
     let is_kind = match target.kind {
         Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
         Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
+        Kind::Opencl => is_mali(&target.text) && matches!(target.machine, Machine::Gpu(_)),
         Kind::Torch | Kind::Pynq => false,
     };
     if !is_kind {
@@ -146,7 +147,7 @@ fn check_target(target: &Target) -> Result<(), String> {
             ("block_threads", block_threads, 32..=65_536),
             ("shared_bytes", shared_bytes, 1024..=1 << 30),
             ("warp_threads", warp_threads, 1..=1024),
-            ("capability", capability.into(), 10..=9999),
+            ("capability", capability.into(), if target.kind == Kind::Cuda { 10 } else { 0 }..=9999),
         ],
     };
     match bounds.iter().find(|(_, value, allowed)| !allowed.contains(value)) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The kernels of one task with the order of their launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCode {
-    /// The generated CUDA C.
+    /// The generated CUDA C, or OpenCL C where there is no machine code.
     pub source: String,
     /// What is launched, in order.
     pub launches: Vec<Launch>,

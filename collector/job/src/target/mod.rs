@@ -5,12 +5,14 @@ mod composite;
 mod core;
 mod cuda;
 mod llvm;
+mod mali;
 
 pub use self::core::{Fabric, fabric, fabric_text, is_fabric};
 pub use board::{BOARDS, Board, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};
+pub use mali::{MALI, is_mali, mali};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,6 +36,8 @@ pub enum Kind {
     Llvm,
     /// Code for GPUs, through NVRTC.
     Cuda,
+    /// OpenCL C for Mali GPUs, which is compiled there and not here.
+    Opencl,
     /// PyTorch's library, which compiles nothing.
     Torch,
     /// Programs for a core on a board's fabric, by our own generator.
@@ -46,6 +50,7 @@ impl Kind {
         match self {
             Kind::Llvm => "llvm",
             Kind::Cuda => "cuda",
+            Kind::Opencl => "opencl",
             Kind::Torch => "torch",
             Kind::Pynq => "pynq",
         }
@@ -79,7 +84,7 @@ pub struct Gpu {
     pub shared_bytes: i64,
     /// Threads that go in step.
     pub warp_threads: i64,
-    /// Ten times the least compute capability that code is made for.
+    /// Ten times the least compute capability that code is made for; 0 where nothing multiplies blocks at once.
     pub capability: u32,
 }
 

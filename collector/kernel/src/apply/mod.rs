@@ -56,7 +56,7 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
     match schedule {
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
-            if !target.architectures.is_empty() {
+            if target.is_device() {
                 gpu::apply(&sized(task), lowered, knobs, &moves)?;
                 return Ok(moves);
             }

@@ -54,7 +54,7 @@ impl Form {
     /// The form that a schedule makes its moves on. Those of our own for CPUs are declared for flat tasks, TVM's are for tasks
     /// as its operators define them.
     pub fn of(schedule: &Schedule, target: &CompileTarget) -> Form {
-        let is_cpu = target.architectures.is_empty();
+        let is_cpu = !target.is_device();
         Form {
             layout: schedule.layout(),
             sums: if is_cpu { Sums::Own } else { Sums::Wide },

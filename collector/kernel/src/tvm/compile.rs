@@ -24,8 +24,10 @@ pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
     /// What TVM's own space is made for.
     pub(in crate::tvm) sampled: Value,
-    /// GPU architectures that get machine code; none for a CPU.
+    /// GPU architectures that get machine code; none for a CPU, or where the device's own driver makes it.
     pub architectures: Vec<Architecture>,
+    /// The most work-items of a group of an OpenCL device; nothing for any other target.
+    pub group_items: Option<i64>,
 }
 
 impl CompileTarget {
@@ -35,11 +37,18 @@ impl CompileTarget {
     pub fn from_json(json: &str) -> Result<CompileTarget> {
         let mut fields: serde_json::Value =
             serde_json::from_str(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
-        if fields.get("kind").and_then(|kind| kind.as_str()) != Some("cuda") {
+        let host = || call!(names::TARGET, r#"{"kind": "llvm"}"#);
+        let kind = fields.get("kind").and_then(|kind| kind.as_str());
+        if kind == Some("opencl") {
+            let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, json)?, host()?)?;
+            let group_items = fields["max_threads_per_block"].as_i64();
+            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new(), group_items });
+        }
+        if kind != Some("cuda") {
             check_cpu(&fields)?;
             let target = call!(names::TARGET, json)?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new() });
+            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new(), group_items: None });
         }
         let architectures =
             job::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
@@ -47,12 +56,16 @@ impl CompileTarget {
         let mut with_arch = |arch: &str| {
             fields["arch"] = arch.into();
             let device = call!(names::TARGET, fields.to_string().as_str())?;
-            let host = call!(names::TARGET, r#"{"kind": "llvm"}"#)?;
-            call!(names::TARGET_WITH_HOST, device, host)
+            call!(names::TARGET_WITH_HOST, device, host()?)
         };
         let value = with_arch(&first.to_string())?;
         // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
-        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, architectures })
+        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, architectures, group_items: None })
+    }
+
+    /// Whether blocks of threads run the code.
+    pub fn is_device(&self) -> bool {
+        self.group_items.is_some() || !self.architectures.is_empty()
     }
 }
 

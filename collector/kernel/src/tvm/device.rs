@@ -1,4 +1,4 @@
-//! From a scheduled module to CUDA C and the list of its launches.
+//! From a scheduled module to CUDA C, or OpenCL C, and the list of its launches.
 //!
 //! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: what
 //! it would do is a list of launches, which is read from it and travels as plain data.
@@ -16,10 +16,10 @@ use tvm_ffi::{Any, AnyView, Array, Error, Function, Map, String as TvmString};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Generated code before NVIDIA's compiler sees it.
+/// Generated code before a compiler of the device's maker sees it.
 #[derive(Clone, Debug)]
 pub struct DeviceSource {
-    /// CUDA C.
+    /// CUDA C or OpenCL C.
     pub text: String,
     /// What is launched, in order.
     pub launches: Launches,
@@ -51,7 +51,7 @@ const AFTER_BARRIERS: &[Name] = &[
 ];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
-/// Lowers a module for a GPU and writes it as CUDA C.
+/// Lowers a module for a GPU and writes it in the C of its kind.
 ///
 /// Where fragments of tensor cores are, buffers stay apart, because TVM lets two share memory and forgets that their
 /// elements have different types; and `bf16` stays what it is, because fragments know no other spelling of it.
@@ -67,8 +67,10 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
-    let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
-    let text = call!(names::MODULE_SOURCE, built, "cuda")?.text()?;
+    let (build, format) =
+        if target.group_items.is_some() { (names::BUILD_OPENCL, "opencl") } else { (names::BUILD_CUDA, "cuda") };
+    let built = call!(build, &device.0, &target.value)?;
+    let text = call!(names::MODULE_SOURCE, built, format)?.text()?;
     Ok(DeviceSource {
         text,
         launches,

@@ -45,7 +45,7 @@ const DEVICE_DRAWS: usize = 48;
 /// Generates the spaces of a module for a target with its number of cores; those with tensor cores too, where they make
 /// the product.
 pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
-    let is_device = !target.architectures.is_empty();
+    let is_device = target.is_device();
     let mut spaces = Spaces {
         module: module.clone(),
         schedules: Vec::new(),
@@ -114,7 +114,7 @@ pub(in crate::tvm) fn context_of(
 
 /// TVM's generator of spaces without tensor cores, with the post-processors that its schedules go through.
 pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
-    let [rules, postprocs, mutators] = if target.architectures.is_empty() {
+    let [rules, postprocs, mutators] = if !target.is_device() {
         [call!(names::META_RULES_LLVM)?, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?]
     } else {
         [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]

@@ -232,6 +232,7 @@ names! {
     LOWER_INTRINSIC = "tirx.transform.LowerIntrin", 0, Builder;
     // what only GPUs need
     BUILD_CUDA = "target.build.cuda", 2, Builder;
+    BUILD_OPENCL = "target.build.opencl", 2, Builder;
     JSON_GRAPH = "ffi.ToJSONGraphString", 2, Builder;
     FILTER = "tirx.transform.Filter", 1, Builder;
     FUNCTION_ATTRIBUTES = "ir.BaseFunc_Attrs", 1, Builder;
