@@ -11,6 +11,7 @@ use measure::{Ratio, Together};
 use models::{Fuse, Task};
 use report::{Table, duration, figures, words};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -37,13 +38,43 @@ struct Choice {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Runner {
-    /// In its short form.
-    operator: String,
+    /// An operator in its short form, or a task as `opcollect tasks --json` has it.
+    operator: Operator,
     /// As records have it.
     schedule: serde_json::Value,
     /// On how many cores; all of them where left out.
     #[serde(default)]
     cores: Option<usize>,
+}
+
+/// What is run, in either form.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Operator {
+    Short(String),
+    Task(Box<Task>),
+}
+
+impl Operator {
+    fn task(&self) -> Result<Task> {
+        match self {
+            Operator::Short(text) => task(text),
+            Operator::Task(task) => {
+                let wrong = |error: models::Error| Failure::usage(format!("cannot use a task of the choice: {}", chain(&error)));
+                task.check().map_err(wrong)?;
+                Ok((**task).clone())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operator::Short(text) => f.write_str(text),
+            Operator::Task(task) => f.write_str(&task.describe()),
+        }
+    }
 }
 
 /// What was seen.
@@ -69,7 +100,7 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
     let runners: Vec<&Runner> = choice.together.iter().chain(&choice.in_turns).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for runner in &runners {
-        let task = task(&runner.operator)?;
+        let task = runner.operator.task()?;
         let schedule = Schedule::from_json(&runner.schedule.to_string())
             .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", runner.operator)))?;
         flops += task.work().map_or(0, |work| work.flops);

@@ -280,7 +280,7 @@ impl Whole {
     pub fn engine(&self) -> Engine {
         match self.target.kind {
             Kind::Cuda => Engine::Cuda,
-            Kind::Llvm | Kind::Torch | Kind::Pynq => Engine::Program,
+            Kind::Llvm | Kind::Opencl | Kind::Torch | Kind::Pynq => Engine::Program,
         }
     }
 

@@ -141,6 +141,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
+                has_functions: has_functions(task),
                 blocking: match groups {
                     _ if is_transposed => Blocking::None,
                     1 if is_constant => Blocking::Padded,
@@ -165,6 +166,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             window: 1,
             sources: 1,
             weights: 1,
+            has_functions: has_functions(task),
             blocking: match op {
                 Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
                 // Columns of an unpacked transposed operand cannot be read as a vector.
@@ -241,6 +243,8 @@ pub(super) struct Extents {
     /// Numbers of a convolution's input, and of its weights.
     sources: i64,
     weights: i64,
+    /// Whether what follows computes exponentials or their kin.
+    has_functions: bool,
     blocking: Blocking,
 }
 
@@ -449,6 +453,12 @@ struct Tile {
 /// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
 /// their product in multiply-adds; so a square tile is best.
 fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
+    // Of more sums than these of three vectors and more, or in a window of more places, the compiler keeps some in memory though
+    // registers are left, which takes twice the time and more: seen of 3 by 9, 4 by 7 and 5 by 6, in windows of 3 by 7, too.
+    const FEW_VECTORS: i64 = 2;
+    const SUMS: i64 = 24;
+    const WINDOW_PLACES: i64 = 6;
+    let is_window = extents.is_conv && !extents.is_single;
     let lanes = machine.vector_lanes;
     let may_block = !blocks.is_empty();
     let blocks: &[i64] = if may_block { blocks } else { &[1] };
@@ -466,7 +476,9 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -
                     };
                     // Registers for weight vectors in flight and for the broadcast; a window of one place has no more.
                     let others = if extents.is_close { 4 } else { vectors + 1 };
-                    if vectors * broadcasts + others > machine.vector_registers {
+                    let is_many = if is_window { broadcasts > WINDOW_PLACES } else { vectors * broadcasts > SUMS };
+                    let is_spilled = may_block && vectors > FEW_VECTORS && is_many;
+                    if is_spilled || vectors * broadcasts + others > machine.vector_registers {
                         continue;
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
@@ -505,18 +517,26 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 }
 
 /// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
-/// apart at the end. Single vectors are for short sums, because they share less.
+/// apart at the end. Single vectors are for short sums, because they share less,
+/// and where blocks of channels would be partly empty.
 fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     /// Vectors of places and one number of a weight.
     const OTHERS: i64 = 3;
+    /// Sums that keep the processor busy while each waits for its last product.
+    const BUSY: i64 = 8;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
+    // Blocks of channels would be a sixth or more beside them.
+    let is_odd = 6 * (filled(extents.channels, lanes) - extents.channels) >= extents.channels;
     let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
-    if !extents.is_single || !extents.is_dense || vectors == 1 && !is_short {
+    if !extents.is_single || !extents.is_dense {
         return None;
     }
     let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
     let channels = upto(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
+    if vectors == 1 && !is_short && !(is_odd && channels >= BUSY) {
+        return None;
+    }
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 
@@ -532,8 +552,12 @@ fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     // The rows of a small image alone leave the processor waiting for its sums.
     let is_small = extents.rows * extents.columns <= SMALL_IMAGE;
     let channels = if is_small && extents.channels % 2 == 0 { 2 } else { 1 };
-    // Of a row this short and a small window the compiler makes better vectors by itself: seen of 7 and 14 columns, not of others.
-    let is_left = extents.window <= 3 && matches!(extents.columns, 7 | 14) && machine.vector_lanes >= 8;
+    // Of a row this short and a small window the compiler makes better vectors by itself: seen of 7 and 14 columns, not of others,
+    // and not where exponentials follow.
+    let is_left = extents.window <= 3
+        && matches!(extents.columns, 7 | 14)
+        && machine.vector_lanes >= 8
+        && !extents.has_functions;
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
     let columns = columns.min_by_key(|&width| (steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
     let fits = |rows: &i64| rows * channels < machine.vector_registers;

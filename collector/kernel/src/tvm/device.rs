@@ -8,6 +8,7 @@ use super::call::{TvmError, Value, call};
 use super::compile::{AFTER_STORAGE, CompileTarget, FIRST, run_pass, run_passes};
 use super::expression::Module;
 use super::names::{self, Name};
+use super::opencl;
 use cuda;
 use job::device::Launches;
 use std::sync::OnceLock;
@@ -68,9 +69,10 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
     let (build, format) =
-        if target.group_items.is_some() { (names::BUILD_OPENCL, "opencl") } else { (names::BUILD_CUDA, "cuda") };
+        if target.group_items.is_some() { (names::BUILD_OPENCL, "cl") } else { (names::BUILD_CUDA, "cuda") };
     let built = call!(build, &device.0, &target.value)?;
     let text = call!(names::MODULE_SOURCE, built, format)?.text()?;
+    let text = if target.group_items.is_some() { opencl::with_own_functions(&text) } else { text };
     Ok(DeviceSource {
         text,
         launches,

@@ -23,6 +23,7 @@ pub mod meta_schedule;
 pub mod names;
 pub mod network;
 pub mod object;
+mod opencl;
 pub mod pool;
 pub mod schedule;
 mod stack;
