@@ -39,7 +39,16 @@ fn is_taken(folder: &Path, place: usize, source: &str) -> Option<Result<(), Stri
     let file = folder.join(format!("{place}.cl"));
     std::fs::write(&file, source).expect("a temporary file");
     let found = Command::new("clang")
-        .args(["-x", "cl", "-cl-std=CL1.2", "-target", "spir64", "-Xclang", "-finclude-default-header", "-fsyntax-only"])
+        .args([
+            "-x",
+            "cl",
+            "-cl-std=CL1.2",
+            "-target",
+            "spir64",
+            "-Xclang",
+            "-finclude-default-header",
+            "-fsyntax-only",
+        ])
         .args(["-Werror=implicit-function-declaration", "-w"])
         .arg(&file)
         .output()
@@ -71,7 +80,11 @@ fn every_operator_becomes_opencl() {
         };
         let largest = code.launches.iter().map(|launch| launch.block_threads()).max().unwrap_or(0);
         let has_kernels = code.launches.iter().all(|launch| code.source.contains(&format!(" {}(", launch.kernel)));
-        if !(1..=256).contains(&largest) || !has_kernels || !code.source.contains("__kernel void") || !code.cubins.is_empty() {
+        if !(1..=256).contains(&largest)
+            || !has_kernels
+            || !code.source.contains("__kernel void")
+            || !code.cubins.is_empty()
+        {
             fail(&format!("{largest} work-items in a group, and this source:\n{}", code.source));
         }
         if let Some(taken) = is_taken(folder.path(), place, &code.source) {

@@ -4,16 +4,19 @@
 //! every batch is drafted: of some hundred points around the best ones, crossed from them and drawn, those are proposed that
 //! trees over knobs, tiles and loops believe to be fastest. The trees are grown anew whenever there is news, learn times
 //! relative to the default schedule's, and so also learn from other sizes of the operator. A part of each batch is drawn.
+//!
+//! What differs in little takes nearly the same time, and most points around a good one differ in little. So a point promises
+//! less the more often its tile was tried, every algorithm and layout is tried a few times, and the best of each is looked around.
 
 use crate::features::{self, View};
 use crate::model::{self, Features, Goal, Lessons, Model};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, Seen, Tuner};
-use job::space::{Knobs, Schedule};
+use job::space::{Knobs, Schedule, Setting};
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// So many must have been seen before trees are asked.
 const LEARNED_FROM: usize = 8;
@@ -28,6 +31,14 @@ const DRAWN: usize = 192;
 /// Trees whose agreement says how sure they are, and how much that counts.
 const SETS: u64 = 2;
 const CURIOSITY: f64 = 0.5;
+/// A tile promises less by this part for each time that it was tried.
+const WORN: f64 = 0.005;
+/// Every kind is tried so often, one at a time, and so many kinds beside that of the best are looked around.
+const KIND_TRIALS: usize = 6;
+const OTHER_KINDS: usize = 2;
+/// The knobs that make a kind, and those that make a tile of it.
+const KIND: [&str; 2] = ["algorithm", "layout"];
+const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vector"];
 /// Trees are grown anew when rows have become more by more than this part.
 const ENOUGH: usize = 16;
 
@@ -51,11 +62,32 @@ pub struct Draft {
     labels: Vec<Label>,
     /// What gave a time.
     timed: Vec<(f64, Knobs)>,
+    /// What was proposed or seen.
+    tried: BTreeSet<Knobs>,
     default_ns: Option<f64>,
     /// What is tried before trees are asked.
     first: VecDeque<Knobs>,
     /// Trees, and how many rows they were grown on.
     model: Option<(Model, usize)>,
+}
+
+/// What kind a point is of.
+fn kind(knobs: &Knobs) -> [Option<&Setting>; KIND.len()] {
+    KIND.map(|name| knobs.0.get(name))
+}
+
+/// What tile it has.
+fn tile(knobs: &Knobs) -> ([Option<&Setting>; KIND.len()], [Option<&Setting>; TILE.len()]) {
+    (kind(knobs), TILE.map(|name| knobs.0.get(name)))
+}
+
+/// How often each of something was tried.
+fn counts<'a, K: Ord>(tried: impl IntoIterator<Item = &'a Knobs>, of: impl Fn(&'a Knobs) -> K) -> BTreeMap<K, usize> {
+    let mut counts = BTreeMap::new();
+    for knobs in tried {
+        *counts.entry(of(knobs)).or_default() += 1;
+    }
+    counts
 }
 
 impl Draft {
@@ -72,6 +104,7 @@ impl Draft {
             lessons: Lessons::default(),
             labels: Vec::new(),
             timed: Vec::new(),
+            tried: BTreeSet::new(),
             default_ns: None,
             first: std::iter::once(default).chain(first).collect(),
             model: None,
@@ -111,6 +144,10 @@ impl Draft {
     /// Points that were not taken, around the best, crossed and drawn.
     fn pool(&mut self) -> Vec<Knobs> {
         let mut parents: Vec<Knobs> = self.timed.iter().take(PARENTS).map(|(_, knobs)| knobs.clone()).collect();
+        for _ in 0..OTHER_KINDS {
+            let other = self.timed.iter().find(|(_, knobs)| !parents.iter().any(|parent| kind(parent) == kind(knobs)));
+            parents.extend(other.map(|(_, knobs)| knobs.clone()));
+        }
         if parents.is_empty() {
             parents.push(self.problem.space.default.clone());
         }
@@ -138,13 +175,27 @@ impl Draft {
         self.study()?;
         let pool = self.pool();
         let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
+        let tiles = counts(&self.tried, tile);
         let promise = |knobs: &Knobs| {
             let guess = model.ask(&self.features(&self.problem, knobs));
-            guess.mean - CURIOSITY * guess.spread
+            let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
+            guess.mean - CURIOSITY * guess.spread + WORN * tried as f64
         };
         let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
+        let mut drafted: Vec<Knobs> = self.of_a_rare_kind(&ranked).into_iter().collect();
+        let others = ranked.into_iter().map(|(_, knobs)| knobs).filter(|knobs| !drafted.contains(knobs));
+        let others: Vec<Knobs> = others.take(count - drafted.len()).collect();
+        drafted.extend(others);
+        Ok(drafted)
+    }
+
+    /// The most promising point of the kind that was tried least, where that is too seldom.
+    fn of_a_rare_kind(&self, ranked: &[(f64, Knobs)]) -> Option<Knobs> {
+        let kinds = counts(&self.tried, kind);
+        let tried = |knobs: &Knobs| kinds.get(&kind(knobs)).copied().unwrap_or(0);
+        let (_, rare) = ranked.iter().min_by_key(|(_, knobs)| tried(knobs))?;
+        (tried(rare) < KIND_TRIALS).then(|| rare.clone())
     }
 }
 
@@ -167,12 +218,14 @@ impl Tuner for Draft {
             let Some(knobs) = self.points.draw() else { break };
             proposed.push(knobs);
         }
+        self.tried.extend(proposed.iter().cloned());
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
     fn observe(&mut self, schedule: &Schedule, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
+        self.tried.insert(knobs.clone());
         let problem = self.problem.clone();
         match seen {
             Seen::Time(ns) => {

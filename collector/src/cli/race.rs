@@ -60,7 +60,9 @@ impl Operator {
         match self {
             Operator::Short(text) => task(text),
             Operator::Task(task) => {
-                let wrong = |error: models::Error| Failure::usage(format!("cannot use a task of the choice: {}", chain(&error)));
+                let wrong = |error: models::Error| {
+                    Failure::usage(format!("cannot use a task of the choice: {}", chain(&error)))
+                };
                 task.check().map_err(wrong)?;
                 Ok((**task).clone())
             }

@@ -554,10 +554,8 @@ fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     let channels = if is_small && extents.channels % 2 == 0 { 2 } else { 1 };
     // Of a row this short and a small window the compiler makes better vectors by itself: seen of 7 and 14 columns, not of others,
     // and not where exponentials follow.
-    let is_left = extents.window <= 3
-        && matches!(extents.columns, 7 | 14)
-        && machine.vector_lanes >= 8
-        && !extents.has_functions;
+    let is_left =
+        extents.window <= 3 && matches!(extents.columns, 7 | 14) && machine.vector_lanes >= 8 && !extents.has_functions;
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
     let columns = columns.min_by_key(|&width| (steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
     let fits = |rows: &i64| rows * channels < machine.vector_registers;
