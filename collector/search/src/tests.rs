@@ -83,6 +83,26 @@ fn who_learns_is_better_than_chance_at_equal_trials() {
     }
 }
 
+/// Most points around the default one are as fast as it, and of its kind: what is another is tried all the same.
+#[test]
+fn no_kind_of_schedule_is_forgotten() {
+    let problem = problem("conv2d:ci=64,hw=7,co=64,k=3,p=1");
+    let of = |schedule: &Schedule| {
+        let Schedule::Template { knobs } = schedule else { panic!("{schedule:?}") };
+        (knobs.choice("algorithm").map(str::to_owned), knobs.choice("layout").map(str::to_owned))
+    };
+    let default = of(&Schedule::Template { knobs: problem.space.default.clone() });
+    let drawn = (0..200).flat_map(|seed| job::space::sample(&problem.space, seed, 2));
+    let kinds: BTreeSet<_> = drawn.map(|knobs| of(&Schedule::Template { knobs })).collect();
+    assert!(kinds.len() > 2, "{kinds:?}");
+    let mut tuner = tuner(TunerName::Draft, &problem, 1, childless).expect("a tuner");
+    let tried = tune(&mut *tuner, 64, 4, |schedule| if of(schedule) == default { 1000.0 } else { 1500.0 });
+    for kind in kinds {
+        let times = tried.iter().filter(|schedule| of(schedule) == kind).count();
+        assert!(times >= 4, "{kind:?} was tried {times} times of 64");
+    }
+}
+
 #[test]
 fn what_other_sizes_taught_is_used_at_once() {
     let (own, other) = (problem(CONV), problem("conv2d:ci=32,hw=28,co=32,k=5,p=2"));
