@@ -212,8 +212,8 @@ fn settings_out_of_range() {
     check_mlp(
         "--target vax",
         expect![[r#"
-        error: `target` is "vax"; give `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target
-    "#]],
+            error: `target` is "vax"; give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target
+        "#]],
     );
     check_mlp(
         "--sampler oracle",
