@@ -122,11 +122,12 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
 /// Grows a store journal by journal, as a fleet does in weeks: what is sealed makes room for the next. Without samples, which would
 /// be most of the bytes and which nobody reads who counts or resumes.
 fn grow(store: &Store, rows: u64) -> Result<Told> {
+    let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
         let path = store.journal(origin())?.path().to_owned();
         let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(path)?);
         for number in first..rows.min(first + JOURNAL_ROWS) {
-            let record = Record { samples_ns: Vec::new(), n: 0, ..record(shuffled(number, rows)) };
+            let record = Record { samples_ns: Vec::new(), ..record(shuffled(number, rows)) };
             let mut line = serde_json::to_string(&record)?;
             line.pop();
             let checksum = blake3::hash(line.as_bytes()).to_hex();
@@ -134,7 +135,10 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
         }
         file.flush()?;
         drop(file);
-        store.seal(SealOptions::default())?;
+        sealed += store.seal(SealOptions::default())?.rows;
+    }
+    if sealed != rows {
+        return Err(format!("of {rows} records {sealed} were sealed").into());
     }
     Ok(Told { rows, ..Told::default() })
 }
