@@ -150,6 +150,13 @@ fn both_ways_of_a_choice_run_in_turns() {
     let seen = run(bench.opcollect("race choice.json --rounds 6 --json")).expect(0).json();
     assert!(seen["together_ns"].as_f64() > Some(0.0) && seen["in_turns_ns"].as_f64() > Some(0.0), "{seen}");
 
+    let listed = run(bench.opcollect("tasks --modelsource simple --modelname matmul:m=64,n=64,k=64 --json"));
+    let mut of_tasks = choice.clone();
+    of_tasks["together"][0]["operator"] = listed.expect(0).json()[0]["task"].clone();
+    bench.write("tasks.json", &of_tasks.to_string());
+    let seen = run(bench.opcollect("race tasks.json --rounds 6 --json")).expect(0).json();
+    assert!(seen["together_ns"].as_f64() > Some(0.0), "{seen}");
+
     let wrong = |change: &dyn Fn(&mut Value), wanted: &str| {
         let mut choice = choice.clone();
         change(&mut choice);
@@ -161,5 +168,10 @@ fn both_ways_of_a_choice_run_in_turns() {
     wrong(&|choice| choice["together"] = Value::Array(vec![]), "0 and 2 operators");
     wrong(&|choice| choice["in_turns"][0]["operator"] = "conv9d".into(), "conv9d");
     wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no schedule of ours");
+    wrong(&|choice| choice["together"][0]["operator"] = 1.into(), "expected an operator in its short form, or a task");
+    wrong(
+        &|choice| choice["together"][0]["operator"] = of_tasks["together"][0].clone(),
+        "in its short form, or a task",
+    );
     refused(run(bench.opcollect("race missing.json")), "cannot read the choice `missing.json`");
 }

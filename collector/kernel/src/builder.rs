@@ -3,10 +3,10 @@
 use crate::apply::{ApplyError, SpaceCache, apply};
 use crate::code;
 use crate::lower::{Form, Lowered, lower};
-use crate::tvm::compile::{CompileTarget, Texts, compile};
+use crate::tvm::compile::{CompileTarget, Device, Texts, compile};
 use crate::tvm::expression::Module;
 use crate::tvm::{device, features, object, trace};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cuda::nvrtc::Nvrtc;
 use job::device::{DeviceCode, Launches};
 use job::listing::Listing;
@@ -123,15 +123,10 @@ impl Builder {
         let source = device::generate(module, target, schedule.has_fragments());
         let source = source.context("cannot generate device code")?;
         let compiling = Instant::now();
-        let code = match target.group_items {
-            Some(items) => opencl(&source.text, source.launches, items)?,
-            None => {
-                if self.nvrtc.is_none() {
-                    self.nvrtc = Some(Nvrtc::open()?);
-                }
-                let nvrtc = self.nvrtc.as_ref().expect("just opened");
-                cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?
-            }
+        let code = match &target.device {
+            Device::Opencl { group_items } => opencl(&source.text, source.launches, *group_items)?,
+            Device::Cuda(architectures) => cuda::compile(self.nvrtc()?, &source.text, source.launches, architectures)?,
+            Device::Cpu => bail!("a CPU has no device code"),
         };
         let code = DeviceCode { rounding: schedule.rounding(), ..code };
         let kernels = code.cubins.first().map_or(&[][..], |first| &first.kernels);
@@ -148,6 +143,14 @@ impl Builder {
             codegen_ms: source.codegen_ms + compiling.elapsed().as_secs_f64() * 1e3,
             features: BTreeMap::new(),
         })
+    }
+
+    /// NVIDIA's compiler, opened once.
+    fn nvrtc(&mut self) -> Result<&Nvrtc> {
+        if self.nvrtc.is_none() {
+            self.nvrtc = Some(Nvrtc::open()?);
+        }
+        Ok(self.nvrtc.as_ref().expect("just opened"))
     }
 
     /// A task in the form that a schedule wants on a target, for whom it makes code or something else.

@@ -12,7 +12,8 @@ mod common;
 mod every;
 
 use bench::Bench;
-use bench::{Build, Workers};
+use bench::Build;
+use common::device::{Outcome, build, expect_all};
 use common::open;
 use cuda::Image;
 use cuda::cupti::{self, offsets};
@@ -20,7 +21,7 @@ use cuda::nvrtc::Nvrtc;
 use cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
 use every::TASKS;
 use job::BuildJob;
-use job::device::{Architecture, Argument, Count, DeviceCode, Launch, occupancy};
+use job::device::{Architecture, Argument, Count, Launch, occupancy};
 use job::space::{self, Knobs, Schedule, Space};
 use job::target::{self, Target};
 use measure::counters::gpu::GPU_NAMES;
@@ -34,9 +35,6 @@ use std::process::Command;
 /// A file that gets the table, and the architectures it is about.
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
 const ARCHITECTURES_VARIABLE: &str = "OPCOLLECT_COVERAGE_ARCHITECTURES";
-
-/// What became of one task: its code, or why there is none.
-type Outcome = Result<DeviceCode, String>;
 
 /// Says aloud where there is no compiler to ask.
 fn has_compiler() -> bool {
@@ -76,30 +74,6 @@ fn machine_code_that_was_cut_is_no_image() {
 
 fn target(architectures: &[String]) -> Target {
     target::cuda(&target::cuda_text(architectures)).expect("the architectures have names")
-}
-
-fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Outcome> {
-    let job = |(text, schedule): &(&str, Schedule)| common::build_job(&common::task(text), target, schedule);
-    let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
-    let outcome = |((text, _), build): (&(&str, Schedule), Build)| match build {
-        Build::Built(artifact) => {
-            let code = artifact.device.ok_or("code for a CPU")?;
-            code.check(common::task(text).parameters.len() + 1)?;
-            if code.launches.is_empty() { Err("nothing is launched".to_owned()) } else { Ok(code) }
-        }
-        other => Err(format!("{other:?}")),
-    };
-    tried.iter().zip(workers.build(&jobs, &mut || {})).map(outcome).collect()
-}
-
-#[track_caller]
-fn expect_all(tried: &[(&str, Schedule)], outcomes: &[Outcome]) {
-    let failures = tried.iter().zip(outcomes).filter_map(|((text, schedule), outcome)| {
-        let why = outcome.as_ref().err()?;
-        Some(format!("{text}\n  {}\n  {why}", schedule.describe()))
-    });
-    let failures: Vec<String> = failures.collect();
-    assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));
 }
 
 #[test]

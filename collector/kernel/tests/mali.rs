@@ -9,30 +9,18 @@ mod common;
 #[path = "common/every.rs"]
 mod every;
 
-use bench::{Bench, Build};
+use common::device::{Outcome, build};
 use every::TASKS;
-use job::device::DeviceCode;
 use job::space::{self, Schedule};
-use job::target::{self, Machine};
+use job::target;
 use std::path::Path;
 use std::process::Command;
 
 /// Types that OpenCL C has no words for.
 const FOREIGN: &[&str] = &["bf16["];
 
-/// How many points of a space are tried beside the default.
+/// How many points of a space are tried, the default first.
 const POINTS: usize = 2;
-
-fn built(tried: &[(&'static str, Schedule)]) -> Vec<Result<DeviceCode, String>> {
-    let target = target::mali("mali").expect("it has a description");
-    let jobs: Vec<_> =
-        tried.iter().map(|(text, schedule)| common::build_job(&common::task(text), &target, schedule)).collect();
-    let outcome = |build: Build| match build {
-        Build::Built(artifact) => artifact.device.ok_or_else(|| "code for a CPU".to_owned()),
-        other => Err(format!("{other:?}")),
-    };
-    common::workers().build(&jobs, &mut || {}).into_iter().map(outcome).collect()
-}
 
 /// Whether a front end takes a source; nothing where there is none.
 fn is_taken(folder: &Path, place: usize, source: &str) -> Option<Result<(), String>> {
@@ -57,41 +45,35 @@ fn is_taken(folder: &Path, place: usize, source: &str) -> Option<Result<(), Stri
     Some(if found.status.success() { Ok(()) } else { Err(said) })
 }
 
+/// Refuses what is no OpenCL C for one Mali, and what a front end does not take; tells whether there was one.
+fn look(folder: &Path, place: usize, outcome: Outcome) -> Result<bool, String> {
+    let code = outcome?;
+    let largest = code.launches.iter().map(|launch| launch.block_threads()).max().unwrap_or(0);
+    let has_kernels = code.launches.iter().all(|launch| code.source.contains(&format!(" {}(", launch.kernel)));
+    let is_opencl = has_kernels && code.source.contains("__kernel void") && code.cubins.is_empty();
+    if !(1..=256).contains(&largest) || !is_opencl {
+        return Err(format!("{largest} work-items in a group, and this source:\n{}", code.source));
+    }
+    is_taken(folder, place, &code.source).map_or(Ok(false), |taken| taken.map(|()| true))
+}
+
 #[test]
 fn every_operator_becomes_opencl() {
-    let Machine::Gpu(gpu) = target::mali("mali").expect("it has a description").machine else { panic!("a GPU") };
-    let machine = Machine::Gpu(gpu);
+    let target = target::mali("mali").expect("it has a description");
     let is_known = |text: &&&str| !FOREIGN.iter().any(|foreign| text.contains(foreign));
-    let mut tried: Vec<(&str, Schedule)> = Vec::new();
-    for text in TASKS.iter().filter(is_known) {
-        let points = space::sample(&space::space(&common::task(text), &machine), 7, POINTS);
-        tried.extend(points.into_iter().map(|knobs| (*text, Schedule::Template { knobs })));
-    }
+    let points = |text: &&'static str| {
+        let points = space::sample(&space::space(&common::task(text), &target.machine), 7, POINTS);
+        let text = *text;
+        points.into_iter().map(move |knobs| (text, Schedule::Template { knobs }))
+    };
+    let tried: Vec<(&str, Schedule)> = TASKS.iter().filter(is_known).flat_map(points).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut wrong, mut looked_at) = (Vec::new(), 0);
-    for (place, ((text, schedule), code)) in tried.iter().zip(built(&tried)).enumerate() {
-        let mut fail = |why: &str| wrong.push(format!("{text}\n  {}\n  {why}", schedule.describe()));
-        let code = match code {
-            Ok(code) => code,
-            Err(why) => {
-                fail(&why);
-                continue;
-            }
-        };
-        let largest = code.launches.iter().map(|launch| launch.block_threads()).max().unwrap_or(0);
-        let has_kernels = code.launches.iter().all(|launch| code.source.contains(&format!(" {}(", launch.kernel)));
-        if !(1..=256).contains(&largest)
-            || !has_kernels
-            || !code.source.contains("__kernel void")
-            || !code.cubins.is_empty()
-        {
-            fail(&format!("{largest} work-items in a group, and this source:\n{}", code.source));
-        }
-        if let Some(taken) = is_taken(folder.path(), place, &code.source) {
-            looked_at += 1;
-            if let Err(why) = taken {
-                fail(&why);
-            }
+    let outcomes = build(&mut common::workers(), &target, &tried);
+    for (place, ((text, schedule), outcome)) in tried.iter().zip(outcomes).enumerate() {
+        match look(folder.path(), place, outcome) {
+            Ok(was_read) => looked_at += usize::from(was_read),
+            Err(why) => wrong.push(format!("{text}\n  {}\n  {why}", schedule.describe())),
         }
     }
     assert!(wrong.is_empty(), "{} of {} failed:\n{}", wrong.len(), tried.len(), wrong.join("\n"));

@@ -62,8 +62,6 @@ pub struct Draft {
     labels: Vec<Label>,
     /// What gave a time.
     timed: Vec<(f64, Knobs)>,
-    /// What was proposed or seen.
-    tried: BTreeSet<Knobs>,
     default_ns: Option<f64>,
     /// What is tried before trees are asked.
     first: VecDeque<Knobs>,
@@ -104,7 +102,6 @@ impl Draft {
             lessons: Lessons::default(),
             labels: Vec::new(),
             timed: Vec::new(),
-            tried: BTreeSet::new(),
             default_ns: None,
             first: std::iter::once(default).chain(first).collect(),
             model: None,
@@ -175,7 +172,7 @@ impl Draft {
         self.study()?;
         let pool = self.pool();
         let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
-        let tiles = counts(&self.tried, tile);
+        let tiles = counts(self.points.taken(), tile);
         let promise = |knobs: &Knobs| {
             let guess = model.ask(&self.features(&self.problem, knobs));
             let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
@@ -183,19 +180,18 @@ impl Draft {
         };
         let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let mut drafted: Vec<Knobs> = self.of_a_rare_kind(&ranked).into_iter().collect();
-        let others = ranked.into_iter().map(|(_, knobs)| knobs).filter(|knobs| !drafted.contains(knobs));
-        let others: Vec<Knobs> = others.take(count - drafted.len()).collect();
-        drafted.extend(others);
-        Ok(drafted)
+        if let Some(place) = self.rare(&ranked) {
+            ranked[..=place].rotate_right(1);
+        }
+        Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
     }
 
-    /// The most promising point of the kind that was tried least, where that is too seldom.
-    fn of_a_rare_kind(&self, ranked: &[(f64, Knobs)]) -> Option<Knobs> {
-        let kinds = counts(&self.tried, kind);
-        let tried = |knobs: &Knobs| kinds.get(&kind(knobs)).copied().unwrap_or(0);
-        let (_, rare) = ranked.iter().min_by_key(|(_, knobs)| tried(knobs))?;
-        (tried(rare) < KIND_TRIALS).then(|| rare.clone())
+    /// The place of the most promising point of the kind that was tried least, where that is too seldom.
+    fn rare(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
+        let kinds = counts(self.points.taken(), kind);
+        let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind(knobs)).copied().unwrap_or(0));
+        let (place, times) = tried.enumerate().min_by_key(|(_, times)| *times)?;
+        (times < KIND_TRIALS).then_some(place)
     }
 }
 
@@ -218,14 +214,12 @@ impl Tuner for Draft {
             let Some(knobs) = self.points.draw() else { break };
             proposed.push(knobs);
         }
-        self.tried.extend(proposed.iter().cloned());
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
     fn observe(&mut self, schedule: &Schedule, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
-        self.tried.insert(knobs.clone());
         let problem = self.problem.clone();
         match seen {
             Seen::Time(ns) => {

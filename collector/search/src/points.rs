@@ -27,6 +27,10 @@ impl Points {
         self.taken.insert(knobs.clone())
     }
 
+    pub fn taken(&self) -> impl Iterator<Item = &Knobs> {
+        self.taken.iter()
+    }
+
     pub fn is_taken(&self, knobs: &Knobs) -> bool {
         self.taken.contains(knobs)
     }

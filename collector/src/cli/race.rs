@@ -49,7 +49,7 @@ struct Runner {
 
 /// What is run, in either form.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected an operator in its short form, or a task")]
 enum Operator {
     Short(String),
     Task(Box<Task>),

@@ -517,8 +517,8 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 }
 
 /// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
-/// apart at the end. Single vectors are for short sums, because they share less,
-/// and where blocks of channels would be partly empty.
+/// apart at the end. Single vectors are for short sums, because they share less, and where blocks of channels would be partly
+/// empty.
 fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     /// Vectors of places and one number of a weight.
     const OTHERS: i64 = 3;

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs, through CUDA C and NVIDIA's own compiler.
 
-use super::{Gpu, Kind, Machine, Target};
+use super::{Kind, Machine, Target, limits};
 use crate::device::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, WARP_THREADS};
 use serde_json::{Value as Json, json};
 
@@ -28,26 +28,17 @@ pub fn cuda(text: &str) -> Result<Target, String> {
     let names: Vec<String> = found.iter().map(ToString::to_string).collect();
     let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
     object.insert("arch".to_owned(), if let [only] = names.as_slice() { json!(only) } else { json!(names) });
-    for (name, limit) in [
-        ("max_threads_per_block", BLOCK_THREADS),
-        ("max_shared_memory_per_block", STATIC_SHARED_BYTES),
-        ("thread_warp_size", WARP_THREADS),
-        ("registers_per_block", BLOCK_REGISTERS),
-    ] {
-        object.entry(name).or_insert_with(|| json!(limit));
-    }
-    let number = |name: &str| {
-        object[name]
-            .as_i64()
-            .filter(|&number| number > 0)
-            .ok_or_else(|| format!("target `{text}`: `{name}` is {}; it must be a number above 0", object[name]))
-    };
-    let machine = Machine::Gpu(Gpu {
-        block_threads: number("max_threads_per_block")?,
-        shared_bytes: number("max_shared_memory_per_block")?,
-        warp_threads: number("thread_warp_size")?,
-        capability: found.iter().map(|architecture| architecture.number).min().unwrap_or(0),
-    });
+    limits::complete(
+        object,
+        &[
+            ("max_threads_per_block", BLOCK_THREADS),
+            ("max_shared_memory_per_block", STATIC_SHARED_BYTES),
+            ("thread_warp_size", WARP_THREADS),
+            ("registers_per_block", BLOCK_REGISTERS),
+        ],
+    );
+    let capability = found.iter().map(|architecture| architecture.number).min().unwrap_or(0);
+    let machine = Machine::Gpu(limits::gpu(text, object, capability)?);
     Ok(Target { kind: Kind::Cuda, text: fields.to_string(), machine })
 }
 

@@ -1,6 +1,6 @@
 //! Mali GPUs, through OpenCL C: compiled for, and run by nothing here.
 
-use super::{Gpu, Kind, Machine, Target};
+use super::{Kind, Machine, Target, limits};
 use serde_json::{Value as Json, json};
 
 /// The word for [`mali_text`].
@@ -27,23 +27,15 @@ pub fn mali(text: &str) -> Result<Target, String> {
     let text = if text == MALI { &any } else { text };
     let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
     let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
-    for (name, limit) in
-        [("max_threads_per_block", GROUP_ITEMS), ("max_shared_memory_per_block", LOCAL_BYTES), ("thread_warp_size", 1)]
-    {
-        object.entry(name).or_insert_with(|| json!(limit));
-    }
-    let number = |name: &str| {
-        object[name]
-            .as_i64()
-            .filter(|&number| number > 0)
-            .ok_or_else(|| format!("target `{text}`: `{name}` is {}; it must be a number above 0", object[name]))
-    };
-    let machine = Machine::Gpu(Gpu {
-        block_threads: number("max_threads_per_block")?,
-        shared_bytes: number("max_shared_memory_per_block")?,
-        warp_threads: number("thread_warp_size")?,
-        capability: 0,
-    });
+    limits::complete(
+        object,
+        &[
+            ("max_threads_per_block", GROUP_ITEMS),
+            ("max_shared_memory_per_block", LOCAL_BYTES),
+            ("thread_warp_size", 1),
+        ],
+    );
+    let machine = Machine::Gpu(limits::gpu(text, object, 0)?);
     Ok(Target { kind: Kind::Opencl, text: fields.to_string(), machine })
 }
 

@@ -4,6 +4,7 @@ mod board;
 mod composite;
 mod core;
 mod cuda;
+mod limits;
 mod llvm;
 mod mali;
 

@@ -10,6 +10,7 @@ use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
 use job::space::Functions;
+use job::target::Machine;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Read;
@@ -24,10 +25,22 @@ pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
     /// What TVM's own space is made for.
     pub(in crate::tvm) sampled: Value,
-    /// GPU architectures that get machine code; none for a CPU, or where the device's own driver makes it.
-    pub architectures: Vec<Architecture>,
-    /// The most work-items of a group of an OpenCL device; nothing for any other target.
-    pub group_items: Option<i64>,
+    /// What runs the code.
+    pub device: Device,
+}
+
+/// What runs the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A processor's cores.
+    Cpu,
+    /// GPUs of these architectures, each of which gets machine code.
+    Cuda(Vec<Architecture>),
+    /// A GPU whose own driver makes machine code, of OpenCL C.
+    Opencl {
+        /// The most work-items of a group.
+        group_items: i64,
+    },
 }
 
 impl CompileTarget {
@@ -40,15 +53,17 @@ impl CompileTarget {
         let host = || call!(names::TARGET, r#"{"kind": "llvm"}"#);
         let kind = fields.get("kind").and_then(|kind| kind.as_str());
         if kind == Some("opencl") {
-            let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, json)?, host()?)?;
-            let group_items = fields["max_threads_per_block"].as_i64();
-            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new(), group_items });
+            let target = job::target::mali(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+            let Machine::Gpu(gpu) = target.machine else { unreachable!("a Mali is a GPU") };
+            let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, target.text.as_str())?, host()?)?;
+            let device = Device::Opencl { group_items: gpu.block_threads };
+            return Ok(CompileTarget { sampled: value.clone(), value, device });
         }
         if kind != Some("cuda") {
             check_cpu(&fields)?;
             let target = call!(names::TARGET, json)?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new(), group_items: None });
+            return Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu });
         }
         let architectures =
             job::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
@@ -60,12 +75,12 @@ impl CompileTarget {
         };
         let value = with_arch(&first.to_string())?;
         // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
-        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, architectures, group_items: None })
+        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device: Device::Cuda(architectures) })
     }
 
     /// Whether blocks of threads run the code.
     pub fn is_device(&self) -> bool {
-        self.group_items.is_some() || !self.architectures.is_empty()
+        self.device != Device::Cpu
     }
 }
 

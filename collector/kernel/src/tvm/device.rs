@@ -5,7 +5,7 @@
 
 use super::async_copy;
 use super::call::{TvmError, Value, call};
-use super::compile::{AFTER_STORAGE, CompileTarget, FIRST, run_pass, run_passes};
+use super::compile::{AFTER_STORAGE, CompileTarget, Device, FIRST, run_pass, run_passes};
 use super::expression::Module;
 use super::names::{self, Name};
 use super::opencl;
@@ -68,11 +68,16 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
-    let (build, format) =
-        if target.group_items.is_some() { (names::BUILD_OPENCL, "cl") } else { (names::BUILD_CUDA, "cuda") };
-    let built = call!(build, &device.0, &target.value)?;
-    let text = call!(names::MODULE_SOURCE, built, format)?.text()?;
-    let text = if target.group_items.is_some() { opencl::with_own_functions(&text) } else { text };
+    let text = match target.device {
+        Device::Opencl { .. } => {
+            let built = call!(names::BUILD_OPENCL, &device.0, &target.value)?;
+            opencl::with_own_functions(&call!(names::MODULE_SOURCE, built, "cl")?.text()?)
+        }
+        Device::Cpu | Device::Cuda(_) => {
+            let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
+            call!(names::MODULE_SOURCE, built, "cuda")?.text()?
+        }
+    };
     Ok(DeviceSource {
         text,
         launches,

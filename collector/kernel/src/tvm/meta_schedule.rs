@@ -114,10 +114,10 @@ pub(in crate::tvm) fn context_of(
 
 /// TVM's generator of spaces without tensor cores, with the post-processors that its schedules go through.
 pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
-    let [rules, postprocs, mutators] = if !target.is_device() {
-        [call!(names::META_RULES_LLVM)?, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?]
-    } else {
+    let [rules, postprocs, mutators] = if target.is_device() {
         [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]
+    } else {
+        [call!(names::META_RULES_LLVM)?, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?]
     };
     Ok((call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?, postprocs))
 }

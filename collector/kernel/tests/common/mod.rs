@@ -1,6 +1,7 @@
 //! What the tests with real workers share: the workers, short measuring, and tasks from their texts.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+pub mod device;
 pub mod open;
 
 use bench::{WorkerLimits, Workers};

@@ -9,7 +9,7 @@ mod tensor;
 
 use super::{Knobs, Result, block_of_part, choice, number, single_epilogue};
 use crate::lower::{Lowered, Part};
-use crate::tvm::compile::CompileTarget;
+use crate::tvm::compile::{CompileTarget, Device};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
 use crate::tvm::tensor_core::TensorProduct;
 use job::space::Template;
@@ -33,7 +33,8 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
 
 /// The product of a task, as TVM's own rules for tensor cores want it: on all devices of a target, and as exact as its type.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
-    let capability = target.architectures.iter().map(|architecture| architecture.number).min()?;
+    let Device::Cuda(architectures) = &target.device else { return None };
+    let capability = architectures.iter().map(|architecture| architecture.number).min()?;
     let operands = operands(task, capability)?;
     let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
     let is_offered = !operands.is_conv && !operands.is_rounded();

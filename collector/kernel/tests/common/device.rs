@@ -1,0 +1,35 @@
+//! Code for devices that are not there: built for each task and schedule, looked at, and never launched.
+
+use super::{build_job, task};
+use bench::{Bench, Build, Workers};
+use job::BuildJob;
+use job::device::DeviceCode;
+use job::space::Schedule;
+use job::target::Target;
+
+/// What became of one task: its code, or why there is none.
+pub type Outcome = Result<DeviceCode, String>;
+
+pub fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Outcome> {
+    let job = |(text, schedule): &(&str, Schedule)| build_job(&task(text), target, schedule);
+    let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
+    let outcome = |((text, _), build): (&(&str, Schedule), Build)| match build {
+        Build::Built(artifact) => {
+            let code = artifact.device.ok_or("code for a CPU")?;
+            code.check(task(text).parameters.len() + 1)?;
+            if code.launches.is_empty() { Err("nothing is launched".to_owned()) } else { Ok(code) }
+        }
+        other => Err(format!("{other:?}")),
+    };
+    tried.iter().zip(workers.build(&jobs, &mut || {})).map(outcome).collect()
+}
+
+#[track_caller]
+pub fn expect_all(tried: &[(&str, Schedule)], outcomes: &[Outcome]) {
+    let failures = tried.iter().zip(outcomes).filter_map(|((text, schedule), outcome)| {
+        let why = outcome.as_ref().err()?;
+        Some(format!("{text}\n  {}\n  {why}", schedule.describe()))
+    });
+    let failures: Vec<String> = failures.collect();
+    assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));
+}
