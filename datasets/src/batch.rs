@@ -9,7 +9,9 @@ use crate::record::column::Kind;
 use crate::record::key::Key;
 use crate::record::table::Column;
 use crate::record::table::{COLUMNS, ColumnId, Record};
+use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Something with a cell for every column.
 pub trait Row {
@@ -30,6 +32,9 @@ pub struct Batch {
     columns: Vec<Option<Values>>,
     rows: usize,
 }
+
+/// Some rows of a batch.
+pub(crate) type Piece = (Arc<Batch>, Range<usize>);
 
 /// The values of one column, with a placeholder where there is none.
 #[derive(Clone, Debug)]
@@ -134,6 +139,22 @@ impl Batch {
             }
         }
         self.rows += rows.len();
+    }
+
+    /// All columns of rows picked from batches, in the order of the pieces; columns that a batch lacks are absent.
+    pub(crate) fn gather(pieces: &[Piece]) -> Batch {
+        let rows = pieces.iter().map(|(_, rows)| rows.len()).sum();
+        let gather = |column: &Column| {
+            let mut values = Values::empty(column);
+            for (batch, rows) in pieces {
+                match batch.values(column.id) {
+                    Some(others) => values.extend(others, rows.clone()),
+                    None => rows.clone().for_each(|_| values.push(Cell::Null)),
+                }
+            }
+            Some(values)
+        };
+        Batch { columns: COLUMNS.par_iter().with_min_len(8).map(gather).collect(), rows }
     }
 
     /// The number of the attempt of a row; 0 where the column is not held.

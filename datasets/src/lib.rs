@@ -35,4 +35,4 @@ pub use record::table::{COLUMNS, Column, ColumnId, Record};
 pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 pub use shard::{Shard, ShardError};
 pub use sql::Dialect;
-pub use store::{Claims, Journal, Keys, Origin, SealOptions, Store};
+pub use store::{Claims, Journal, Keys, Origin, SMALL_PARTS, SealOptions, Store};

@@ -36,6 +36,19 @@ fn what_one_has_claimed_the_other_leaves() {
 }
 
 #[test]
+fn many_may_begin_at_one_moment() {
+    let (_folder, store) = store();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let of_one: Vec<_> = (0..100).map(|_| (store.claims().unwrap(), store.telling().unwrap())).collect();
+                assert_eq!(of_one.len(), 100);
+            });
+        }
+    });
+}
+
+#[test]
 fn news_is_what_others_claimed_in_between() {
     let (_folder, store) = store();
     let mut one = store.claims().unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{failed, measured};
-use datasets::store::{JournalLeft, SealReport};
+use datasets::store::{JournalLeft, SMALL_PARTS, SealReport};
 use datasets::{Choose, Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -490,11 +490,48 @@ fn compaction_gives_the_same_bytes_for_any_order_of_parts() {
 #[test]
 fn more_parts_than_are_read_at_once_compact_too() {
     let (_folder, store) = new_store();
-    let all: Vec<Record> = (0..80).map(measured).collect();
+    let all: Vec<Record> = (0..260).map(measured).collect();
     all.chunks(1).for_each(|records| drop(write(&store, records)));
     let report = store.compact().unwrap();
-    assert_eq!((report.parts_before, report.parts_after, report.rows), (80, 1, 80));
+    assert_eq!((report.parts_before, report.parts_after, report.rows), (260, 1, 260));
     assert_eq!(records(&store), sorted(all));
+}
+
+#[test]
+fn small_parts_are_merged_where_there_are_many() {
+    let (_folder, store) = new_store();
+    let all: Vec<Record> = (0..140).map(measured).collect();
+    // What a compaction left is a small part, too, and the manifest must not miss it.
+    write(&store, &all[..2]);
+    store.compact().unwrap();
+    let (mut merged, mut most) = (0, 0);
+    for record in &all[2..] {
+        write(&store, std::slice::from_ref(record));
+        merged += store.tidy().unwrap();
+        most = most.max(store.stats(Choose::All).unwrap().parts.count);
+    }
+    // Of 65 parts there is one, of that and 64 others again.
+    assert_eq!((merged, most), (130, SMALL_PARTS as u64));
+    assert_eq!(records(&store), sorted(all));
+    assert!(store.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn small_parts_are_left_to_who_compacts_and_damaged_ones_alone() {
+    let (_folder, store) = new_store();
+    let all: Vec<Record> = (0..67).map(measured).collect();
+    let parts: Vec<PathBuf> = all.iter().flat_map(|record| write(&store, std::slice::from_ref(record)).parts).collect();
+    let lock = std::fs::File::create(store.root().join("compact.lock")).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(store.tidy().unwrap(), 0);
+    drop(lock);
+    let mut flipped = std::fs::read(&parts[0]).unwrap();
+    flipped[100] ^= 1;
+    std::fs::write(&parts[0], flipped).unwrap();
+    std::fs::write(&parts[1], b"PAR1").unwrap();
+    assert_eq!(store.tidy().unwrap(), 65);
+    assert!(parts[..2].iter().all(|part| part.exists()), "they are evidence");
+    assert_eq!(records(&store), sorted(all[2..].to_vec()));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The store as a campaign sees it: what is known, what others are at, and where its own records go.
 
 use super::dataset::tell_damage;
+use super::failure::chain;
 use super::repeat::Repeat;
+use super::tell;
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Record, Result, SealOptions, Store};
 
@@ -63,12 +65,15 @@ impl<'a> Ledger<'a> {
         self.claims.as_mut().map_or(Ok(()), Claims::renew)
     }
 
-    /// Makes a part of the records.
+    /// Makes a part of the records, and fewer of what are many small ones.
     pub fn seal(self) -> Result<()> {
-        match self.journal {
-            Some(journal) => journal.seal().map(drop),
-            None => Ok(()),
+        let Some(journal) = self.journal else { return Ok(()) };
+        journal.seal()?;
+        // The records are safe; parts that stay many only cost time.
+        if let Err(error) = self.store.tidy() {
+            tell(&[format!("small parts are not merged: {}", chain(&error))]);
         }
+        Ok(())
     }
 }
 

@@ -10,14 +10,15 @@
 //! claim was lost, an experiment is made twice: that costs time and no record.
 
 use super::Store;
-use super::files::{list, make_folder, remove};
+use super::files::{create_own, list, make_folder, remove};
+use super::identity::Identity;
 use crate::error::{IoContext, Result};
 use crate::record::key::Key;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A process elsewhere that has not written for so long has ended. No attempt takes as long, by far.
 const LEASE: Duration = Duration::from_secs(30 * 60);
@@ -50,13 +51,9 @@ impl Store {
     pub fn claims(&self) -> Result<Claims> {
         let folder = self.root().join("claims");
         make_folder(&folder)?;
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().replace('-', "");
-        let boot = boot.trim().to_owned();
-        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let boot = Identity::current().boot.replace('-', "");
         loop {
-            let path = folder.join(format!("{start}-{}-{boot}.txt", std::process::id()));
-            let file =
-                OpenOptions::new().create_new(true).append(true).read(true).open(&path).context("creating", &path)?;
+            let (path, file) = create_own(&folder, "txt", OpenOptions::new().append(true).read(true))?;
             // A file system without locks still works; its claims only last longer than their processes.
             let _ = file.lock();
             // Between the two, somebody may have taken it for one whose process has ended.

@@ -26,7 +26,7 @@ const MANIFEST: &str = "manifest.json";
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// Rows of a part after compaction, except the last of a folder: about 100 MB.
-const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
+pub(super) const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
 
 // Merging gives rows by a fixed number, so this is where parts can be cut.
 const _: () = assert!(PART_ROWS.is_multiple_of(ROWS_OUT as u64));
@@ -140,7 +140,8 @@ impl Store {
         }
     }
 
-    fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
+    /// Merges some parts of a folder, which then go.
+    pub(super) fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
         let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
         let mut merge = Merge::new(parts.to_vec())?;
         let mut open: Option<(PartWriter<HashedScratch>, u64)> = None;

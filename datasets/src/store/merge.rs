@@ -7,7 +7,7 @@ use super::Store;
 use super::damage::Damage;
 use super::journal_reader::{JournalReader, TornTail};
 use super::seal::{SEAL_AT_ROWS, sort};
-use crate::batch::{Batch, BatchRow, Row};
+use crate::batch::{Batch, BatchRow, Piece, Row};
 use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
 use crate::error::{Error, IoContext, Result};
@@ -15,13 +15,17 @@ use crate::record::choose::order_rows;
 use std::cmp::Ordering;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Files read at once.
-const FAN_IN: usize = 32;
+const FAN_IN: usize = 256;
 
-/// Rows read at once from each file, and given out at once.
-const ROWS_IN: usize = 1024;
+/// Rows read at once, from all files together and from one of them at most.
+const ROWS_IN: usize = 1 << 16;
+const ROWS_OF_A_FILE: usize = 1024;
+
+/// Rows given out at once.
 pub(super) const ROWS_OUT: usize = 8192;
 
 /// Parts being merged.
@@ -39,7 +43,9 @@ pub(super) struct Merge {
 struct Cursor {
     path: PathBuf,
     part: PartCursor,
-    batch: Batch,
+    /// Rows read at once.
+    rows_in: usize,
+    batch: Arc<Batch>,
     row: usize,
 }
 
@@ -51,9 +57,10 @@ impl Merge {
 
     fn with_scratch(mut paths: Vec<PathBuf>, mut scratch: Scratch) -> Result<Merge> {
         while paths.len() > FAN_IN {
-            let round: Vec<PathBuf> = paths.drain(..FAN_IN).collect();
+            // The smallest files, and no more of them than it takes: what is merged here is copied once more.
+            paths.sort_by_cached_key(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
+            let round: Vec<PathBuf> = paths.drain(..FAN_IN.min(paths.len() - FAN_IN + 1)).collect();
             let mut merge = Merge::new(round)?;
-            // At the end of the queue, so that all rows are copied equally often.
             paths.push(scratch.write(|writer| {
                 while let Some(rows) = merge.next()? {
                     writer.push_batch(&rows)?;
@@ -63,8 +70,9 @@ impl Merge {
         }
         let last = (Batch::all_columns(), 0);
         let mut merge = Merge { cursors: Vec::new(), order: Vec::new(), last, _scratch: scratch };
+        let rows_in = (ROWS_IN / paths.len().max(1)).min(ROWS_OF_A_FILE);
         for path in paths {
-            let mut cursor = Cursor::open(&path)?;
+            let mut cursor = Cursor::open(&path, rows_in)?;
             if cursor.fill()? {
                 merge.cursors.push(cursor);
                 merge.enqueue(merge.cursors.len() - 1);
@@ -75,23 +83,28 @@ impl Merge {
 
     /// The next rows, always the same number but for the last; nothing at the end.
     pub fn next(&mut self) -> Result<Option<Batch>> {
-        let mut rows = Batch::all_columns();
+        // Which rows come next, before any is copied: columns are then copied one after the other, each on its thread.
+        let (mut pieces, mut picked): (Vec<Piece>, usize) = (Vec::new(), 0);
         while let Some(&first) = self.order.last() {
             let cursor = &self.cursors[first];
             let mut taken = 1;
-            let is_known = !rows.is_empty() && compare_attempts(&rows.row(rows.len() - 1), &cursor.head()).is_eq();
+            let is_known = pieces
+                .last()
+                .is_some_and(|(batch, rows)| compare_attempts(&batch.row(rows.end - 1), &cursor.head()).is_eq());
             if !is_known {
-                if rows.len() == ROWS_OUT {
+                if picked == ROWS_OUT {
                     break;
                 }
-                taken = self.run(first, ROWS_OUT - rows.len());
-                rows.extend(&cursor.batch, cursor.row..cursor.row + taken);
+                taken = self.run(first, ROWS_OUT - picked);
+                picked += taken;
+                pieces.push((Arc::clone(&cursor.batch), cursor.row..cursor.row + taken));
             }
             self.order.pop();
             if self.cursors[first].advance(taken)? {
                 self.enqueue(first);
             }
         }
+        let mut rows = Batch::gather(&pieces);
         self.number(&mut rows);
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
     }
@@ -143,9 +156,9 @@ impl Merge {
 }
 
 impl Cursor {
-    fn open(path: &Path) -> Result<Cursor> {
+    fn open(path: &Path, rows_in: usize) -> Result<Cursor> {
         let part = PartCursor::open(path, &all_columns())?;
-        Ok(Cursor { path: path.to_owned(), part, batch: Batch::of_rows(0), row: 0 })
+        Ok(Cursor { path: path.to_owned(), part, rows_in, batch: Arc::new(Batch::of_rows(0)), row: 0 })
     }
 
     fn head(&self) -> BatchRow<'_> {
@@ -159,7 +172,7 @@ impl Cursor {
             self.check_order(&self.batch.row(self.row - 1))?;
             return Ok(true);
         }
-        let last = std::mem::replace(&mut self.batch, Batch::of_rows(0));
+        let last = Arc::clone(&self.batch);
         if !self.fill()? {
             return Ok(false);
         }
@@ -170,8 +183,8 @@ impl Cursor {
     /// Reads the next batch; false at the end.
     fn fill(&mut self) -> Result<bool> {
         self.row = 0;
-        match self.part.next(ROWS_IN)? {
-            Some(batch) => self.batch = batch,
+        match self.part.next(self.rows_in)? {
+            Some(batch) => self.batch = Arc::new(batch),
             None => return Ok(false),
         }
         Ok(true)

@@ -43,6 +43,7 @@ mod records;
 mod seal;
 mod stats;
 mod status;
+mod tidy;
 mod transfer;
 mod verify;
 
@@ -59,6 +60,7 @@ pub use records::Records;
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
 pub use status::{Seen, Status, Telling};
+pub use tidy::SMALL_PARTS;
 pub use transfer::{ExportReport, ImportReport, MergeReport};
 pub use verify::{Problem, VerifyReport};
 

@@ -9,7 +9,9 @@ use crate::record::cell::Cell;
 use crate::record::choose::{Choose, Tried};
 use crate::record::key::Key;
 use crate::record::table::ColumnId;
+use rayon::prelude::*;
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -59,114 +61,162 @@ pub struct Files {
     pub bytes: u64,
 }
 
-/// The columns that are counted, in the order of a label's texts.
-const LABELS: [ColumnId; 6] =
-    [ColumnId::outcome, ColumnId::source, ColumnId::target, ColumnId::host, ColumnId::op_kind, ColumnId::task_hash];
+/// The columns whose texts are counted, in the order of a label.
+const LABELS: [ColumnId; 5] =
+    [ColumnId::outcome, ColumnId::source, ColumnId::target, ColumnId::host, ColumnId::op_kind];
 
-/// Texts of the columns counted; rows share few different ones.
-type Label = [String; 6];
+/// Words of the columns counted, by their numbers; rows share few different ones.
+type Label = [u32; LABELS.len()];
 
-/// What is gathered from one file: labels, and rows that refer to them.
-#[derive(Default)]
-struct Gathered {
-    labels: Vec<Label>,
-    rows: Vec<Seen>,
+/// Different values by the numbers that stand for them, from 0.
+struct Numbered<T>(HashMap<T, u32>);
+
+impl<T: Hash + Eq> Numbered<T> {
+    fn number<Q: Hash + Eq + ToOwned<Owned = T> + ?Sized>(&mut self, value: &Q) -> u32
+    where
+        T: Borrow<Q>,
+    {
+        if let Some(number) = self.0.get(value) {
+            return *number;
+        }
+        let number = self.0.len() as u32;
+        self.0.insert(value.to_owned(), number);
+        number
+    }
+
+    /// The values in the order of their numbers.
+    fn values(&self) -> Vec<&T> {
+        let mut values: Vec<(&T, u32)> = self.0.iter().map(|(value, number)| (value, *number)).collect();
+        values.sort_unstable_by_key(|(_, number)| *number);
+        values.into_iter().map(|(value, _)| value).collect()
+    }
 }
 
-/// What is remembered of a row.
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered(HashMap::new())
+    }
+}
+
+/// What is gathered from one file: words, labels, rows that refer to them, and tasks.
+#[derive(Default)]
+struct Gathered {
+    words: Numbered<String>,
+    labels: Numbered<Label>,
+    rows: Vec<Seen>,
+    tasks: HashSet<Key>,
+}
+
+/// What is remembered of a row; of ten million every byte counts.
 #[derive(Clone, Copy)]
 struct Seen {
     key: Key,
     started_at_us: i64,
+    /// Not a number where there is none.
+    median_ns: f64,
     /// Stands for the run, so that attempts can be told apart.
-    run: u64,
-    tried: Tried,
-    /// Which label of the file of which place.
-    label: (u32, u32),
+    run: u32,
+    label: u32,
 }
 
 impl Seen {
     /// Attempts at one experiment side by side, in the order of time; equal for one met twice.
     fn order(&self, other: &Seen) -> Ordering {
-        let median = |seen: &Seen| seen.tried.median_ns.unwrap_or(-1.0);
         (self.key, self.started_at_us, self.run)
             .cmp(&(other.key, other.started_at_us, other.run))
-            .then_with(|| median(self).total_cmp(&median(other)))
+            .then_with(|| self.median_ns.total_cmp(&other.median_ns))
+    }
+
+    fn tried(&self) -> Tried {
+        Tried { median_ns: Some(self.median_ns).filter(|median| !median.is_nan()) }
     }
 }
 
 impl Store {
     /// Counts what the store holds, by the rows that are chosen.
     pub fn stats(&self, choose: Choose) -> Result<Stats> {
-        let needed = [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns];
-        let columns: Vec<ColumnId> = [&needed[..], &LABELS].concat();
-        let (mut files, damage) = settled(|| self.scan(&columns, Gathered::default, gather))?;
+        let others =
+            [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns, ColumnId::task_hash];
+        let columns: Vec<ColumnId> = [&LABELS[..], &others].concat();
+        let (files, damage) = settled(|| self.scan(&columns, Gathered::default, gather))?;
         let (parts, journals) = (files_of(&self.parts()?)?, files_of(&self.journals()?)?);
         let mut stats = Stats { parts, journals, damage, ..Stats::default() };
-        let mut seen: Vec<Seen> = Vec::new();
-        for (file, gathered) in (0..).zip(&mut files) {
-            seen.extend(gathered.rows.drain(..).map(|row| Seen { label: (file, row.label.1), ..row }));
-        }
+        let Gathered { words, labels, rows: mut seen, tasks } = together(files);
         let read = seen.len() as u64;
-        seen.sort_unstable_by(Seen::order);
+        seen.par_sort_unstable_by(Seen::order);
         seen.dedup_by(|later, kept| later.order(kept).is_eq());
         stats.measurements = seen.len() as u64;
         stats.duplicates = read - stats.measurements;
-        let mut counts: HashMap<(u32, u32), u64> = HashMap::new();
+        // Every experiment has a chosen row.
+        stats.tasks = tasks.len() as u64;
+        let mut counts = vec![0; labels.0.len()];
+        let mut tried = Vec::new();
         for attempts in seen.chunk_by(|left, right| left.key == right.key) {
             stats.experiments += 1;
-            let tried: Vec<Tried> = attempts.iter().map(|seen| seen.tried).collect();
+            tried.clear();
+            tried.extend(attempts.iter().map(Seen::tried));
             for chosen in &attempts[choose.places(&tried)] {
                 stats.rows += 1;
-                *counts.entry(chosen.label).or_default() += 1;
+                counts[chosen.label as usize] += 1;
                 let times = |known: Option<i64>| known.into_iter().chain([chosen.started_at_us]);
                 stats.first_started_at_us = times(stats.first_started_at_us).min();
                 stats.last_started_at_us = times(stats.last_started_at_us).max();
             }
         }
-        stats.count(&files, counts);
+        let words = words.values();
+        for (label, count) in labels.values().into_iter().zip(counts) {
+            stats.count(label.map(|word| words[word as usize]), count);
+        }
         Ok(stats)
     }
 }
 
 impl Stats {
-    fn count(&mut self, files: &[Gathered], counts: HashMap<(u32, u32), u64>) {
-        let mut tasks = HashSet::new();
-        for ((file, label), count) in counts {
-            let label = &files[file as usize].labels[label as usize];
-            let tallies = [
-                &mut self.by_outcome,
-                &mut self.by_source,
-                &mut self.by_target,
-                &mut self.by_host,
-                &mut self.by_operator,
-            ];
-            tallies.into_iter().zip(label).for_each(|(tally, text)| *tally.entry(text.clone()).or_default() += count);
-            tasks.insert(&label[5]);
+    fn count(&mut self, label: [&String; LABELS.len()], count: u64) {
+        if count == 0 {
+            return;
         }
-        self.tasks = tasks.len() as u64;
+        let tallies =
+            [&mut self.by_outcome, &mut self.by_source, &mut self.by_target, &mut self.by_host, &mut self.by_operator];
+        tallies.into_iter().zip(label).for_each(|(tally, text)| *tally.entry(text.clone()).or_default() += count);
     }
 }
 
+/// What all files have; each is let go as soon as its rows are taken.
+fn together(files: Vec<Gathered>) -> Gathered {
+    let mut all = Gathered::default();
+    all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());
+    for file in files {
+        let words: Vec<u32> = file.words.values().into_iter().map(|word| all.words.number(word)).collect();
+        let label = |label: &Label| all.labels.number(&label.map(|word| words[word as usize]));
+        let labels: Vec<u32> = file.labels.values().into_iter().map(label).collect();
+        all.rows.extend(file.rows.into_iter().map(|row| Seen { label: labels[row.label as usize], ..row }));
+        all.tasks.extend(file.tasks);
+    }
+    all
+}
+
 fn gather(batch: &Batch, gathered: &mut Gathered) {
+    let mut task_before = String::new();
     for row in batch.rows() {
-        let texts = LABELS.map(|id| if let Cell::Text(text) = row.cell(id) { text } else { "" });
-        // Rows are sorted by operator and task, so the label is most often that of the row before.
-        let found = gathered.labels.iter().rev().take(64).position(|label| label.iter().eq(texts));
-        let label = match found {
-            Some(back) => gathered.labels.len() - 1 - back,
-            None => {
-                gathered.labels.push(texts.map(str::to_owned));
-                gathered.labels.len() - 1
-            }
-        };
+        let text = |id: ColumnId| if let Cell::Text(text) = row.cell(id) { text } else { "" };
+        let label = gathered.labels.number(&LABELS.map(|id| gathered.words.number(text(id))));
+        // Rows are sorted by task.
+        let task = text(ColumnId::task_hash);
+        if task != task_before {
+            gathered.tasks.insert(Key::of_bytes(task.as_bytes()));
+            task.clone_into(&mut task_before);
+        }
         let started_at_us = if let Cell::Integer(time) = row.cell(ColumnId::started_at_us) { time } else { 0 };
         let mut run = DefaultHasher::new();
-        if let Cell::Text(text) = row.cell(ColumnId::run_id) {
-            text.hash(&mut run);
-        }
-        let (run, tried) = (run.finish(), Tried::of(&row));
-        gathered.rows.push(Seen { key: key(&row), started_at_us, run, tried, label: (0, label as u32) });
+        text(ColumnId::run_id).hash(&mut run);
+        gathered.rows.push(Seen {
+            key: key(&row),
+            started_at_us,
+            median_ns: Tried::of(&row).median_ns.unwrap_or(f64::NAN),
+            run: run.finish() as u32,
+            label,
+        });
     }
 }
 

@@ -7,7 +7,7 @@
 //! The lock on the file tells whether its process lives, as with claims; of a process elsewhere, the age of the file.
 
 use super::Store;
-use super::files::{list, make_folder, remove};
+use super::files::{create_own, list, make_folder, remove};
 use super::identity::Identity;
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
@@ -16,7 +16,6 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A process elsewhere that has not written for so long has ended.
 const SILENT_SECONDS: u64 = 120;
@@ -82,10 +81,7 @@ impl Store {
     pub fn telling(&self) -> Result<Telling> {
         let folder = self.root().join("status");
         make_folder(&folder)?;
-        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let boot = Identity::current().boot.replace('-', "");
-        let path = folder.join(format!("{start}-{}-{boot}.json", std::process::id()));
-        let file = OpenOptions::new().create_new(true).write(true).open(&path).context("creating", &path)?;
+        let (path, file) = create_own(&folder, "json", OpenOptions::new().write(true))?;
         // A file system without locks still tells by age.
         let _ = file.lock();
         Ok(Telling { path, file })

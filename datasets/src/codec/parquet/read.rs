@@ -20,7 +20,9 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A file of records and the place up to which it was read.
 pub(crate) struct PartCursor {
@@ -88,18 +90,23 @@ impl PartCursor {
         let rows = group.rows_left.min(most_rows);
         group.rows_left -= rows;
         self.rows_read += rows as u64;
-        let mut batch = Batch::of_rows(rows);
-        let mut text_bytes = 0;
-        for (id, leaf) in &mut group.readers {
+        let (path, text_bytes) = (&self.path, AtomicUsize::new(0));
+        let read = |(id, leaf): &mut (ColumnId, Leaf)| {
             let kind = id.column().kind;
-            let values = guard(&self.path, || leaf.read(kind, rows, &mut text_bytes))?;
+            let values = guard(path, || leaf.read(kind, rows, &text_bytes))?;
             let values = complete(values, *id).map_err(|(row, error)| Error::Row {
-                file: self.path.clone(),
+                file: path.clone(),
                 counted: Counted::Row,
                 number: first_row + row as u64 + 1,
                 row: error.in_field(id.name()),
             })?;
-            batch.put(*id, values);
+            Ok((*id, values))
+        };
+        let columns: Vec<Result<_>> = group.readers.par_iter_mut().with_min_len(8).map(read).collect();
+        let mut batch = Batch::of_rows(rows);
+        for column in columns {
+            let (id, values) = column?;
+            batch.put(id, values);
         }
         Ok(Some(batch))
     }
@@ -182,7 +189,7 @@ fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (us
 
 impl Leaf {
     /// The next rows; counts the bytes of their texts.
-    fn read(&mut self, kind: Kind, rows: usize, text_bytes: &mut usize) -> Parquet<Values> {
+    fn read(&mut self, kind: Kind, rows: usize, text_bytes: &AtomicUsize) -> Parquet<Values> {
         let max_level = self.max_level;
         let wrong_type = || ParquetError::General("a column changes its type".to_owned());
         let (data, levels) = match (kind, &mut self.reader) {
@@ -238,11 +245,11 @@ fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level
 }
 
 /// Texts in one piece, checked.
-fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &mut usize) -> Parquet<Data> {
+fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<Data> {
     let length: usize = values.iter().map(ByteArray::len).sum();
-    *text_bytes += length;
+    let text_bytes = text_bytes.fetch_add(length, Relaxed) + length;
     let longest = values.iter().map(ByteArray::len).max().unwrap_or(0);
-    if longest > MAX_TEXT_BYTES || *text_bytes > MAX_BATCH_TEXT_BYTES {
+    if longest > MAX_TEXT_BYTES || text_bytes > MAX_BATCH_TEXT_BYTES {
         return Err(ParquetError::General(format!("a text of {longest} bytes is too long to read")));
     }
     let mut text = Vec::with_capacity(length);

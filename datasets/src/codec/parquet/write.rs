@@ -14,7 +14,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
 use parquet::data_type::{ByteArray, FixedLenByteArray};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::SortingColumn;
+use parquet::file::metadata::{ColumnChunkMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnPath, SchemaDescPtr};
@@ -31,8 +31,13 @@ pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
 /// Rows and bytes of a page: small, because a merge holds one page of every column of every file it reads.
-const PAGE_ROWS: usize = 1 << 13;
-const PAGE_BYTES: usize = 256 << 10;
+const PAGE_ROWS: usize = 1 << 11;
+const PAGE_BYTES: usize = 64 << 10;
+
+/// A reader holds 100 KiB for each compressed column, so a column is not that has fewer bytes than this, or that compression
+/// leaves more of than this share.
+const SMALL_BYTES: i64 = 4 << 10;
+const WORTH_PERCENT: i64 = 80;
 
 /// The columns by which rows are sorted, most significant first.
 pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
@@ -44,19 +49,23 @@ pub(crate) struct PartWriter<W: Write + Send> {
     failure: Failure,
     schema: SchemaDescPtr,
     properties: Arc<WriterProperties>,
+    /// The same without compression.
+    plain: Arc<WriterProperties>,
     rows: Batch,
 }
 
 impl<W: Write + Send> PartWriter<W> {
     /// Begins a file; the path is only for messages.
     pub fn new(path: &Path, sink: W) -> Result<PartWriter<W>> {
-        let properties = Arc::new(properties());
+        let compressed = Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level of zstd"));
+        let (properties, plain) = (Arc::new(properties(compressed)), Arc::new(properties(Compression::UNCOMPRESSED)));
         let failure = Arc::new(Mutex::new(None));
         let sink = Remembering { sink, failure: Arc::clone(&failure) };
         let writer = SerializedFileWriter::new(sink, Arc::new(schema()), Arc::clone(&properties))
             .map_err(|error| Error::damaged(path, error.to_string()))?;
         let schema = Arc::new(writer.schema_descr().clone());
-        Ok(PartWriter { path: path.to_owned(), writer, failure, schema, properties, rows: Batch::all_columns() })
+        let rows = Batch::all_columns();
+        Ok(PartWriter { path: path.to_owned(), writer, failure, schema, properties, plain, rows })
     }
 
     /// Adds a row.
@@ -105,11 +114,15 @@ impl<W: Write + Send> PartWriter<W> {
 
     /// Writes a row group, the columns on several threads.
     fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
-        let (schema, properties) = (&self.schema, &self.properties);
+        let (schema, properties, plain) = (&self.schema, &self.properties, &self.plain);
         // One at a time, because a few columns take most of the time.
         let columns = COLUMNS.par_iter().enumerate().with_max_len(1);
-        let chunks: Vec<_> =
-            columns.map(|(index, column)| encode(schema, properties, index, &values(column))).collect();
+        let encode = |(index, column): (usize, &Column)| {
+            let values = values(column);
+            let chunk = encode(schema, properties, index, &values)?;
+            if is_worth_compressing(&chunk.1.metadata) { Ok(chunk) } else { encode(schema, plain, index, &values) }
+        };
+        let chunks: Vec<parquet::errors::Result<_>> = columns.map(encode).collect();
         let written = self.writer.next_row_group().and_then(|mut group| {
             for chunk in chunks {
                 let (bytes, close) = chunk?;
@@ -119,6 +132,11 @@ impl<W: Write + Send> PartWriter<W> {
         });
         written.map_err(|error| explain(&self.path, &self.failure, error))
     }
+}
+
+fn is_worth_compressing(chunk: &ColumnChunkMetaData) -> bool {
+    let (before, after) = (chunk.uncompressed_size(), chunk.compressed_size());
+    before > SMALL_BYTES && 100 * after < WORTH_PERCENT * before
 }
 
 /// How many of some rows go into the next row group; the cut is the same as when they are added one by one.
@@ -156,11 +174,11 @@ fn explain(path: &Path, failure: &Failure, error: ParquetError) -> Error {
     Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
 }
 
-fn properties() -> WriterProperties {
+fn properties(compression: Compression) -> WriterProperties {
     let sorted = SORTED_BY.map(|id| SortingColumn { column_idx: id as i32, descending: false, nulls_first: false });
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("opcollect datasets ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level of zstd")))
+        .set_compression(compression)
         .set_sorting_columns(Some(sorted.to_vec()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
