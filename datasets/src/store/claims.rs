@@ -10,8 +10,8 @@
 //! claim was lost, an experiment is made twice: that costs time and no record.
 
 use super::Store;
-use super::files::{create_own, list, make_folder, remove};
-use super::identity::Identity;
+use super::files::{list, make_folder, remove};
+use super::identity::{Identity, create_own};
 use crate::error::{IoContext, Result};
 use crate::record::key::Key;
 use std::collections::HashSet;

@@ -1,14 +1,12 @@
 //! Files that appear whole or not at all.
 
-use super::identity::Identity;
 use crate::error::{Error, IoContext, Result};
 use serde::Serialize;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 
 /// Temporary files begin so; a name that begins with a dot is no part for any reader.
@@ -75,21 +73,6 @@ impl Scratch {
                 Ok(Kept::NameTaken(Scratch { file: error.file, folder }))
             }
             Err(error) => Err(Error::io("naming", &path, error.error)),
-        }
-    }
-}
-
-/// Creates a file of this process: named after the moment, the process and the boot, and nobody else's.
-pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptions) -> Result<(PathBuf, File)> {
-    let Identity { boot, pid, .. } = Identity::current();
-    let boot = boot.replace('-', "");
-    let mut moment = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    loop {
-        let path = folder.join(format!("{moment}-{pid}-{boot}.{extension}"));
-        match options.create_new(true).open(&path) {
-            // Containers of one machine may have processes of the same number.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => moment += 1,
-            file => return Ok((path.clone(), file.context("creating", &path)?)),
         }
     }
 }

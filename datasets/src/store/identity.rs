@@ -1,8 +1,12 @@
 //! Which process on which machine wrote a journal, and whether it still does.
 
 use super::lease::Lease;
+use crate::error::{IoContext, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A process, told apart from every other that ever ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,13 +62,28 @@ impl Identity {
             if lock.is_ok() {
                 return Owner::Gone;
             }
-            if std::path::Path::new(&format!("/proc/{}", self.pid)).exists() {
+            if Path::new(&format!("/proc/{}", self.pid)).exists() {
                 return Owner::Alive;
             }
         }
         match lease {
             Lease::RanOut => Owner::Gone,
             Lease::Held | Lease::Unknown => Owner::Elsewhere,
+        }
+    }
+}
+
+/// Creates a file of this process: named after the moment, the process and the boot, and nobody else's.
+pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptions) -> Result<(PathBuf, File)> {
+    let Identity { boot, pid, .. } = Identity::current();
+    let boot = boot.replace('-', "");
+    let mut moment = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    loop {
+        let path = folder.join(format!("{moment}-{pid}-{boot}.{extension}"));
+        match options.create_new(true).open(&path) {
+            // Containers of one machine may have processes of the same number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => moment += 1,
+            file => return Ok((path.clone(), file.context("creating", &path)?)),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! The lock on the file tells whether its process lives, as with claims; of a process elsewhere, the age of the file.
 
 use super::Store;
-use super::files::{create_own, list, make_folder, remove};
-use super::identity::Identity;
+use super::files::{list, make_folder, remove};
+use super::identity::{Identity, create_own};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
 use serde::{Deserialize, Serialize};
