@@ -15,6 +15,7 @@ models = [
 ]
 [corun]
 sizes = [2]
+passes = 1
 partners = ["arithmetic", "cache=1MiB"]
 [corun.measure]
 rounds = 6
@@ -92,6 +93,18 @@ fn a_kill_loses_what_is_in_flight_alone() {
     assert_eq!(records.len(), 14, "what was known is not made again");
     assert!(records.iter().all(|record| record.attempt == 1));
     assert!(before.iter().all(|key| records.iter().any(|record| record.key == *key)));
+    // More passes add what is missing, one pass after the other.
+    bench.write("corun.toml", &config("").replace("200_000", "20_000_000").replace("passes = 1", "passes = 3"));
+    let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
+    assert_eq!((report["known_before"].as_u64(), report["outcomes"]["counts"]["ok"].as_u64()), (Some(0), Some(28)));
+    assert_eq!(report["members"].as_array().map(Vec::len), Some(14), "the middle of three each\n{report}");
+    let mut records = stores::records(&store);
+    records.sort_by_key(|record| record.started_at_us);
+    let attempts: Vec<i64> = records.iter().map(|record| record.attempt).collect();
+    assert_eq!(attempts, [[1; 14], [2; 14], [3; 14]].concat());
+    // Once more is once more.
+    run(bench.opcollect("corun --config corun.toml --store store --again")).expect(0);
+    assert_eq!(stores::records(&store).len(), 56);
 }
 
 #[test]
@@ -107,6 +120,11 @@ fn what_cannot_run_together_is_refused() {
         bench.write("corun.toml", &config(setting));
         refused(run(bench.opcollect("corun --config corun.toml --store store")), wanted);
     }
+    bench.write("corun.toml", &config("").replace("passes = 1", "passes = 0"));
+    refused(
+        run(bench.opcollect("corun --config corun.toml --store store")),
+        "`corun.passes` is 0; allowed are 1 to 100",
+    );
     bench.write("corun.toml", &config("").replace("cache=1MiB", "cache=much"));
     refused(run(bench.opcollect("corun --config corun.toml --store store")), "`corun.partners` is `cache=much`");
     bench.write("corun.toml", &config("").replace("sizes = [2]", "sizes = [1]"));

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Memory that is reserved before anything arrived.
 const TRUSTED_BYTES: usize = 64 << 10;
+/// What is asked of the connection at once: most answers are shorter.
+const READ_BYTES: usize = 4 << 10;
 
 /// Connects within this time.
 pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
@@ -30,14 +32,31 @@ pub struct Waiting {
     until: Instant,
     limit: Duration,
     doing: &'static str,
+    /// What came and was not asked for yet, from this place on.
+    ahead: Vec<u8>,
+    taken: usize,
+    /// How long the connection itself waits to send and to receive.
+    waits: [Option<Duration>; 2],
 }
+
+/// Places in `waits`.
+const TO_SEND: usize = 0;
+const TO_RECEIVE: usize = 1;
 
 impl Waiting {
     /// A connection that waits at most so long from now on.
     pub fn new(stream: TcpStream, within: Duration) -> Waiting {
         // Requests are small and each waits for its answer. Where it cannot be set it is only slower.
         let _ = stream.set_nodelay(true);
-        Waiting { stream, until: Instant::now() + within, limit: within, doing: "connecting" }
+        Waiting {
+            stream,
+            until: Instant::now() + within,
+            limit: within,
+            doing: "connecting",
+            ahead: Vec::new(),
+            taken: 0,
+            waits: [None; 2],
+        }
     }
 
     /// From now on something else is waited for, until so much later at most.
@@ -45,20 +64,14 @@ impl Waiting {
         (self.doing, self.limit, self.until) = (doing, within, Instant::now() + within);
     }
 
-    /// The connection itself.
-    pub fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
     /// Sends all of it.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<(), RemoteError> {
         while !bytes.is_empty() {
-            let left = self.left()?;
-            self.stream.set_write_timeout(Some(left)).map_err(|error| self.failed(&error))?;
+            self.wait_at_most(TO_SEND)?;
             match self.stream.write(bytes) {
                 Ok(0) => return Err(RemoteError::Closed { doing: self.doing }),
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.pass(&error)?,
+                Err(error) => self.pass(&error, TO_SEND)?,
             }
         }
         Ok(())
@@ -68,7 +81,19 @@ impl Waiting {
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<(), RemoteError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            filled += self.receive(&mut buffer[filled..])?;
+            let wanted = &mut buffer[filled..];
+            let here = &self.ahead[self.taken..];
+            filled += if !here.is_empty() {
+                let count = here.len().min(wanted.len());
+                wanted[..count].copy_from_slice(&here[..count]);
+                self.taken += count;
+                count
+            } else if wanted.len() < READ_BYTES {
+                self.look_ahead()?;
+                0
+            } else {
+                self.receive(wanted)?
+            };
         }
         Ok(())
     }
@@ -91,22 +116,47 @@ impl Waiting {
         Ok(bytes)
     }
 
+    /// Takes what has come, all at once.
+    fn look_ahead(&mut self) -> Result<(), RemoteError> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.resize(READ_BYTES, 0);
+        let received = self.receive(&mut ahead)?;
+        ahead.truncate(received);
+        (self.ahead, self.taken) = (ahead, 0);
+        Ok(())
+    }
+
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
         loop {
-            let left = self.left()?;
-            self.stream.set_read_timeout(Some(left)).map_err(|error| self.failed(&error))?;
+            self.wait_at_most(TO_RECEIVE)?;
             match self.stream.read(buffer) {
                 Ok(0) => return Err(RemoteError::Closed { doing: self.doing }),
                 Ok(received) => return Ok(received),
-                Err(error) => self.pass(&error)?,
+                Err(error) => self.pass(&error, TO_RECEIVE)?,
             }
         }
     }
 
+    /// The connection itself waits no longer than is left. One that waits a little shorter is left as it is: who waited in vain
+    /// asks once more.
+    fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
+        let left = self.left()?;
+        if self.waits[way].is_none_or(|waits| waits > left) {
+            let set = if way == TO_SEND { TcpStream::set_write_timeout } else { TcpStream::set_read_timeout };
+            set(&self.stream, Some(left)).map_err(|error| self.failed(&error))?;
+            self.waits[way] = Some(left);
+        }
+        Ok(())
+    }
+
     /// An error that only says to try again passes; how long is up to `left`.
-    fn pass(&self, error: &std::io::Error) -> Result<(), RemoteError> {
+    fn pass(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
         match error.kind() {
-            ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
+            ErrorKind::Interrupted => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                self.waits[way] = None;
+                Ok(())
+            }
             _ => Err(self.failed(error)),
         }
     }

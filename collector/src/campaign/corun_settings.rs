@@ -15,6 +15,9 @@ pub struct CoRun {
     pub operators: usize,
     /// At most so many combinations of each size, drawn by the seed.
     pub combinations: usize,
+    /// How often each combination is looked at, one pass over all of them after the other: the middle of three is not that
+    /// of a moment in which something else ran.
+    pub passes: usize,
     /// Threads of each member.
     pub threads: usize,
     /// Partners that are no operators: `arithmetic`, `bandwidth`, `cache=4MiB`.
@@ -34,6 +37,7 @@ impl Default for CoRun {
             sizes: vec![2],
             operators: 24,
             combinations: 400,
+            passes: 3,
             threads: 1,
             partners: vec!["arithmetic".to_owned(), "bandwidth".to_owned(), "cache=4MiB".to_owned()],
             parallel: vec![Parallel::Stream],
@@ -44,10 +48,11 @@ impl Default for CoRun {
 }
 
 impl CoRun {
-    /// The most members, operators and combinations.
+    /// The most members, operators, combinations and passes.
     const SIZE_MOST: usize = 8;
     const OPERATORS_MOST: usize = 128;
     const COMBINATIONS_MOST: usize = 100_000;
+    const PASSES_MOST: usize = 100;
 
     /// Checks every setting against the cores that there are: the name of one that is wrong, what was found, and what is
     /// allowed.
@@ -66,6 +71,10 @@ impl CoRun {
         if !(1..=Self::COMBINATIONS_MOST).contains(&self.combinations) {
             let allowed = format!("allowed are 1 to {}", Self::COMBINATIONS_MOST);
             return refuse("corun.combinations", self.combinations.to_string(), allowed);
+        }
+        if !(1..=Self::PASSES_MOST).contains(&self.passes) {
+            let allowed = format!("allowed are 1 to {}", Self::PASSES_MOST);
+            return refuse("corun.passes", self.passes.to_string(), allowed);
         }
         if !(1..=cores).contains(&self.threads) {
             return refuse(

@@ -87,8 +87,19 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     store.keep_config(&config.text()).map_err(failed)?;
     let wanted: HashSet<Key> = planned.iter().flat_map(Combination::keys).collect();
     let mut ledger = Ledger::open(&store, &repeat).map_err(failed)?;
-    let is_done = |one: &Combination| one.keys().iter().all(|&key| ledger.is_known(key) || !repeat.is_wanted(key));
-    let todo: Vec<Combination> = planned.iter().filter(|one| !is_done(one)).cloned().collect();
+    let times = i64::try_from(corun.passes).unwrap_or(i64::MAX);
+    let tries = |one: &Combination| {
+        let keys = one.keys().into_iter().filter(|key| repeat.is_wanted(*key));
+        keys.map(|key| ledger.left(key, times)).max().unwrap_or(0)
+    };
+    let left: Vec<i64> = planned.iter().map(tries).collect();
+    // One pass after the other: what disturbs the machine for a second does not meet all tries of one combination.
+    let pass = |number: i64| {
+        let wanted = planned.iter().zip(&left).filter(move |(_, left)| **left > number);
+        wanted.map(|(one, _)| one.clone())
+    };
+    let todo: Vec<Combination> = (0..times).flat_map(pass).collect();
+    let known_before = left.iter().filter(|left| **left == 0).count();
     let runs = CoRuns {
         tasks: &tasks,
         operators: &operators,
@@ -106,7 +117,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
             sink: &mut |record: &Record| shared.borrow_mut().keep(record),
             listener: &mut |event| progress.hear(&event),
             should_stop: &|| signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |keys| shared.borrow_mut().claim(keys),
+            claim: &mut |keys| shared.borrow_mut().claim_until(keys, times),
         };
         let outcomes = make(&runs, &todo, &mut workers, &mut outside);
         progress.finish();
@@ -121,14 +132,13 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let members: Vec<Beside> = beside(&records);
     let lost = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
     if arguments.json {
-        let known_before = planned.len() - todo.len();
         let store = store.root().display().to_string();
         let (operators, combinations) = (operators.len(), planned.len());
         print_json(&Report { store, operators, combinations, known_before, outcomes, members })?;
     } else {
         print(&table(&members))?;
         print(&describe_losses(&losses(&records), repeat.retry_faults))?;
-        print(&footer(&planned, &todo, &outcomes, &store))?;
+        print(&footer(planned.len(), known_before, &outcomes, &store))?;
     }
     Ok(match signal.load(Ordering::Relaxed) {
         0 if lost > 0 => DONE_WITH_LOSSES,
@@ -227,11 +237,10 @@ fn table(members: &[Beside]) -> String {
     table.on(&paper())
 }
 
-fn footer(planned: &[Combination], todo: &[Combination], outcomes: &Outcomes, store: &Store) -> String {
+fn footer(planned: usize, known: usize, outcomes: &Outcomes, store: &Store) -> String {
     let counts: Vec<String> = outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
-    let known = planned.len() - todo.len();
     let known = if known > 0 { format!(", {known} combinations known before") } else { String::new() };
     let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };
-    format!("{} combinations; records: {made}{known}{left} · in `{}`", planned.len(), store.root().display())
+    format!("{planned} combinations; records: {made}{known}{left} · in `{}`", store.root().display())
 }

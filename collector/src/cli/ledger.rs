@@ -5,7 +5,7 @@ use super::failure::chain;
 use super::repeat::Repeat;
 use super::tell;
 use datasets::store::Taken;
-use datasets::{Claims, Journal, Key, Keys, Origin, Record, Result, SealOptions, Store};
+use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
 
 /// One process's view of a store it adds to.
 pub struct Ledger<'a> {
@@ -30,17 +30,32 @@ impl<'a> Ledger<'a> {
         self.repeat.is_known(&self.keys, key)
     }
 
+    /// How many tries of an experiment are left, where what gives times is to have so many; with `--again` one.
+    pub fn left(&self, key: Key, times: i64) -> i64 {
+        match self.keys.outcome(key) {
+            _ if self.repeat.again => 1,
+            Some(Outcome::Ok) => (times - self.keys.attempts(key)).max(0),
+            Some(_) if self.is_known(key) => 0,
+            _ => times,
+        }
+    }
+
     /// The number of the next try of each experiment; nothing for those that another process is at, or has made.
     pub fn claim(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
-        self.claim_where(wanted, false)
+        self.claim_where(wanted, Ledger::is_known)
     }
 
     /// The same, where what is known is made again.
     pub fn claim_again(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
-        self.claim_where(wanted, true)
+        self.claim_where(wanted, |_, _| false)
     }
 
-    fn claim_where(&mut self, wanted: &[Key], is_again: bool) -> Result<Vec<Option<i64>>> {
+    /// The same, where what gave a time is made until it was tried so often.
+    pub fn claim_until(&mut self, wanted: &[Key], times: i64) -> Result<Vec<Option<i64>>> {
+        self.claim_where(wanted, |ledger, key| ledger.left(key, times) == 0)
+    }
+
+    fn claim_where(&mut self, wanted: &[Key], is_made: impl Fn(&Self, Key) -> bool) -> Result<Vec<Option<i64>>> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.claims()?),
@@ -50,7 +65,7 @@ impl<'a> Ledger<'a> {
         if has_news {
             self.keys = self.store.keys()?;
         }
-        let is_ours = |key: &Key| !held.contains(key) && (is_again || !self.is_known(*key));
+        let is_ours = |key: &Key| !held.contains(key) && !is_made(self, *key);
         Ok(wanted.iter().map(|key| is_ours(key).then(|| self.keys.attempts(*key) + 1)).collect())
     }
 
