@@ -2,7 +2,7 @@
 //! a choice in turns.
 #![allow(missing_docs)]
 
-use datasets::{Outcome, Record};
+use datasets::{Choose, Outcome, Record};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tests::{Bench, Ran, processes, program, run, skip, start, stores};
@@ -98,13 +98,13 @@ fn a_kill_loses_what_is_in_flight_alone() {
     let report = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();
     assert_eq!((report["known_before"].as_u64(), report["outcomes"]["counts"]["ok"].as_u64()), (Some(0), Some(28)));
     assert_eq!(report["members"].as_array().map(Vec::len), Some(14), "the middle of three each\n{report}");
-    let mut records = stores::records(&store);
+    let mut records = stores::chosen(&store, Choose::All);
     records.sort_by_key(|record| record.started_at_us);
     let attempts: Vec<i64> = records.iter().map(|record| record.attempt).collect();
     assert_eq!(attempts, [[1; 14], [2; 14], [3; 14]].concat());
     // Once more is once more.
     run(bench.opcollect("corun --config corun.toml --store store --again")).expect(0);
-    assert_eq!(stores::records(&store).len(), 56);
+    assert_eq!(stores::chosen(&store, Choose::All).len(), 56);
 }
 
 #[test]
