@@ -24,6 +24,7 @@ fn service() -> &'static Service {
         predictor: bundle::from_bytes(common::trained()).expect("our own file"),
         mapping: None,
         patience: PATIENCE,
+        known: None,
     })
 }
 

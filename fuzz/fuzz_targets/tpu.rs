@@ -15,12 +15,8 @@ use std::path::Path;
 fuzz_target!(|bytes: &[u8]| {
     let [choice, a, b, c, d, rest @ ..] = bytes else { return };
     let chip = [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6][usize::from(choice & 3)];
-    let settings = Settings {
-        chip,
-        is_bmodel: choice & 4 != 0,
-        tiu_mhz: chip.facts().tiu_mhz,
-        compat: choice & 8 != 0,
-    };
+    let settings =
+        Settings { chip, is_bmodel: choice & 4 != 0, tiu_mhz: chip.facts().tiu_mhz, compat: choice & 8 != 0 };
     let (first, rest) = rest.split_at(usize::from(u16::from_le_bytes([*a, *b])).min(rest.len()));
     let (port, last) = rest.split_at(usize::from(u16::from_le_bytes([*c, *d])).min(rest.len()));
     let path = Path::new("fuzz");

@@ -23,7 +23,7 @@ pub fn exercise(format: Format, bytes: &[u8]) {
     if let Ok(imported) = import::read_from(path, format, input(), &Bounds::of_memory(MEMORY)) {
         let profile = imported.profile;
         profile.check().expect("what is read fits together");
-        let sums = averages(&profile, Grouping { by_input_shape: true, by_scope: true });
+        let sums = averages(&profile, Grouping { by_input_shape: true, by_scope: Some(2) });
         let own: u64 = profile.self_ns().iter().sum();
         assert!(sums.self_cpu_time_total_ns + sums.self_device_time_total_ns <= own, "own times are counted once");
         style::torch(&sums, 100);
