@@ -122,6 +122,10 @@ fn counters_count_around_each_operator_or_say_why_not() {
     }
     let once = |row: &Value| row["counters"]["papi:sde:::opcollect::calls"].as_f64() == Some(1.0);
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
+    let misspelled =
+        "--modelsource local --modelname mlp --seconds 0.05 --no-check --counters papi:sde:::opcollect::cals";
+    let told = run(bench.opcollect(&format!("profile --wait 300 {misspelled}"))).expect(0).stdout;
+    assert!(told.contains("not counted") && told.contains("did you mean `sde:::opcollect::calls`?"), "{told}");
 }
 
 #[test]

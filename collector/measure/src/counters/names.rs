@@ -256,6 +256,9 @@ pub fn find(name: &str) -> Option<&'static CounterName> {
 pub fn check(events: &[String]) -> Result<(), String> {
     match events.iter().find(|name| !is_known(name)) {
         None => Ok(()),
+        Some(name) if name.starts_with("PAPI_") || name.contains("::") => {
+            Err(format!("there is no counter `{name}`; an event of PAPI's is written `papi:{name}`"))
+        }
         Some(name) if name.starts_with("perf:") => {
             Err(format!("`{name}`: a raw event is written `perf:r` and hexadecimal digits"))
         }
@@ -289,6 +292,8 @@ mod tests {
         assert!(told("foo").starts_with("there is no counter `foo` ("), "{}", told("foo"));
         assert!(told("cycle").contains("did you mean `cycles`?"), "{}", told("cycle"));
         assert!(told("gpu_power_watt").contains("did you mean `gpu_power_watts`"), "{}", told("gpu_power_watt"));
+        assert!(told("PAPI_TOT_CYC").ends_with("`papi:PAPI_TOT_CYC`"), "{}", told("PAPI_TOT_CYC"));
+        assert!(told("perf::CYCLES").ends_with("`papi:perf::CYCLES`"), "{}", told("perf::CYCLES"));
         assert!(told("perf:x1").contains("`perf:r` and hexadecimal digits"), "{}", told("perf:x1"));
         assert!(told("papi:").starts_with("there is no counter `papi:`"), "{}", told("papi:"));
         let known = ["papi:PAPI_TOT_CYC", "perf:r1a8", "cupti:sm__cycles_active.avg", "gpu_kernel_ns"];

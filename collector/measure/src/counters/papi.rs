@@ -252,12 +252,26 @@ impl Papi {
     pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
         let name = event_name(event)?;
         self.enter()?;
+        self.is_offered(event)?;
         let mut code = 0;
         // SAFETY: the name ends with a zero, the code is a valid place.
         let found = unsafe { self.check((self.functions.event_name_to_code)(name.as_ptr(), &mut code)) };
         found.map_err(|error| self.with_reason(event, error))?;
         // SAFETY: the code comes from PAPI.
         self.check(unsafe { (self.functions.get_event_component)(code) })
+    }
+
+    /// Software may offer its events late, so PAPI takes any name of one, which then never counts: who asks is told before.
+    fn is_offered(&self, event: &str) -> Result<(), PapiError> {
+        if !event.starts_with("sde:::") || lack(event, &self.components()).is_some() {
+            return Ok(());
+        }
+        let events = self.native_events("sde", MOST_NAMES);
+        if events.iter().any(|offered| offered == event) {
+            return Ok(());
+        }
+        let hint = models::names::hint(event, events.iter().map(String::as_str));
+        Err(plain(format!("no library in this process offers it; {hint}")))
     }
 
     /// Whether a component's events need registers of the processor.

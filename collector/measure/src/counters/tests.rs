@@ -105,6 +105,9 @@ fn papi_counts_a_number_of_ours() {
     let mut session = CounterSession::open(&request(Backend::Auto, &events));
     assert_eq!(session.channels().len(), 1);
     assert_eq!((session.refusals().len(), session.refusals()[0].step), (1, Step::Papi));
+    let misspelled = CounterSession::open(&request(Backend::Auto, &["papi:sde:::opcollect::ops_ran"]));
+    let why = misspelled.refusals().iter().map(|refusal| refusal.why.as_str()).collect::<Vec<_>>().join("; ");
+    assert!(misspelled.channels().is_empty() && why.contains("ops_run`?"), "PAPI takes it, and it never counts: {why}");
     let values = counted(&mut session, || {
         number.fetch_add(42, Ordering::Relaxed);
     });

@@ -214,7 +214,8 @@ fn alone(report: &Report<'_>) -> Option<String> {
 
 /// Counters that nobody gave, each once with its last reason.
 fn refused(report: &Report<'_>) -> Vec<String> {
-    let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).collect();
+    let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
+    let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();
     let lacking: BTreeSet<&str> = report.refusals.iter().map(|refusal| refusal.counter.as_str()).collect();
     let reason = |name: &&str| {
         let last = report.refusals.iter().rfind(|refusal| refusal.counter == **name)?;
