@@ -8,15 +8,21 @@ const ALIGNMENT: usize = 64;
 /// So many pieces are kept.
 const KEPT: usize = 64;
 
-/// Pieces that nobody has, and those that somebody has: address and size.
-static FREE: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
-static LENT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+/// Pieces by address and size. One lock for both lists: threads of a kernel take and give back at once.
+struct Pieces {
+    /// Those that nobody has.
+    free: Vec<(usize, usize)>,
+    /// Those that somebody has.
+    lent: Vec<(usize, usize)>,
+}
+
+static PIECES: Mutex<Pieces> = Mutex::new(Pieces { free: Vec::new(), lent: Vec::new() });
 
 /// A piece of so many bytes, or nothing.
 pub fn lend(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
     let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;
-    let mut free = FREE.lock().ok()?;
+    let Pieces { free, lent } = &mut *PIECES.lock().ok()?;
     let known = free.iter().position(|(_, size)| *size == bytes);
     let address = match known {
         Some(place) => free.swap_remove(place).0,
@@ -26,13 +32,14 @@ pub fn lend(bytes: usize) -> Option<*mut u8> {
     if address == 0 {
         return None;
     }
-    LENT.lock().ok()?.push((address, bytes));
+    lent.push((address, bytes));
     Some(address as *mut u8)
 }
 
 /// Takes a piece back; whether it was lent.
 pub fn take_back(address: *mut u8) -> bool {
-    let (Ok(mut lent), Ok(mut free)) = (LENT.lock(), FREE.lock()) else { return false };
+    let Ok(mut pieces) = PIECES.lock() else { return false };
+    let Pieces { free, lent } = &mut *pieces;
     let Some(place) = lent.iter().rposition(|(known, _)| *known == address as usize) else { return false };
     let piece = lent.swap_remove(place);
     free.push(piece);
@@ -43,4 +50,30 @@ pub fn take_back(address: *mut u8) -> bool {
         unsafe { dealloc(address as *mut u8, layout) };
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn threads_take_and_give_back_at_once() {
+        let (done, heard) = mpsc::channel();
+        for thread in 1..=4 {
+            let done = done.clone();
+            std::thread::spawn(move || {
+                for round in 0..50_000 {
+                    let piece = lend(64 * (thread + round % 3)).expect("memory");
+                    assert!(take_back(piece), "it was lent");
+                }
+                done.send(()).expect("somebody waits");
+            });
+        }
+        for _ in 0..4 {
+            heard.recv_timeout(Duration::from_secs(60)).expect("no thread waits for another for ever");
+        }
+        assert!(!take_back(std::ptr::without_provenance_mut(64)), "nobody lent that");
+    }
 }
