@@ -1,15 +1,22 @@
 //! The border to the Parquet library: its errors and panics become ours.
 
 use crate::error::{Error, Result};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
+use std::sync::Once;
+
+thread_local! {
+    /// Whether a panic of this thread becomes an error, so that nobody is told of it twice.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Runs a piece of reading.
 ///
 /// Damaged files can make the library panic (it asserts what a sane file keeps); such a file is an error like any
 /// other. What the piece had borrowed may be left inconsistent, so callers give up the file after an error.
 pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    let problem = match catch_unwind(AssertUnwindSafe(read)) {
+    let problem = match quietly(read) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "its structure contradicts itself".to_owned(),
@@ -19,4 +26,21 @@ pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Resu
         problem,
         hint: Some("the file is damaged or not Parquet; copy it again from where it came".to_owned()),
     })
+}
+
+/// Runs something whose panics are told by nobody but the caller.
+fn quietly<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HUSHED: Once = Once::new();
+    HUSHED.call_once(|| {
+        let told = take_hook();
+        set_hook(Box::new(move |info| {
+            if !IS_GUARDED.get() {
+                told(info);
+            }
+        }));
+    });
+    let before = IS_GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    IS_GUARDED.set(before);
+    result
 }
