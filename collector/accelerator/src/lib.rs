@@ -3,7 +3,8 @@
 //! A [`Layer`] says what is computed, [`Knobs`] how it is cut, and [`generate`] makes the [`Program`] of it: instructions of
 //! 128 bits for three modules that run beside each other and wait for each other by tokens. [`check`] refuses programs that
 //! would go wrong on the fabric, [`Machine`] computes what one computes, bit by bit, and [`simulate`] says how many cycles it
-//! takes. [`drive`] runs one on the registers of a board. Nothing here measures anything: all times are counts of cycles of
+//! takes. An [`Image`] is a program as it lies in a board's memory, and [`launch`] runs that by the registers of a [`Bus`], of
+//! which [`SimulatedBus`] is one without a board. Nothing here measures anything: all times are counts of cycles of
 //! a model whose parameters have a name and a provenance.
 //!
 //! Instructions, registers and layout are those of the core VTA of Apache TVM's history, so that its bitstreams run them.
@@ -13,30 +14,34 @@
 /// Raised whenever the same layer and cut become another program, or are timed otherwise: times of before are not known then.
 pub const REVISION: u32 = 1;
 
+mod bus;
 mod check;
 mod core;
 mod cuts;
-mod driver;
 mod fit;
 mod form;
 mod functional;
 mod generate;
+mod image;
 mod instruction;
 mod knobs;
 mod layer;
 mod layout;
 mod program;
 mod scales;
+mod simulated;
+mod stream;
 mod timing;
 
+pub use bus::{Block, Bus, LaunchError, launch, registers};
 pub use check::{CheckError, check};
 pub use core::{Board, Buffer, Core, CoreError, boards};
 pub use cuts::{choices, default_knobs};
-pub use driver::{Block, Bus, DriveError, Driver, registers};
 pub use fit::{Misfit, fits};
 pub use form::{CpuReason, in_core_form, layer_of};
 pub use functional::{FunctionalError, Machine, Totals};
 pub use generate::generate;
+pub use image::{Image, ImageError, result, result_place};
 pub use instruction::{
     Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
 };
@@ -45,4 +50,6 @@ pub use layer::{Kind, Layer, Operand, Post, Tensors};
 pub use layout::{LayoutError, pack, unpack};
 pub use program::{Program, Region, Role};
 pub use scales::{Folded, fold_scales};
+pub use simulated::SimulatedBus;
+pub use stream::{INSTRUCTION_BYTES, StreamError, check_places, read_stream};
 pub use timing::{Bound, Lane, Span, Timed, Timing, TimingError, TimingSet, simulate, simulate_with, timing_sets};

@@ -5,8 +5,8 @@
 
 mod steps;
 
-use crate::check::{Module, count, is_empty, module, queues_of, tokens};
-use crate::core::Buffer;
+use crate::check::{Module, count, is_empty, module, on_core, queues_of, tokens};
+use crate::core::{Buffer, Core};
 use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Pads, Steps, decode};
 use crate::layout::{LayoutError, pack, unpack};
 use crate::program::{Program, Role};
@@ -54,16 +54,11 @@ pub struct Totals {
     pub bytes: [u64; 5],
 }
 
-/// A core with its memories, and memory beside it.
+/// A program with its memory, before it runs and after.
 pub struct Machine<'a> {
     program: &'a Program,
     instructions: Vec<Instruction>,
     memory: Vec<u8>,
-    micro_ops: Vec<MicroOp>,
-    data: Vec<i8>,
-    weights: Vec<i8>,
-    sums: Vec<i32>,
-    totals: Totals,
 }
 
 impl<'a> Machine<'a> {
@@ -77,19 +72,10 @@ impl<'a> Machine<'a> {
         if bytes > MOST_BYTES {
             return Err(FunctionalError::Large);
         }
-        let size = |buffer: Buffer, element: u64| {
-            usize::try_from(u64::from(core.depth(buffer)) * core.element_bytes(buffer) / element)
-                .expect("a core is small")
-        };
         let mut machine = Machine {
             program,
             instructions: decoded.collect::<Result<_, FunctionalError>>()?,
             memory: vec![0; usize::try_from(bytes).expect("within the bound")],
-            micro_ops: vec![MicroOp::default(); core.micro_ops as usize],
-            data: vec![0; size(Buffer::Data, 1)],
-            weights: vec![0; size(Buffer::Weights, 1)],
-            sums: vec![0; size(Buffer::Sums, 4)],
-            totals: Totals::default(),
         };
         machine.write(Role::MicroOps, &program.micro_op_bytes());
         Ok(machine)
@@ -131,46 +117,107 @@ impl<'a> Machine<'a> {
 
     /// Runs the program; the seed draws which module goes on where several can.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let mut queues: [VecDeque<usize>; 3] = Default::default();
-        let mut given = [0u32; 4];
-        if !matches!(self.instructions.last(), Some(Instruction::Finish)) {
-            return Err(FunctionalError::Endless);
+        let memory = Place { bytes: &mut self.memory, origin: 0 };
+        execute(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
+    }
+}
+
+/// Memory whose first byte has an address.
+pub(crate) struct Place<'m> {
+    /// All of it.
+    pub bytes: &'m mut [u8],
+    /// The address of the first.
+    pub origin: u64,
+}
+
+impl Place<'_> {
+    /// Elements of so many bytes, from one on that is counted from the address zero.
+    fn elements(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
+        let begin = first.checked_mul(element as u64)?.checked_sub(self.origin)?;
+        let begin = usize::try_from(begin).ok()?;
+        self.bytes.get_mut(begin..begin.checked_add(count * element)?)
+    }
+}
+
+/// Runs instructions on a core whose memories are all zero, at most so many steps of them.
+pub(crate) fn execute(
+    core: &Core,
+    instructions: &[Instruction],
+    memory: Place<'_>,
+    seed: u64,
+    most_steps: u64,
+) -> Result<Totals, FunctionalError> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut modules = Modules::new(core, memory, most_steps);
+    let mut queues: [VecDeque<usize>; 3] = Default::default();
+    let mut given = [0u32; 4];
+    if !matches!(instructions.last(), Some(Instruction::Finish)) {
+        return Err(FunctionalError::Endless);
+    }
+    for (place, instruction) in instructions.iter().enumerate() {
+        if let Some(module) = module(instruction) {
+            queues[module as usize].push_back(place);
         }
-        for (place, instruction) in self.instructions.iter().enumerate() {
-            if let Some(module) = module(instruction) {
-                queues[module as usize].push_back(place);
-            }
+    }
+    loop {
+        let ready = [Module::Load, Module::Compute, Module::Store].map(|module| {
+            let next = queues[module as usize].front();
+            next.is_some_and(|&place| {
+                let (takes, _) = queues_of(module, tokens(&instructions[place]));
+                takes.into_iter().all(|queue| given[queue] > 0)
+            })
+        });
+        let count = ready.iter().filter(|&&is| is).count();
+        if count == 0 {
+            break;
         }
-        loop {
-            let ready = [Module::Load, Module::Compute, Module::Store].map(|module| {
-                let next = queues[module as usize].front();
-                next.is_some_and(|&place| {
-                    let (takes, _) = queues_of(module, tokens(&self.instructions[place]));
-                    takes.into_iter().all(|queue| given[queue] > 0)
-                })
-            });
-            let count = ready.iter().filter(|&&is| is).count();
-            if count == 0 {
-                break;
-            }
-            let chosen = random.random_range(0..count);
-            let modules = [Module::Load, Module::Compute, Module::Store].into_iter().zip(ready);
-            let module = modules.filter(|(_, is)| *is).nth(chosen).expect("one of those that are ready").0;
-            let place = queues[module as usize].pop_front().expect("what is ready is there");
-            let instruction = self.instructions[place];
-            let (takes, gives) = queues_of(module, tokens(&instruction));
-            takes.into_iter().for_each(|queue| given[queue] -= 1);
-            self.step(&instruction).map_err(|what| match what {
-                "" => FunctionalError::Large,
-                what => FunctionalError::Leaves { place, what },
-            })?;
-            self.totals.instructions += 1;
-            gives.into_iter().for_each(|queue| given[queue] += 1);
-        }
-        match queues.iter().filter_map(VecDeque::front).min() {
-            Some(&place) => Err(FunctionalError::Standstill(place)),
-            None => Ok(self.totals),
+        let chosen = random.random_range(0..count);
+        let ready = [Module::Load, Module::Compute, Module::Store].into_iter().zip(ready);
+        let module = ready.filter(|(_, is)| *is).nth(chosen).expect("one of those that are ready").0;
+        let place = queues[module as usize].pop_front().expect("what is ready is there");
+        let instruction = instructions[place];
+        let (takes, gives) = queues_of(module, tokens(&instruction));
+        takes.into_iter().for_each(|queue| given[queue] -= 1);
+        modules.step(&instruction).map_err(|what| match what {
+            "" => FunctionalError::Large,
+            what => FunctionalError::Leaves { place, what },
+        })?;
+        modules.totals.instructions += 1;
+        gives.into_iter().for_each(|queue| given[queue] += 1);
+    }
+    match queues.iter().filter_map(VecDeque::front).min() {
+        Some(&place) => Err(FunctionalError::Standstill(place)),
+        None => Ok(modules.totals),
+    }
+}
+
+/// The modules of a core with its memories, and memory beside it.
+struct Modules<'m> {
+    core: Core,
+    memory: Place<'m>,
+    micro_ops: Vec<MicroOp>,
+    data: Vec<i8>,
+    weights: Vec<i8>,
+    sums: Vec<i32>,
+    totals: Totals,
+    most_steps: u64,
+}
+
+impl<'m> Modules<'m> {
+    fn new(core: &Core, memory: Place<'m>, most_steps: u64) -> Modules<'m> {
+        let size = |buffer: Buffer, element: u64| {
+            usize::try_from(u64::from(core.depth(buffer)) * core.element_bytes(buffer) / element)
+                .expect("a core is small")
+        };
+        Modules {
+            core: *core,
+            memory,
+            micro_ops: vec![MicroOp::default(); core.micro_ops as usize],
+            data: vec![0; size(Buffer::Data, 1)],
+            weights: vec![0; size(Buffer::Weights, 1)],
+            sums: vec![0; size(Buffer::Sums, 4)],
+            totals: Totals::default(),
+            most_steps,
         }
     }
 
@@ -187,16 +234,19 @@ impl<'a> Machine<'a> {
     }
 
     fn load(&mut self, load: &Memory) -> Result<(), &'static str> {
-        let element = usize::try_from(self.program.core.element_bytes(load.buffer)).expect("small");
+        if u64::from(load.on_core) + on_core(load) > u64::from(self.core.depth(load.buffer)) {
+            return Err("the core's memory");
+        }
+        let element = usize::try_from(self.core.element_bytes(load.buffer)).expect("small");
         let Pads { top, bottom, left, right } = load.pads;
         let [rows, columns] = [load.rows, load.columns].map(usize::from);
         let width = columns + usize::from(left) + usize::from(right);
         let height = rows + usize::from(top) + usize::from(bottom);
         let mut bytes = vec![0; height * width * element];
         for row in 0..rows {
-            let from = (load.in_memory as usize + row * usize::from(load.stride)) * element;
+            let from = u64::from(load.in_memory) + row as u64 * u64::from(load.stride);
             let to = ((row + usize::from(top)) * width + usize::from(left)) * element;
-            let source = self.memory.get(from..from + columns * element).ok_or("memory")?;
+            let source = self.memory.elements(from, columns, element).ok_or("memory")?;
             bytes[to..to + source.len()].copy_from_slice(source);
         }
         self.totals.bytes[load.buffer as usize] += (rows * columns * element) as u64;
@@ -216,7 +266,7 @@ impl<'a> Machine<'a> {
             Buffer::MicroOps => {
                 let target = self.micro_ops.get_mut(bytes_at(4)).ok_or("the core's memory")?;
                 let (numbers, _) = bytes.as_chunks::<4>();
-                let core = self.program.core;
+                let core = self.core;
                 let ops = numbers.iter().map(|bits| MicroOp::decode(&core, u32::from_le_bytes(*bits)));
                 target.iter_mut().zip(ops).for_each(|(to, from)| *to = from);
             }
@@ -225,13 +275,13 @@ impl<'a> Machine<'a> {
     }
 
     fn store(&mut self, store: &Memory) -> Result<(), &'static str> {
-        let element = usize::try_from(self.program.core.element_bytes(Buffer::Results)).expect("small");
+        let element = usize::try_from(self.core.element_bytes(Buffer::Results)).expect("small");
         let columns = usize::from(store.columns) * element;
         for row in 0..usize::from(store.rows) {
             let from = usize::from(store.on_core) * element + row * columns;
-            let to = (store.in_memory as usize + row * usize::from(store.stride)) * element;
+            let to = u64::from(store.in_memory) + row as u64 * u64::from(store.stride);
             let sums = self.sums.get(from..from + columns).ok_or("the core's memory")?;
-            let target = self.memory.get_mut(to..to + columns).ok_or("memory")?;
+            let target = self.memory.elements(to, usize::from(store.columns), element).ok_or("memory")?;
             // The lowest byte, whatever stands above it.
             target.iter_mut().zip(sums).for_each(|(to, sum)| *to = (*sum as i8).cast_unsigned());
         }
@@ -241,7 +291,7 @@ impl<'a> Machine<'a> {
 
     fn sequence(&mut self, steps: Steps) -> Result<Vec<MicroOp>, &'static str> {
         let done = self.totals.products + self.totals.resets + self.totals.changes;
-        if done.saturating_add(count(steps)) > MOST_STEPS {
+        if done.saturating_add(count(steps)) > self.most_steps {
             return Err("");
         }
         let range = usize::from(steps.begin)..usize::from(steps.end);

@@ -1,18 +1,18 @@
 //! What is done on the core many times: products, and changes of sums.
 
-use super::Machine;
+use super::Modules;
 use crate::check::{count, each_step};
 use crate::core::Core;
 use crate::instruction::{Alu, AluOp, Multiply};
 
-impl Machine<'_> {
+impl Modules<'_> {
     pub(super) fn multiply(&mut self, multiply: &Multiply) -> Result<(), &'static str> {
         let ops = self.sequence(multiply.steps)?;
         let factors = [multiply.sum, multiply.data, multiply.weight];
-        let Core { batch, block, .. } = self.program.core;
+        let Core { batch, block, .. } = self.core;
         let (batch, block) = (batch as usize, block as usize);
         let vector = batch * block;
-        let Machine { data, weights, sums, totals, .. } = self;
+        let Modules { data, weights, sums, totals, .. } = self;
         let mut left = false;
         if multiply.is_reset {
             totals.resets += count(multiply.steps);
@@ -47,7 +47,7 @@ impl Machine<'_> {
     pub(super) fn alu(&mut self, alu: &Alu) -> Result<(), &'static str> {
         let ops = self.sequence(alu.steps)?;
         self.totals.changes += count(alu.steps);
-        let vector = (self.program.core.batch * self.program.core.block) as usize;
+        let vector = (self.core.batch * self.core.block) as usize;
         let sums = &mut self.sums;
         let mut left = false;
         each_step(alu.steps, &ops, [alu.sum, alu.other, [0, 0]], |sum, other, _| {

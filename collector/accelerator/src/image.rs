@@ -1,0 +1,75 @@
+//! A program as it lies in a board's memory, with the values of a run.
+
+use crate::instruction::{DecodeError, Instruction, decode, encode};
+use crate::layout::{LayoutError, pack, unpack};
+use crate::program::{ALIGNMENT, Program, Role};
+
+/// What is put into memory for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Operands and micro-operations, each with its place in the program's memory.
+    pub parts: Vec<(u64, Vec<u8>)>,
+    /// Instructions whose places count from the begin of all memory, as they lie in it. They may lie anywhere.
+    pub instructions: Vec<u8>,
+}
+
+/// Why there is no image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ImageError {
+    #[error("the program's memory begins at {0:#x}, which is no multiple of 4096, or ends beyond 2^32")]
+    Address(u64),
+    #[error("instruction {place}: {why}")]
+    Decode { place: usize, why: DecodeError },
+    #[error("it takes {wanted} operands, got {given}")]
+    Operands { wanted: usize, given: usize },
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+impl Image {
+    /// Of a program whose memory begins at this address.
+    pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<Image, ImageError> {
+        let wanted = program.layer.operands();
+        if wanted.len() != operands.len() {
+            return Err(ImageError::Operands { wanted: wanted.len(), given: operands.len() });
+        }
+        let end = address.checked_add(program.memory_bytes());
+        if !address.is_multiple_of(ALIGNMENT) || end.is_none_or(|end| end > 1 << 32) {
+            return Err(ImageError::Address(address));
+        }
+        let mut parts = Vec::new();
+        parts.extend(program.region(Role::MicroOps).map(|region| (region.begin, program.micro_op_bytes())));
+        for (place, (operand, bytes)) in wanted.into_iter().zip(operands).enumerate() {
+            let packed = pack(&program.core, &program.layer, operand, bytes)?;
+            parts.extend(program.region(Role::Operand(place)).map(|region| (region.begin, packed)));
+        }
+        Ok(Image { parts, instructions: relocated(program, address)? })
+    }
+}
+
+/// Where a program's result lies in its memory, and how many bytes it has there.
+pub fn result_place(program: &Program) -> (u64, u64) {
+    program.region(Role::Result).map_or((0, 0), |region| (region.begin, region.bytes))
+}
+
+/// A result as others want it, from how it lay in memory.
+pub fn result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
+    unpack(&program.core, &program.layer, packed)
+}
+
+/// The instructions with places in the memory that begins at an address. All base registers are zero, so places count from
+/// the begin of all memory.
+fn relocated(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
+    let core = &program.core;
+    let mut bytes = Vec::with_capacity(16 * program.instructions.len());
+    for (place, bits) in program.instructions.iter().enumerate() {
+        let mut instruction = decode(core, *bits).map_err(|why| ImageError::Decode { place, why })?;
+        if let Instruction::Load(memory) | Instruction::Store(memory) = &mut instruction {
+            let moved = address / core.element_bytes(memory.buffer) + u64::from(memory.in_memory);
+            memory.in_memory = u32::try_from(moved).map_err(|_| ImageError::Address(address))?;
+        }
+        bytes.extend(encode(core, &instruction).iter().flat_map(|half| half.to_le_bytes()));
+    }
+    Ok(bytes)
+}

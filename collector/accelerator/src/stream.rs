@@ -1,0 +1,68 @@
+//! Instructions as they lie in a board's memory, from whoever put them there.
+
+use crate::check::is_empty;
+use crate::core::{Buffer, Core};
+use crate::instruction::{DecodeError, Instruction, Memory, decode};
+use std::ops::Range;
+
+/// Bytes of an instruction.
+pub const INSTRUCTION_BYTES: u64 = 16;
+
+/// Why a core must not be given these instructions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum StreamError {
+    #[error("instruction {place}: {why}")]
+    Decode { place: usize, why: DecodeError },
+    #[error("instruction {place} moves {what} the wrong way")]
+    Direction { place: usize, what: &'static str },
+    #[error("instruction {place} goes to bytes {begin:#x} to {end:#x} of memory, which are not its own")]
+    Elsewhere { place: usize, begin: u64, end: u64 },
+    #[error("an end stands last and nowhere else")]
+    End,
+}
+
+/// Reads instructions from their bytes.
+pub fn read_stream(core: &Core, bytes: &[u8]) -> Result<Vec<Instruction>, StreamError> {
+    let (halves, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = halves.as_chunks::<2>();
+    let decoded = pairs.iter().enumerate().map(|(place, pair)| {
+        decode(core, pair.map(u64::from_le_bytes)).map_err(|why| StreamError::Decode { place, why })
+    });
+    decoded.collect()
+}
+
+/// Refuses instructions that would read or write memory that is not theirs: a core asks nobody before it does.
+pub fn check_places(
+    core: &Core,
+    instructions: &[Instruction],
+    is_own: impl Fn(Range<u64>) -> bool,
+) -> Result<(), StreamError> {
+    let is_end = |instruction: &Instruction| matches!(instruction, Instruction::Finish);
+    if instructions.iter().position(is_end).is_none_or(|end| end + 1 != instructions.len()) {
+        return Err(StreamError::End);
+    }
+    for (place, instruction) in instructions.iter().enumerate() {
+        let (memory, is_load) = match instruction {
+            Instruction::Load(memory) => (memory, true),
+            Instruction::Store(memory) => (memory, false),
+            Instruction::Multiply(_) | Instruction::Alu(_) | Instruction::Finish => continue,
+        };
+        if is_load == (memory.buffer == Buffer::Results) {
+            return Err(StreamError::Direction { place, what: memory.buffer.name() });
+        }
+        let touched = touched(core, memory);
+        if !is_empty(memory) && !is_own(touched.clone()) {
+            return Err(StreamError::Elsewhere { place, begin: touched.start, end: touched.end });
+        }
+    }
+    Ok(())
+}
+
+/// From the first byte of memory that a rectangle touches to behind its last.
+fn touched(core: &Core, memory: &Memory) -> Range<u64> {
+    let element = core.element_bytes(memory.buffer);
+    let begin = u64::from(memory.in_memory);
+    let rows = u64::from(memory.rows).saturating_sub(1) * u64::from(memory.stride);
+    begin * element..(begin + rows + u64::from(memory.columns)) * element
+}

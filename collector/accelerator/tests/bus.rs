@@ -1,0 +1,151 @@
+//! Programs by the registers of a bus whose core computes what one would. No board was ever seen.
+
+#[allow(dead_code)]
+mod common;
+
+use accelerator::{
+    Block, Bus, Core, Image, ImageError, LaunchError, Program, SimulatedBus, StreamError, check_places, default_knobs,
+    generate, launch, layer_of, read_stream, registers, result, result_place,
+};
+use common::{random, values};
+use models::Task;
+use reference::Tensor;
+
+const ADDRESS: u64 = 0x1000_0000;
+
+/// A simulated bus that notes what is written, and may be one that never ends.
+struct Noted {
+    bus: SimulatedBus,
+    written: Vec<(Block, u32, u32)>,
+    ends: bool,
+}
+
+impl Bus for Noted {
+    fn write(&mut self, block: Block, register: u32, value: u32) {
+        self.written.push((block, register, value));
+        if self.ends || block != Block::Store {
+            self.bus.write(block, register, value);
+        }
+    }
+
+    fn read(&mut self, block: Block, register: u32) -> u32 {
+        assert_eq!((block, register), (Block::Compute, registers::DONE));
+        self.bus.read(block, register)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bus.bytes()
+    }
+
+    fn address(&self) -> u64 {
+        self.bus.address()
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.bus.put(at, bytes);
+    }
+
+    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+        self.bus.get(at, count)
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.bus.now_ns()
+    }
+
+    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
+        self.bus.program(core, file)
+    }
+}
+
+fn with_program(check: impl FnOnce(&Program, &[&[u8]], &[u8])) {
+    let text = r#"conv(i8[1,16,5,5], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | binary(_, const i32[32,1,1]) function="shift_right" | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
+    let (core, task) = (Core::named("1x16").unwrap(), Task::from_text(text).unwrap());
+    let layer = layer_of(&task).unwrap();
+    let program = generate(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
+    let inputs = values(&task, &mut random(1));
+    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    check(&program, &operands, reference::evaluate(&task, &inputs).unwrap().bytes());
+}
+
+fn noted(program: &Program) -> Noted {
+    let bus = SimulatedBus::new(program.core, ADDRESS, 1 << 20);
+    Noted { bus, written: Vec::new(), ends: true }
+}
+
+/// Puts an image into memory and runs it.
+fn run(bus: &mut dyn Bus, program: &Program, image: &Image) -> Result<(Vec<u8>, u64), LaunchError> {
+    let begin = program.memory_bytes().next_multiple_of(4096);
+    image.parts.iter().for_each(|(at, bytes)| bus.put(*at, bytes));
+    bus.put(begin, &image.instructions);
+    let count = u32::try_from(program.instructions.len()).unwrap();
+    let address = u32::try_from(bus.address() + begin).unwrap();
+    let taken = launch(bus, address, count, 50_000)?;
+    let (at, bytes) = result_place(program);
+    Ok((result(program, &bus.get(at, bytes)).unwrap(), taken))
+}
+
+#[test]
+fn registers_are_written_in_order_and_the_result_is_right_every_time() {
+    with_program(|program, operands, wanted| {
+        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let mut bus = noted(program);
+        let (found, taken) = run(&mut bus, program, &image).unwrap();
+        assert_eq!(found, wanted);
+        assert!(taken > 0);
+        let controls: Vec<(Block, u32)> =
+            bus.written.iter().filter(|w| w.1 == registers::CONTROL).map(|w| (w.0, w.2)).collect();
+        let (once, again) = (registers::START, registers::RESTART);
+        assert_eq!(
+            controls,
+            [(Block::Fetch, once), (Block::Load, again), (Block::Compute, again), (Block::Store, again)]
+        );
+        let first = bus.written.iter().position(|w| w.1 == registers::CONTROL).unwrap();
+        let bases = bus.written[1..first].iter().filter(|w| w.0 != Block::Fetch);
+        assert_eq!(bases.map(|w| w.2).collect::<Vec<_>>(), [0; 5], "all bases are zero before anything begins");
+        assert_eq!(bus.written[0], (Block::Compute, registers::NOT_DONE, 0));
+        assert_eq!(run(&mut bus, program, &image).unwrap().0, wanted, "an end of before is none of the next");
+    });
+}
+
+#[test]
+fn a_core_that_hangs_or_lies_is_an_error() {
+    with_program(|program, operands, _| {
+        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let mut bus = noted(program);
+        bus.ends = false;
+        assert_eq!(run(&mut bus, program, &image), Err(LaunchError::TimedOut(50_000)));
+        let mut endless = image.clone();
+        let last = endless.instructions.len() - 16;
+        endless.instructions[last..].fill(0);
+        assert_eq!(run(&mut noted(program), program, &endless), Err(LaunchError::TimedOut(50_000)));
+        let elsewhere = Image::new(program, operands, ADDRESS + 4096 * 1024).unwrap();
+        assert_eq!(run(&mut noted(program), program, &elsewhere), Err(LaunchError::TimedOut(50_000)));
+        let error = Image::new(program, &operands[1..], ADDRESS).unwrap_err();
+        assert!(matches!(error, ImageError::Operands { wanted: 3, given: 2 }), "{error}");
+        for address in [ADDRESS + 64, (1 << 32) - 4096, u64::MAX - 4095] {
+            assert_eq!(Image::new(program, operands, address), Err(ImageError::Address(address)));
+        }
+    });
+}
+
+#[test]
+fn instructions_go_to_no_memory_but_their_own() {
+    with_program(|program, operands, _| {
+        let core = &program.core;
+        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let stream = read_stream(core, &image.instructions).unwrap();
+        let own = ADDRESS..ADDRESS + program.memory_bytes();
+        let check = |stream: &[accelerator::Instruction], end: u64| {
+            check_places(core, stream, |touched| own.start <= touched.start && touched.end <= end)
+        };
+        check(&stream, own.end).unwrap();
+        let error = check(&stream, own.end - 1).unwrap_err();
+        assert!(matches!(error, StreamError::Elsewhere { .. }), "{error}");
+        assert_eq!(check(&stream[..stream.len() - 1], own.end), Err(StreamError::End));
+        assert_eq!(check(&[], own.end), Err(StreamError::End));
+        let twice: Vec<_> = stream.iter().chain(&stream).copied().collect();
+        assert_eq!(check(&twice, own.end), Err(StreamError::End));
+        assert!(matches!(read_stream(core, &[0xff; 16]), Err(StreamError::Decode { place: 0, .. })));
+    });
+}
