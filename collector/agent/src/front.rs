@@ -1,10 +1,12 @@
 //! The process that listens: greets clients, gives each a process of its own, and is there again when that ends.
 
+use crate::fabric;
 use crate::registration::Registration;
 use crate::session::EMULATED_VARIABLE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use remote::fabric::FabricKind;
 use remote::handshake::{self, Key, Verdict};
 use remote::packet::Packet;
 use remote::{Address, RemoteError, Waiting};
@@ -41,6 +43,8 @@ pub struct Options {
     pub session: Duration,
     /// Memory for tensors of a session.
     pub memory_bytes: usize,
+    /// What serves as a core on a fabric.
+    pub fabric: Option<FabricKind>,
     /// Whether this runs on an emulator.
     pub is_emulated: bool,
     /// The program, with its arguments, that starts programs like this one, where the system cannot.
@@ -191,6 +195,7 @@ fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Res
         None => Command::new("/proc/self/exe"),
     };
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
+    command.arg(options.fabric.map_or("none", fabric::word));
     command.stdin(Stdio::from(OwnedFd::from(stream.try_clone()?))).stdout(Stdio::null()).process_group(0);
     if options.is_emulated || !options.through.is_empty() {
         command.env(EMULATED_VARIABLE, "1");

@@ -1,8 +1,9 @@
 //! `opcollect-board`: measures kernels for somebody else, on a board that has neither TVM nor Python.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use agent::fabric;
 use agent::front::{self, Options};
-use agent::session::{self, End};
+use agent::session::{self, End, OnFabric};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
@@ -26,6 +27,8 @@ Options:
       --tracker HOST:PORT     Register with this tracker
       --session-seconds N     End a session after so long [default: 3600]
       --memory-mib N          Memory for the tensors of a session [default: half of what is free]
+      --fpga KIND             Serve a core on the fabric, too: `none`, `devmem` (its registers by /dev/mem and memory of
+                              u-dma-buf; not run on hardware), or `simulated`, which times nothing [default: none]
       --emulated              Say that this machine is an emulator; signs of one are seen without it
       --through COMMAND       Start sessions through this command, as where the system cannot start such programs itself
       --help, --version
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let texts: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("?")).collect();
     let done = match texts.as_slice() {
-        ["session", folder, memory] => match serve_session(Path::new(folder), memory) {
+        ["session", folder, memory, fpga] => match serve_session(Path::new(folder), memory, fpga) {
             Ok(End::AgentToo) => return ExitCode::from(front::LEAVING),
             Ok(End::Session) => Ok(()),
             Err(why) => Err(why),
@@ -72,6 +75,10 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<(), String> {
+    if let Some(kind) = options.fabric {
+        // Each session opens its own; what is missing is said before there is one.
+        fabric::open(kind, options.memory_bytes).map(drop)?;
+    }
     let listener = front::listen(options).map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     println!("listening on {address}");
@@ -85,12 +92,14 @@ fn serve(options: &Options) -> Result<(), String> {
 }
 
 /// The part of a session's own process; its connection is its standard input.
-fn serve_session(folder: &Path, memory: &str) -> Result<End, String> {
+fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
     // A session does not outlive the process that watches it.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;
+    let open = |kind| fabric::open(kind, memory).map(|bus| OnFabric::new(kind, bus));
+    let fabric = fabric::kind_of(fpga)?.map(open).transpose()?;
     let connection = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    session::serve(TcpStream::from(connection), folder, memory).map_err(|error| error.to_string())
+    session::serve(TcpStream::from(connection), folder, memory, fabric).map_err(|error| error.to_string())
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
@@ -102,6 +111,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         tracker: None,
         session: Duration::from_secs(3600),
         memory_bytes: half_of_free(),
+        fabric: None,
         is_emulated: false,
         through: Vec::new(),
     };
@@ -142,6 +152,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
                 let mib = found.parse::<usize>().ok().and_then(|mib| mib.checked_mul(1 << 20)).filter(|mib| *mib > 0);
                 options.memory_bytes = mib.ok_or_else(|| format!("{}, which is no size", wrong(found)))?;
             }
+            "--fpga" => options.fabric = fabric::kind_of(value()?)?,
             "--through" => options.through = value()?.split_whitespace().map(OsString::from).collect(),
             other => return Err(format!("there is no option `{other}`")),
         }

@@ -6,6 +6,7 @@
 
 pub mod agent;
 mod error;
+pub mod fabric;
 pub mod handshake;
 pub mod packet;
 pub mod session;

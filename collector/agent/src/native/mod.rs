@@ -1,12 +1,14 @@
 //! **Fence**: memory that kernels work on, libraries that are loaded, the functions that these call, and the threads that
-//! they start. Everything unsafe of the agent is here.
+//! they start, and a board's registers. Everything unsafe of the agent is here.
 
+mod devmem;
 mod exports;
 mod kernel;
 mod memory;
 mod pool;
 mod workspace;
 
+pub use devmem::Devmem;
 pub use kernel::{Arguments, Kernel, Library};
 pub use memory::Memory;
 pub use pool::{has_cpus, use_cpus};

@@ -1,6 +1,7 @@
 //! The functions that a client asks for by name.
 
 use super::calls::{Calls, Laid};
+use super::fabric::Asked;
 use super::{End, Files, Object, Refusal, Returned, Session, refuse};
 use crate::emulation;
 use crate::native::{self, Arguments, Kernel, Library};
@@ -30,6 +31,7 @@ pub enum Builtin {
     Measure,
     Calls,
     Leave,
+    Fabric(Asked),
 }
 
 impl Builtin {
@@ -47,7 +49,7 @@ impl Builtin {
             MEASURE => Builtin::Measure,
             CALLS => Builtin::Calls,
             LEAVE => Builtin::Leave,
-            _ => return None,
+            other => Builtin::Fabric(Asked::of(other)?),
         })
     }
 }
@@ -124,6 +126,10 @@ impl Session {
                 self.calls(*calls)?.push(kernel, rest)?;
                 value(Value::None)
             }
+            (Builtin::Fabric(asked), arguments) => match &mut self.fabric {
+                Some(fabric) => value(fabric.call(asked, arguments)?),
+                None => refuse("this agent serves no core on a fabric"),
+            },
             (builtin, arguments) => refuse(format!("{builtin:?} takes no arguments such as {}", shown(arguments))),
         }
     }

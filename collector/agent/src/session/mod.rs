@@ -1,9 +1,11 @@
 //! One session, in a process of its own: requests in, answers out, until the client leaves.
 
 mod calls;
+mod fabric;
 mod files;
 mod functions;
 
+pub use fabric::OnFabric;
 pub use functions::EMULATED_VARIABLE;
 
 use crate::native::{Arguments, Kernel, Library, Memory};
@@ -47,6 +49,8 @@ pub struct Session {
     next: u64,
     memory: Memory,
     files: Files,
+    /// The core on this machine's fabric, where it serves one.
+    fabric: Option<OnFabric>,
     /// The CPUs of this process, as they were before kernels were pinned to some of them.
     cpus: Vec<usize>,
     end: End,
@@ -69,14 +73,20 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
 
 type Answer = Result<Packet, Refusal>;
 
-/// Serves a client whose key was taken, with files in this folder and so much memory for tensors.
-pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<End, RemoteError> {
+/// Serves a client whose key was taken, with files in this folder, so much memory for tensors, and perhaps a fabric.
+pub fn serve(
+    stream: TcpStream,
+    folder: &Path,
+    memory_bytes: usize,
+    fabric: Option<OnFabric>,
+) -> Result<End, RemoteError> {
     let mut waiting = Waiting::new(stream, IDLE);
     let mut session = Session {
         objects: BTreeMap::new(),
         next: 1,
         memory: Memory::new(memory_bytes),
         files: Files::new(folder),
+        fabric,
         cpus: affinity::allowed().unwrap_or_else(|_| vec![0]),
         end: End::Session,
     };
@@ -120,7 +130,9 @@ impl Session {
     fn listed(&mut self, code: Code, values: &[Value]) -> Result<Value, Refusal> {
         match (code, values) {
             (Code::GetGlobalFunction, [Value::Text(name)]) => {
-                let found = Builtin::of(name).map(|builtin| self.keep(Object::Builtin(builtin)));
+                let served = |builtin: &Builtin| !matches!(builtin, Builtin::Fabric(_)) || self.fabric.is_some();
+                let found = Builtin::of(name).filter(served);
+                let found = found.map(|builtin| self.keep(Object::Builtin(builtin)));
                 Ok(Value::Pointer(found.unwrap_or(0)))
             }
             (Code::FreeHandle, [Value::Pointer(handle), ..]) => {

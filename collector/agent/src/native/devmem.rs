@@ -1,0 +1,281 @@
+//! A core's registers through `/dev/mem`, and memory in one piece of the kernel module u-dma-buf. **Not run on hardware.**
+//!
+//! Memory is mapped as it is cached: the ports of the published designs (ACP, HPC0) are coherent. It is copied by pointers,
+//! never lent as a slice, since the core writes it, too.
+
+use accelerator::{Block, Bus, Core, boards, registers};
+use nix::libc::off_t;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions, read_to_string};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
+
+/// Where everything lies.
+struct Places {
+    /// Memory of the whole board, as a file.
+    registers: PathBuf,
+    /// Where the registers of the core begin in it.
+    base: u64,
+    /// Memory in one piece.
+    memory: PathBuf,
+    /// Folders of which the first that is there tells of it.
+    told: Vec<PathBuf>,
+    /// The folder of what brings bitstreams onto the fabric.
+    manager: PathBuf,
+}
+
+/// A board.
+pub struct Devmem {
+    registers: Mapping,
+    memory: Mapping,
+    address: u64,
+    manager: PathBuf,
+    begin: Instant,
+}
+
+/// A part of a file, mapped.
+struct Mapping {
+    start: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl Devmem {
+    /// This board's.
+    pub fn open() -> Result<Devmem, String> {
+        // Processors of 32 bits are Zynq-7000, those of 64 Zynq UltraScale+: the boards with published bitstreams.
+        let name = match std::env::consts::ARCH {
+            "arm" => "pynq-z1",
+            "aarch64" => "ultra96",
+            other => {
+                return Err(format!(
+                    "no core's registers are known on {other}; `--fpga simulated` computes what one would, and times nothing"
+                ));
+            }
+        };
+        let board = boards().iter().find(|board| board.name == name).ok_or("the board is not known")?;
+        Devmem::at(&Places {
+            registers: "/dev/mem".into(),
+            base: board.registers,
+            memory: "/dev/udmabuf0".into(),
+            told: vec!["/sys/class/u-dma-buf/udmabuf0".into(), "/sys/class/udmabuf/udmabuf0".into()],
+            manager: "/sys/class/fpga_manager/fpga0".into(),
+        })
+    }
+
+    fn at(places: &Places) -> Result<Devmem, String> {
+        const SETUP: &str = "load the kernel module u-dma-buf with memory for the core, as \
+                             `modprobe u-dma-buf udmabuf0=67108864` does";
+        let registers = opened(&places.registers, nix::libc::O_SYNC).map_err(|why| {
+            format!("{why}: a core's registers need it, and it needs a user who may read and write it")
+        })?;
+        let memory = opened(&places.memory, 0).map_err(|why| format!("{why}; {SETUP}"))?;
+        let told = places.told.iter().find(|folder| folder.is_dir());
+        let told = told.ok_or_else(|| format!("nothing tells where `{}` lies; {SETUP}", places.memory.display()))?;
+        let (address, bytes) = (number(&told.join("phys_addr"))?, number(&told.join("size"))?);
+        let is_reached = address.is_multiple_of(4096) && address.checked_add(bytes).is_some_and(|end| end <= 1 << 32);
+        if bytes == 0 || !is_reached {
+            return Err(format!(
+                "the core does not reach {bytes} bytes at {address:#x}: memory has to begin at a multiple of 4096 and to end \
+                 below 2^32"
+            ));
+        }
+        let block_bytes = registers::BLOCK_BYTES * Block::ALL.len() as u64;
+        Ok(Devmem {
+            registers: Mapping::new(&registers, places.base, block_bytes)?,
+            memory: Mapping::new(&memory, 0, bytes)?,
+            address,
+            manager: places.manager.clone(),
+            begin: Instant::now(),
+        })
+    }
+
+    fn register(&self, block: Block, register: u32) -> *mut u32 {
+        let at = block as u64 * registers::BLOCK_BYTES + u64::from(register);
+        let at = usize::try_from(at).expect("four blocks are small");
+        assert!(register.is_multiple_of(4) && at + 4 <= self.registers.bytes, "there is no register {register:#x}");
+        self.registers.start.as_ptr().cast::<u8>().wrapping_add(at).cast()
+    }
+
+    /// The first byte of a part of memory.
+    fn part(&self, at: u64, count: u64) -> *mut u8 {
+        let is_inside = at.checked_add(count).is_some_and(|end| end <= self.memory.bytes as u64);
+        assert!(is_inside, "{count} bytes from {at} on are not in memory");
+        self.memory.start.as_ptr().cast::<u8>().wrapping_add(usize::try_from(at).expect("it is in memory"))
+    }
+}
+
+impl Bus for Devmem {
+    fn write(&mut self, block: Block, register: u32, value: u32) {
+        barrier();
+        // SAFETY: it was checked to lie in the mapping, which lives as long as this; registers have four bytes each.
+        unsafe { self.register(block, register).write_volatile(value) };
+        barrier();
+    }
+
+    fn read(&mut self, block: Block, register: u32) -> u32 {
+        // SAFETY: as in `write`.
+        let value = unsafe { self.register(block, register).read_volatile() };
+        barrier();
+        value
+    }
+
+    fn bytes(&self) -> u64 {
+        self.memory.bytes as u64
+    }
+
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        let to = self.part(at, bytes.len() as u64);
+        // SAFETY: the part was checked to lie in the mapping, which no slice of Rust's overlaps.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+        let from = self.part(at, count);
+        let mut bytes = vec![0; usize::try_from(count).expect("it is in memory")];
+        // SAFETY: as in `put`; what is copied to was just made.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        bytes
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The kernel looks for the file in `/lib/firmware`.
+    fn program(&mut self, _: &Core, file: Option<&str>) -> Result<(), String> {
+        let Some(file) = file else { return Ok(()) };
+        let firmware = self.manager.join("firmware");
+        std::fs::write(&firmware, file)
+            .map_err(|error| format!("cannot bring `{file}` onto the fabric by `{}`: {error}", firmware.display()))?;
+        let state = read_to_string(self.manager.join("state")).unwrap_or_default();
+        match state.trim() {
+            "operating" => Ok(()),
+            other => Err(format!("the fabric is `{other}` after `{file}`; is the file in `/lib/firmware`, as `.bin`?")),
+        }
+    }
+}
+
+/// What was written before is seen by the core before what comes after.
+fn barrier() {
+    #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
+    // SAFETY: it waits for memory and changes nothing.
+    unsafe {
+        std::arch::asm!("dsb sy", options(nostack, preserves_flags));
+    }
+    fence(Ordering::SeqCst);
+}
+
+fn opened(path: &Path, flags: i32) -> Result<File, String> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    file.map_err(|error| format!("cannot open `{}`: {error}", path.display()))
+}
+
+/// A number of a file, in tens or, behind `0x`, in sixteens.
+fn number(path: &Path) -> Result<u64, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("cannot read a number from `{}`: {why}", path.display());
+    let text = read_to_string(path).map_err(|error| wrong(&error))?;
+    let read = match text.trim().strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.trim().parse(),
+    };
+    read.map_err(|error| wrong(&error))
+}
+
+impl Mapping {
+    fn new(file: &File, at: u64, bytes: u64) -> Result<Mapping, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("cannot map {bytes} bytes at {at:#x}: {why}");
+        let length =
+            usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(|| failed(&"that is no size"))?;
+        let at = off_t::try_from(at).map_err(|error| failed(&error))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of this process.
+        let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, at) };
+        Ok(Mapping { start: start.map_err(|error| failed(&error))?, bytes: length.get() })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this alone has the mapping, and no address of it is kept beyond a call.
+        let _ = unsafe { munmap(self.start, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Devmem, Places};
+    use accelerator::{Block, Bus, Core, registers};
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    const BASE: u64 = 0x4000;
+
+    /// Files in the place of a board's.
+    fn board(folder: &tempfile::TempDir) -> Places {
+        let path = |name: &str| folder.path().join(name);
+        for (name, bytes) in [("mem", BASE + 0x4000), ("memory", 0x8000)] {
+            fs::File::create(path(name)).and_then(|file| file.set_len(bytes)).expect("a file");
+        }
+        for (name, text) in [("told", "phys_addr"), ("manager", "state")].map(|(folder, name)| (path(folder), name)) {
+            fs::create_dir(&name).expect("a folder");
+            fs::write(name.join(text), if text == "state" { "operating\n" } else { "0x1f400000\n" }).expect("a file");
+        }
+        fs::write(path("told/size"), "32768\n").expect("a file");
+        let (registers, memory, manager) = (path("mem"), path("memory"), path("manager"));
+        Places { registers, base: BASE, memory, told: vec![path("gone"), path("told")], manager }
+    }
+
+    #[test]
+    fn registers_memory_and_bitstreams_go_where_they_belong() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = board(&folder);
+        let mut bus = Devmem::at(&places).expect("everything is there");
+        assert_eq!((bus.address(), bus.bytes()), (0x1f40_0000, 0x8000));
+        bus.write(Block::Compute, registers::SUMS, 0x0102_0304);
+        assert_eq!(bus.read(Block::Compute, registers::SUMS), 0x0102_0304);
+        let mut found = [0; 4];
+        let file = fs::File::open(&places.registers).expect("it is there");
+        file.read_exact_at(&mut found, BASE + 0x2028).expect("it is there");
+        assert_eq!(found, [4, 3, 2, 1]);
+        bus.put(0x7ffc, &[1, 2, 3, 4]);
+        assert_eq!(bus.get(0x7ffa, 6), [0, 0, 1, 2, 3, 4]);
+        assert_eq!(fs::read(&places.memory).expect("it is there")[0x7ffc..], [1, 2, 3, 4]);
+        let core = Core::named("1x16").expect("a core");
+        bus.program(&core, None).expect("nothing is done");
+        assert!(!places.manager.join("firmware").exists());
+        bus.program(&core, Some("1x16.bin")).expect("it is loaded");
+        assert_eq!(fs::read_to_string(places.manager.join("firmware")).expect("it is there"), "1x16.bin");
+        fs::write(places.manager.join("state"), "firmware request error\n").expect("a file");
+        assert!(bus.program(&core, Some("1x16.bin")).expect_err("it failed").contains("firmware request error"));
+        assert!(bus.now_ns() <= bus.now_ns());
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_do() {
+        let refused = |spoil: &dyn Fn(&mut Places)| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut places = board(&folder);
+            spoil(&mut places);
+            Devmem::at(&places).map(drop).expect_err("something is missing")
+        };
+        assert!(refused(&|places| places.registers = "/gone".into()).contains("a core's registers need it"));
+        assert!(refused(&|places| places.memory = "/gone".into()).contains("modprobe u-dma-buf"));
+        assert!(refused(&|places| places.told.clear()).contains("nothing tells where"));
+        let write = |name: &'static str, text: &'static str| {
+            move |places: &mut Places| fs::write(places.told[1].join(name), text).expect("a file")
+        };
+        assert!(refused(&write("phys_addr", "0x1f400001")).contains("does not reach"));
+        assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("does not reach"));
+        assert!(refused(&write("phys_addr", "somewhere")).contains("cannot read a number"));
+        assert!(refused(&write("size", "0")).contains("does not reach"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The functions around a core on this machine's fabric: memory that it can reach, and runs of instructions.
+//!
+//! What instructions touch is looked at before the core gets them, since nobody would stop it in the memory of others. Blocks
+//! of memory end with the session, which is the only one.
+
+use super::{Refusal, refuse};
+use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch, read_stream};
+use remote::fabric::{self, Fabric, FabricKind, RUN_US_MAX, Ran, Status};
+use remote::packet::PACKET_BYTES_MAX;
+use remote::wire::Value;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Blocks begin at multiples of this: of all sizes of elements, and of pages.
+const ALIGNMENT: u64 = 4096;
+/// A session may have so many blocks.
+const BLOCKS_MAX: usize = 1024;
+/// A run may have so many instructions: those of 32 MiB.
+const INSTRUCTIONS_MAX: u64 = 1 << 21;
+
+/// What a client can ask of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Program,
+    Info,
+    Allocate,
+    Address,
+    Write,
+    Read,
+    Run,
+    Free,
+}
+
+impl Asked {
+    /// By the name of its function.
+    pub fn of(name: &str) -> Option<Asked> {
+        Some(match name {
+            fabric::PROGRAM => Asked::Program,
+            fabric::INFO => Asked::Info,
+            fabric::ALLOCATE => Asked::Allocate,
+            fabric::ADDRESS => Asked::Address,
+            fabric::WRITE => Asked::Write,
+            fabric::READ => Asked::Read,
+            fabric::RUN => Asked::Run,
+            fabric::FREE => Asked::Free,
+            _ => return None,
+        })
+    }
+}
+
+/// A fabric in a session.
+pub struct OnFabric {
+    kind: FabricKind,
+    bus: Box<dyn Bus>,
+    core: Option<(String, Core)>,
+    /// Blocks of memory by their handles, as places in it.
+    blocks: BTreeMap<i64, Range<u64>>,
+    next: i64,
+    /// Whether a run had no end.
+    is_stuck: bool,
+}
+
+impl OnFabric {
+    /// Behind this bus.
+    pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> OnFabric {
+        OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false }
+    }
+
+    /// Answers a call.
+    pub(super) fn call(&mut self, asked: Asked, arguments: &[Value]) -> Result<Value, Refusal> {
+        match (asked, arguments) {
+            (Asked::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
+            (Asked::Info, []) => json(&Fabric {
+                kind: self.kind,
+                core: self.core.as_ref().map(|(name, _)| name.clone()),
+                memory_bytes: self.bus.bytes(),
+            }),
+            (Asked::Allocate, [Value::Int(bytes)]) => self.allocate(*bytes).map(Value::Int),
+            (Asked::Address, [Value::Int(handle)]) => {
+                let address = self.bus.address() + self.block(*handle)?.start;
+                i64::try_from(address).map(Value::Int).map_err(|error| Refusal(error.to_string()))
+            }
+            (Asked::Write, [Value::Int(handle), Value::Int(at), Value::Bytes(bytes)]) => {
+                let range = self.part(*handle, *at, bytes.len() as u64)?;
+                self.bus.put(range.start, bytes);
+                Ok(Value::None)
+            }
+            (Asked::Read, [Value::Int(handle), Value::Int(at), Value::Int(count)]) => {
+                let count = size(*count)?;
+                if count > PACKET_BYTES_MAX / 2 {
+                    return refuse(format!("{count} bytes are too many for a packet; read them in pieces"));
+                }
+                let range = self.part(*handle, *at, count)?;
+                Ok(Value::Bytes(self.bus.get(range.start, count)))
+            }
+            (Asked::Run, [Value::Int(handle), Value::Int(count), Value::Int(timeout_us)]) => {
+                json(&self.run(*handle, *count, *timeout_us)?)
+            }
+            (Asked::Free, [Value::Int(handle)]) => match self.blocks.remove(handle) {
+                Some(_) => Ok(Value::None),
+                None => unknown(*handle),
+            },
+            (asked, _) => refuse(format!("{asked:?} of a fabric takes other arguments")),
+        }
+    }
+
+    /// Says which core is there, after bringing it there where a file is named.
+    fn program(&mut self, name: &str) -> Result<(), Refusal> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
+        if name.len() > 100 || !name.chars().all(is_plain) {
+            return refuse("a bitstream's name has letters, digits, `_`, `-` and `.`, at most 100");
+        }
+        let named = name.split(['_', '.']).next().unwrap_or_default();
+        let core = Core::named(named).map_err(|error| {
+            Refusal(format!(
+                "`{name}` does not begin with the name of a core, as `1x16_i8w8a32_15_15_18_17.bin` does: {error}"
+            ))
+        })?;
+        let file = Some(name).filter(|name| *name != named);
+        self.bus.program(&core, file).map_err(Refusal)?;
+        self.is_stuck &= file.is_none();
+        self.core = Some((named.to_owned(), core));
+        Ok(())
+    }
+
+    /// A block of zeros, at the first place where there is room.
+    fn allocate(&mut self, bytes: i64) -> Result<i64, Refusal> {
+        let wanted = size(bytes)?.max(1);
+        if self.blocks.len() >= BLOCKS_MAX {
+            return refuse(format!("a session has at most {BLOCKS_MAX} blocks of the fabric's memory"));
+        }
+        let mut taken: Vec<&Range<u64>> = self.blocks.values().collect();
+        taken.sort_by_key(|range| range.start);
+        let mut begin = 0u64;
+        for range in taken {
+            if range.start - begin >= wanted {
+                break;
+            }
+            begin = range.end.next_multiple_of(ALIGNMENT);
+        }
+        let end = begin.checked_add(wanted).filter(|end| *end <= self.bus.bytes());
+        let Some(end) = end else {
+            let used: u64 = self.blocks.values().map(|range| range.end - range.start).sum();
+            return refuse(format!(
+                "out of memory: {wanted} bytes are wanted in one piece, and {used} of the fabric's {} are in use",
+                self.bus.bytes()
+            ));
+        };
+        self.clear(begin..end);
+        self.blocks.insert(self.next, begin..end);
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    fn clear(&mut self, range: Range<u64>) {
+        const PIECE: usize = 1 << 20;
+        let zeros = vec![0; PIECE];
+        let mut at = range.start;
+        while at < range.end {
+            let count = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+            self.bus.put(at, &zeros[..count]);
+            at += count as u64;
+        }
+    }
+
+    fn run(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, Refusal> {
+        let Some((_, core)) = &self.core else {
+            return refuse(format!("nobody said which core is on the fabric; `{}` says it", fabric::PROGRAM));
+        };
+        if self.is_stuck {
+            return refuse("the core had no end before; another bitstream ends that");
+        }
+        if !(1..=RUN_US_MAX).contains(&timeout_us) {
+            return refuse(format!("a run takes 1 to {RUN_US_MAX} microseconds, and {timeout_us} are asked for"));
+        }
+        let count = size(count)?;
+        if !(1..=INSTRUCTIONS_MAX).contains(&count) {
+            return refuse(format!("a run has 1 to {INSTRUCTIONS_MAX} instructions, and {count} are asked for"));
+        }
+        let own = self.part(handle, 0, count * INSTRUCTION_BYTES)?;
+        let stream = self.bus.get(own.start, own.end - own.start);
+        let stream = read_stream(core, &stream).map_err(|error| Refusal(error.to_string()))?;
+        let origin = self.bus.address();
+        // Not the block of instructions: they stay as they were looked at.
+        let others = || self.blocks.iter().filter(|(other, _)| **other != handle).map(|(_, range)| range);
+        let is_own = |touched: Range<u64>| {
+            others().any(|block| origin + block.start <= touched.start && touched.end <= origin + block.end)
+        };
+        check_places(core, &stream, is_own).map_err(|error| Refusal(error.to_string()))?;
+        let address = u32::try_from(origin + own.start).map_err(|error| Refusal(error.to_string()))?;
+        let count = u32::try_from(count).map_err(|error| Refusal(error.to_string()))?;
+        let limit_ns = timeout_us.unsigned_abs() * 1000;
+        let ran = launch(&mut *self.bus, address, count, limit_ns);
+        self.is_stuck = ran.is_err();
+        Ok(match ran {
+            Ok(taken_ns) => Ran(Status::Done, taken_ns as f64 / 1e3),
+            Err(LaunchError::TimedOut(_)) => Ran(Status::TimedOut, timeout_us as f64),
+            Err(LaunchError::StaleDone) => Ran(Status::StaleDone, 0.0),
+        })
+    }
+
+    fn block(&self, handle: i64) -> Result<&Range<u64>, Refusal> {
+        self.blocks.get(&handle).map_or_else(|| unknown(handle), Ok)
+    }
+
+    /// A part of a block.
+    fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, Refusal> {
+        let (block, at) = (self.block(handle)?, size(at)?);
+        let bytes = block.end - block.start;
+        match at.checked_add(count).filter(|end| *end <= bytes) {
+            Some(end) => Ok(block.start + at..block.start + end),
+            None => refuse(format!("{count} bytes from {at} on are not in a block of {bytes} bytes")),
+        }
+    }
+}
+
+fn unknown<T>(handle: i64) -> Result<T, Refusal> {
+    refuse(format!("the fabric has no block {handle}"))
+}
+
+fn size(number: i64) -> Result<u64, Refusal> {
+    u64::try_from(number).map_err(|_| Refusal(format!("{number} is no size")))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Value, Refusal> {
+    serde_json::to_string(value).map(Value::Text).map_err(|error| Refusal(error.to_string()))
+}
