@@ -4,11 +4,13 @@
 //! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Boards`] run elsewhere what
 //! was built here. [`Prebuilt`] stands in
 //! front of another bench, answers the builds it knows and passes on the rest; [`Remembering`] knows what it built before.
-//! A [`Simulator`] computes what a core on a board would, and says how long that would take.
+//! A [`Simulator`] computes what a core on a board would, and says how long that would take; a [`FabricBoard`] runs on such a
+//! core, where an agent serves one.
 
 mod boards;
 mod breeder;
 mod builders;
+mod fabric;
 mod prebuilt;
 mod remembering;
 mod simulator;
@@ -17,6 +19,7 @@ mod workers;
 pub use boards::{Access, At, Boards, Device, Fleet, LinkError, Linker};
 pub use breeder::Breeder;
 pub use builders::Build;
+pub use fabric::{FabricBoard, NoCore};
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;
 pub use simulator::Simulator;

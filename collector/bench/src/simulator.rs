@@ -21,6 +21,16 @@ pub struct Simulator {
     known: Option<Known>,
 }
 
+/// A program with what it is given and what it has to answer.
+pub(crate) struct Prepared<'a> {
+    /// The program.
+    pub program: Program,
+    /// Its operands in order.
+    pub operands: Vec<&'a [u8]>,
+    /// What the reference computes of them.
+    pub wanted: &'a [u8],
+}
+
 struct Known {
     task: String,
     seed: u64,
@@ -43,33 +53,29 @@ impl Simulator {
     }
 
     fn simulated(&mut self, job: &RunJob) -> Result<Simulated, String> {
-        let program: Program =
-            postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
-        let known = self.known(job)?;
-        let operands: Vec<&[u8]> = known.inputs.iter().map(Tensor::bytes).collect();
-        let (bytes, totals) = Machine::compute(&program, &operands, job.seed).map_err(|error| error.to_string())?;
-        let check = compared(&bytes, known.result.bytes());
-        let set = self.fabric.timing();
-        let timed = simulate(&program, &set.timing).map_err(|error| error.to_string())?;
-        let Timing { host_instruction_ns, host_call_ns, .. } = set.timing;
-        let [load, compute, store, fetch] = timed.busy;
-        let mut counts = BTreeMap::new();
-        for (name, count) in [
-            ("cycles", timed.cycles),
-            ("load_cycles", load),
-            ("compute_cycles", compute),
-            ("store_cycles", store),
-            ("fetch_cycles", fetch),
-            ("port_wait_cycles", timed.waited.iter().sum()),
-            ("port_bytes", timed.bytes),
-            ("products", totals.products),
-            ("changes", totals.changes),
-            ("host_ns", host_call_ns + host_instruction_ns * timed.instructions),
-        ] {
+        let prepared = self.prepared(job)?;
+        let computed = Machine::compute(&prepared.program, &prepared.operands, job.seed);
+        let (bytes, totals) = computed.map_err(|error| error.to_string())?;
+        let check = compared(&bytes, prepared.wanted);
+        let program = prepared.program;
+        let (time_ns, mut counts) = timed(&self.fabric, &program)?;
+        for (name, count) in [("products", totals.products), ("changes", totals.changes)] {
             counts.insert(name.to_owned(), count as f64);
         }
-        let time_ns = timed.cycles as f64 * 1e3 / f64::from(self.fabric.clock_mhz);
         Ok(Simulated { time_ns, counts, check })
+    }
+
+    /// What programs are made for.
+    pub(crate) fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The program of a job, with its operands and what it has to answer.
+    pub(crate) fn prepared(&mut self, job: &RunJob) -> Result<Prepared<'_>, String> {
+        let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
+        let known = self.known(job)?;
+        let operands = known.inputs.iter().map(Tensor::bytes).collect();
+        Ok(Prepared { program, operands, wanted: known.result.bytes() })
     }
 
     fn known(&mut self, job: &RunJob) -> Result<&Known, String> {
@@ -84,8 +90,28 @@ impl Simulator {
     }
 }
 
+/// The nanoseconds that a program takes by the model of a core's times, and what the model counts.
+pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap<String, f64>), String> {
+    let set = fabric.timing();
+    let timed = simulate(program, &set.timing).map_err(|error| error.to_string())?;
+    let Timing { host_instruction_ns, host_call_ns, .. } = set.timing;
+    let [load, compute, store, fetch] = timed.busy;
+    let counts = [
+        ("cycles", timed.cycles),
+        ("load_cycles", load),
+        ("compute_cycles", compute),
+        ("store_cycles", store),
+        ("fetch_cycles", fetch),
+        ("port_wait_cycles", timed.waited.iter().sum()),
+        ("port_bytes", timed.bytes),
+        ("host_ns", host_call_ns + host_instruction_ns * timed.instructions),
+    ];
+    let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count as f64)).collect();
+    Ok((timed.cycles as f64 * 1e3 / f64::from(fabric.clock_mhz), counts))
+}
+
 /// How far bytes are from those of the reference. Bytes of integers are equal or wrong.
-fn compared(given: &[u8], wanted: &[u8]) -> Check {
+pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
     let number = |byte: u8| f64::from(byte.cast_signed());
     let pairs = given.iter().zip(wanted).map(|(given, wanted)| (number(*given), number(*wanted)));
     let (max_abs_error, max_rel_error) = pairs.fold((0.0f64, 0.0f64), |(most, part), (given, wanted)| {

@@ -157,13 +157,18 @@ fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     (computed, left)
 }
 
+/// What the times of a simulated core are.
+pub fn simulated_note(config: &Config) -> Option<String> {
+    let fabric = Fabric::read(&config.target).ok()?;
+    Some(format!("{}; no time of it was measured", fabric.describe()))
+}
+
 /// What of each model a board's core computes, and what is the CPU's.
 fn fabric_notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     if !is_fabric(&config.target) {
         return Ok(Vec::new());
     }
-    let fabric = Fabric::read(&config.target).map(|fabric| fabric.describe()).unwrap_or_default();
-    let mut notes = vec![format!("{fabric}; no time of it was measured")];
+    let mut notes = Vec::new();
     for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
         let all = Config { target: "llvm".to_owned(), ..config.clone() };

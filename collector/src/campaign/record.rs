@@ -84,6 +84,27 @@ pub fn of_fabric(fabric: &Fabric, target: &Target, facts: &Facts, run_id: &str) 
     }
 }
 
+/// The same of a core that was there: the machine beside it belongs to its times.
+pub fn beside_core(record: &mut Record, facts: &Facts) {
+    let host = of_host(facts);
+    *record = Record {
+        host: host.host,
+        host_class: host.host_class,
+        cpu_model: host.cpu_model,
+        cpu_arch: host.cpu_arch,
+        logical_cpus: host.logical_cpus,
+        physical_cores: host.physical_cores,
+        l1d_bytes: host.l1d_bytes,
+        l2_bytes: host.l2_bytes,
+        l3_bytes: host.l3_bytes,
+        memory_bytes: host.memory_bytes,
+        clock_policy: host.clock_policy,
+        is_virtual_machine: host.is_virtual_machine,
+        kernel: host.kernel,
+        ..record.clone()
+    };
+}
+
 /// The dataset's word for a kind of target.
 fn word(kind: Kind) -> datasets::Target {
     match kind {

@@ -130,6 +130,10 @@ pub struct Boards {
     /// recorded as emulated
     #[arg(long)]
     pub on_hardware: bool,
+    /// File of a bitstream on the board, for `--unit fpga` on a board, such as 1x16_i8w8a32_15_15_18_17.bin in its /lib/firmware
+    /// [default: the core is there already]
+    #[arg(long, value_name = "NAME")]
+    pub bitstream: Option<String>,
     /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub board_wait: u64,
@@ -410,7 +414,7 @@ pub struct Models {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub arch: Vec<String>,
     /// Which part of a board computes, for `--target pynq`: `arm`, its cores, reached over RPC, or `fpga`, a core on its
-    /// fabric, whose times are simulated here [default: arm]
+    /// fabric, whose times are simulated here unless a board is named [default: arm]
     #[arg(long, value_name = "UNIT")]
     pub unit: Option<String>,
     /// Which board, for `--target pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
@@ -1554,6 +1558,9 @@ pub struct BoardServe {
     /// Memory for the tensors of a session [default: half of what is free]
     #[arg(long, value_name = "N")]
     pub memory_mib: Option<u64>,
+    /// Serve a core on the fabric, too: `devmem` by its registers (not run on hardware), `simulated` computes and times nothing
+    #[arg(long, value_name = "KIND", value_parser = ["none", "devmem", "simulated"], default_value = "none")]
+    pub fpga: String,
     /// Say that this machine is an emulator
     #[arg(long)]
     pub emulated: bool,

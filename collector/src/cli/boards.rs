@@ -3,13 +3,14 @@
 use super::arguments::{Boards as Arguments, Models};
 use super::failure::Failure;
 use super::{Result, fleet, machine, settings};
-use crate::campaign::Config;
 use crate::campaign::config::{Backend, PYNQ};
-use bench::{Access, At, Bench, Device, Fleet, Linker};
+use crate::campaign::{Config, record};
+use bench::{Access, At, Bench, Device, FabricBoard, Fleet, Linker, NoCore};
 use datasets::{Record, Source};
-use job::target::{self, Machine, Target};
+use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
 use remote::Address;
+use remote::fabric::FabricKind;
 use remote::tracker::Turn;
 use std::time::Duration;
 
@@ -46,7 +47,17 @@ pub struct Board {
     why_emulated: Option<String>,
     /// Its version, where it is ours.
     agent: Option<String>,
-    is_pynq: bool,
+    part: Part,
+}
+
+/// What of a board computes.
+enum Part {
+    /// Whatever processor it has.
+    Processor,
+    /// The cores of a board with a name.
+    Cores,
+    /// A core on its fabric, beside such a processor; where its agent only simulates one, nothing of that is in its times.
+    Fabric(Box<Facts>),
 }
 
 impl Standing {
@@ -67,9 +78,16 @@ impl Board {
         };
         record.transport = Some(transport.to_owned());
         record.agent_version.clone_from(&self.agent);
-        if self.is_pynq {
-            record.target = datasets::Target::Pynq;
-            record.unit = Some("arm".to_owned());
+        match &self.part {
+            Part::Processor => {}
+            Part::Cores => {
+                record.target = datasets::Target::Pynq;
+                record.unit = Some("arm".to_owned());
+            }
+            Part::Fabric(_) if self.source == Source::Simulated => {
+                record.device = record.device.as_ref().map(|device| format!("{device}, simulated by an agent"));
+            }
+            Part::Fabric(facts) => record::beside_core(record, facts),
         }
         if self.agent.is_none() {
             record.thread_mode = Some("pool of the server".to_owned());
@@ -95,8 +113,24 @@ impl Board {
     /// What a person should know before reading times.
     pub fn notes(&self) -> Vec<String> {
         let why = self.why_emulated.iter();
-        why.map(|why| format!("{why}: these times are recorded as emulated and say nothing of a board's speed"))
-            .collect()
+        let mut notes: Vec<String> = why
+            .map(|why| format!("{why}: these times are recorded as emulated and say nothing of a board's speed"))
+            .collect();
+        if matches!(self.part, Part::Fabric(_)) {
+            notes.push(match self.source {
+                Source::Simulated => {
+                    "an agent computes each program bit by bit; the result is compared here, and times are \
+                                      those of the model here"
+                        .to_owned()
+                }
+                _ => format!(
+                    "the core of {} is timed there, from its first register to its end; the way to it was tried on no \
+                     hardware, so look at the first results twice",
+                    self.described()
+                ),
+            });
+        }
+        notes
     }
 }
 
@@ -143,6 +177,7 @@ fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
         ("--secret-file", boards.secret_file.is_some()),
         ("--cross-cc", boards.cross_cc.is_some()),
         ("--on-hardware", boards.on_hardware),
+        ("--bitstream", boards.bitstream.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(Failure::usage(format!("`{flag}` is for a board, and none was named")).with_hint(HINT)),
@@ -155,6 +190,10 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
     if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
         return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
             .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
+    }
+    if wanted.boards.bitstream.is_some() {
+        return Err(Failure::usage("`--bitstream` is for a core on a board's fabric, and this is about its processor")
+            .with_hint("leave it out, or give `--unit fpga`"));
     }
     // The first that is free speaks for all of a key; one that is unlike it is left alone.
     let device = Device::open(access).map_err(fleet::unreachable)?;
@@ -195,9 +234,49 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
-        is_pynq: config.target == PYNQ,
+        part: if config.target == PYNQ { Part::Cores } else { Part::Processor },
     };
     Ok((own, Standing { facts, cpus: (0..most).collect(), board: Some(board) }))
+}
+
+/// Looks at the core on a board's fabric: where its programs run, and what records say of it.
+pub fn look_at_core(access: &Access, wanted: Wanted<'_>, fabric: &Fabric) -> Result<(FabricBoard, Standing)> {
+    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` for a core that is not there; without \
+                         `--host` and `--tracker` a core is simulated here";
+    let useless = [("--cross-cc", wanted.boards.cross_cc.is_some()), ("--on-hardware", wanted.boards.on_hardware)];
+    if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::usage(format!("`{flag}` is for the processor of a board, and this is about its fabric")));
+    }
+    let opened = FabricBoard::open(fabric.clone(), access.clone(), wanted.boards.bitstream.clone());
+    let (mut bench, device) = opened.map_err(|error| match error {
+        NoCore::Remote(error) => fleet::unreachable(error),
+        none @ NoCore::None(_) => Failure::environment(none).with_hint(SETUP),
+    })?;
+    let told = device
+        .told
+        .clone()
+        .ok_or_else(|| Failure::environment(NoCore::None(device.address.clone())).with_hint(SETUP))?;
+    let source = match (bench.kind(), &told.emulated) {
+        (FabricKind::Simulated, _) => Source::Simulated,
+        (FabricKind::Devmem, Some(_)) => Source::Emulated,
+        (FabricKind::Devmem, None) => Source::Measured,
+    };
+    let board = Board {
+        fleet: Fleet {
+            access: access.clone(),
+            linker: Linker::of(&told.facts.architecture),
+            devices: 1,
+            jobs: 1,
+            likeness: device.likeness(),
+        },
+        name: Some(fabric.board.clone()),
+        source,
+        why_emulated: told.emulated.filter(|_| source == Source::Emulated),
+        agent: Some(told.agent_version),
+        part: Part::Fabric(Box::new(told.facts.clone())),
+    };
+    bench.go_on(device);
+    Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
 /// What code for a board is made for.

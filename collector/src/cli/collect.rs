@@ -16,7 +16,7 @@ use super::repeat::Repeat;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
-use crate::campaign::graphs::notes;
+use crate::campaign::graphs::{notes, simulated_note};
 use crate::campaign::{
     Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
     TuningError, attempts, planned_modules, planned_tasks,
@@ -24,7 +24,7 @@ use crate::campaign::{
 use crate::report::learning::{self, Course, Effort, Learning, Searched, courses, learnings};
 use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
-use bench::{Bench, Boards, Remembering, Simulator, Versions};
+use bench::{Access, Bench, Boards, Remembering, Simulator, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::space::space;
@@ -91,14 +91,10 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         ifcompare::refuse(&config, &tasks, &modules, shard.is_some())?;
     }
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
-    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     if target::is_fabric(&config.target) {
-        if access.is_some() {
-            return Err(Failure::usage("a core on a board's fabric is simulated here, on no board")
-                .with_hint("leave out `--host` and `--tracker`, or ask for the board's cores with `--unit arm`"));
-        }
-        return simulate(arguments, &config, &tasks, (shard, repeat), start);
+        return on_fabric(arguments, &config, &tasks, (shard, repeat), access.as_ref(), start);
     }
+    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let (target, ground) = match (&access, config.backend) {
         (Some(_), _) if arguments.ifcompare => {
             return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
@@ -145,12 +141,14 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
 }
 
-/// Collects simulated times: nothing is measured, so nobody is kept from measuring meanwhile.
-fn simulate(
+/// Collects on a core of a board's fabric: one that is simulated here, or a board's. Nothing is measured on this machine, so
+/// nobody is kept from measuring meanwhile.
+fn on_fabric(
     arguments: &Collect,
     config: &Config,
     tasks: &[PlannedTask],
     (shard, repeat): (Option<Shard>, Repeat),
+    access: Option<&Access>,
     start: Instant,
 ) -> Result<u8> {
     if arguments.ifcompare {
@@ -162,6 +160,17 @@ fn simulate(
         return Err(Failure::usage("no task of these models is one that the core computes")
             .with_hint("`opcollect tasks` without `--target pynq` lists them"));
     }
+    let wanted = boards::Wanted { boards: &arguments.boards, models: &arguments.models };
+    let (mut bench, on): (Box<dyn Bench>, Standing) = match access {
+        Some(access) => {
+            let (bench, on) = boards::look_at_core(access, wanted, &fabric)?;
+            (Box::new(bench), on)
+        }
+        None => (Box::new(Simulator::new(fabric)), Standing::here()?),
+    };
+    let is_simulated = on.board.as_ref().is_none_or(|board| board.source() == datasets::Source::Simulated);
+    tell(&simulated_note(config).filter(|_| is_simulated).into_iter().collect::<Vec<_>>());
+    tell(&notes(config).map_err(|error| Failure::usage(chain(&error)))?);
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks, modules: &[], target: &target, config };
@@ -178,9 +187,9 @@ fn simulate(
         as_json: arguments.json,
         curves,
         start,
-        on: Standing::here()?,
+        on,
     };
-    job.run(&mut Simulator::new(fabric))
+    job.run(bench.as_mut())
 }
 
 /// A campaign with where its records go, on a machine where nobody else measures.
@@ -228,9 +237,9 @@ impl Job<'_> {
             bases.library.run_id.clone_from(night);
         }
         let base = &bases.compiled;
-        let is_simulated = target.kind == Kind::Pynq;
-        // What is simulated runs on no CPU of this machine, and is the same on every one.
-        let cpus = if is_simulated { vec![0] } else { self.on.cpus.clone() };
+        let is_simulated = base.source == datasets::Source::Simulated;
+        // What a core computes runs on no CPU of this machine, and is the same on every one.
+        let cpus = if target.kind == Kind::Pynq { vec![0] } else { self.on.cpus.clone() };
         let ground = Ground {
             tasks,
             modules,
@@ -256,7 +265,7 @@ impl Job<'_> {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
             false => Peaks::default(),
         };
-        let summaries = summaries(&self.campaign, &done.records, &peaks);
+        let summaries = summaries(&self.campaign, &done.records, &peaks, is_simulated);
         let seconds = self.start.elapsed().as_secs_f64();
         if !self.as_json {
             if let Some(board) = &self.on.board {
@@ -548,9 +557,10 @@ pub fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
     Ok((seen, again))
 }
 
-fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {
+fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {
     let models = campaign.config.models.iter().enumerate();
-    let simulated = Fabric::read(&campaign.target.text).ok().map(|fabric| fabric.describe());
+    let fabric = Fabric::read(&campaign.target.text).ok().filter(|_| is_simulated);
+    let simulated = fabric.map(|fabric| fabric.describe());
     models
         .map(|model| {
             let tasks = (campaign.tasks, campaign.modules);

@@ -5,7 +5,7 @@ use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Executor;
-use crate::campaign::graphs::{load_with_notes, notes};
+use crate::campaign::graphs::{load_with_notes, notes, simulated_note};
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::drawing::{Told, drawn};
 use datasets::{Choose, Outcome, Record, Source};
@@ -162,6 +162,7 @@ fn told(median_ns: f64, record: &Record) -> Told {
 pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     let config = config_of(arguments)?;
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&simulated_note(&config).into_iter().collect::<Vec<_>>());
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut rows = Vec::new();
     for planned in &planned {

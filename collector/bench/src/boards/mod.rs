@@ -12,6 +12,8 @@ mod timing;
 
 pub use device::{Access, At, Device};
 pub use link::{LinkError, Linker};
+pub(crate) use run::{Stop, ended};
+pub(crate) use timing::ReportedClock;
 
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work, Workers};
 use job::prepared::PreparedTasks;

@@ -136,7 +136,7 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
 }
 
 /// A clock that stands still but for the times that a server reports.
-struct ReportedClock(Rc<Cell<u64>>);
+pub struct ReportedClock(pub Rc<Cell<u64>>);
 
 impl Clock for ReportedClock {
     fn now_ns(&mut self) -> u64 {

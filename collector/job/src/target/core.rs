@@ -92,7 +92,12 @@ impl Fabric {
     /// What it is, in words, with the word that belongs to every one of its times.
     pub fn describe(&self) -> String {
         let doubt = if self.calibrated { "" } else { ", not calibrated" };
-        format!("simulated: core {} of {} at {} MHz by {}{doubt}", self.core, self.board, self.clock_mhz, self.timing)
+        format!("simulated: {} at {} MHz by {}{doubt}", self.name(), self.clock_mhz, self.timing)
+    }
+
+    /// The same without any word of times.
+    pub fn name(&self) -> String {
+        format!("core {} of {}", self.core, self.board)
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Becomes the agent's program.
 pub fn run(asked: &BoardServe) -> Result<u8> {
-    let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, emulated } = asked;
+    let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, fpga, emulated } = asked;
     let program = std::env::current_exe().map_err(Failure::environment)?.with_file_name("opcollect-board");
     let mut command = Command::new(&program);
     command.args(["serve", "--bind", bind, "--port", &port.to_string()]);
@@ -25,6 +25,7 @@ pub fn run(asked: &BoardServe) -> Result<u8> {
     if let Some(mib) = memory_mib {
         command.args(["--memory-mib", &mib.to_string()]);
     }
+    command.args(["--fpga", fpga]);
     if *emulated {
         command.arg("--emulated");
     }

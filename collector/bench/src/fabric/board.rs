@@ -1,0 +1,145 @@
+//! A program on a board's fabric: uploaded, run, read back, by the functions that an agent has for it.
+
+use crate::boards::Stop;
+use accelerator::{Image, ImageError, LayoutError, Program, result, result_place};
+use anyhow::Context;
+use remote::fabric::{ADDRESS, ALLOCATE, FREE, READ, RUN, RUN_US_MAX, Ran, Status, WRITE};
+use remote::packet::PIECE_BYTES;
+use remote::wire::Value;
+use remote::{RemoteError, Session};
+use std::time::{Duration, Instant};
+
+/// A program in the memory of a core.
+pub struct Loaded<'a> {
+    program: &'a Program,
+    memory: i64,
+    instructions: i64,
+}
+
+impl From<ImageError> for Stop {
+    fn from(error: ImageError) -> Stop {
+        Stop::Here(error.into())
+    }
+}
+
+impl From<LayoutError> for Stop {
+    fn from(error: LayoutError) -> Stop {
+        Stop::Here(error.into())
+    }
+}
+
+impl<'a> Loaded<'a> {
+    /// Uploads a program with its operands. Where the result will be lies a pattern that none is.
+    pub fn new(session: &mut Session, program: &'a Program, operands: &[&[u8]]) -> Result<Loaded<'a>, Stop> {
+        let memory = allocate(session, program.memory_bytes())?;
+        let address = number(session.call_named(ADDRESS, vec![Value::Int(memory)])?)?;
+        let image = Image::new(program, operands, address.unsigned_abs())?;
+        let instructions = allocate(session, image.instructions.len() as u64)?;
+        for (at, bytes) in &image.parts {
+            write(session, memory, *at, bytes)?;
+        }
+        write(session, instructions, 0, &image.instructions)?;
+        let loaded = Loaded { program, memory, instructions };
+        loaded.spoil(session)?;
+        Ok(loaded)
+    }
+
+    /// Writes where the result will be what it is not.
+    pub fn spoil(&self, session: &mut Session) -> Result<(), Stop> {
+        let (at, bytes) = result_place(self.program);
+        let pattern: Vec<u8> = (0..bytes).map(|place| (place.wrapping_mul(31) % 251) as u8).collect();
+        Ok(write(session, self.memory, at, &pattern)?)
+    }
+
+    /// Runs it; how long the core took, as its board says. It has until this moment.
+    pub fn run(&self, session: &mut Session, until: Instant) -> Result<Duration, RunError> {
+        let left = i64::try_from(until.saturating_duration_since(Instant::now()).as_micros()).unwrap_or(RUN_US_MAX);
+        let count = self.program.instructions.len() as i64;
+        let arguments = [self.instructions, count, left.clamp(1, RUN_US_MAX)].map(Value::Int);
+        let Value::Text(text) = session.call_named(RUN, arguments.to_vec())? else {
+            return Err(RemoteError::Malformed("a run was answered by no text".to_owned()).into());
+        };
+        let malformed = |why: &dyn std::fmt::Display| RemoteError::Malformed(format!("a run was answered by {why}"));
+        let Ran(status, microseconds) = serde_json::from_str(&text).map_err(|error| malformed(&error))?;
+        match status {
+            Status::Done => Duration::try_from_secs_f64(microseconds / 1e6).map_err(|error| malformed(&error).into()),
+            Status::TimedOut => Err(RunError::TimedOut),
+            Status::StaleDone => Err(RunError::StaleDone),
+        }
+    }
+
+    /// Reads the result.
+    pub fn result(&self, session: &mut Session) -> Result<Vec<u8>, Stop> {
+        let (at, bytes) = result_place(self.program);
+        Ok(result(self.program, &read(session, self.memory, at, bytes)?)?)
+    }
+
+    /// Gives its memory back.
+    pub fn free(self, session: &mut Session) -> Result<(), RemoteError> {
+        for handle in [self.memory, self.instructions] {
+            session.call_named(FREE, vec![Value::Int(handle)])?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a run has no time.
+pub enum RunError {
+    Remote(RemoteError),
+    TimedOut,
+    StaleDone,
+}
+
+impl From<RemoteError> for RunError {
+    fn from(error: RemoteError) -> RunError {
+        RunError::Remote(error)
+    }
+}
+
+impl From<RunError> for Stop {
+    fn from(error: RunError) -> Stop {
+        match error {
+            RunError::Remote(error) => Stop::Remote(error),
+            RunError::TimedOut => Stop::Here(anyhow::anyhow!(
+                "the core did not end, and takes nothing more until its bitstream is programmed again: `--bitstream`"
+            )),
+            RunError::StaleDone => Stop::Here(anyhow::anyhow!(
+                "the core says that it is done before it begins; program its bitstream again: `--bitstream`"
+            )),
+        }
+    }
+}
+
+fn allocate(session: &mut Session, bytes: u64) -> Result<i64, Stop> {
+    let bytes = i64::try_from(bytes).context("no board has so much memory")?;
+    Ok(number(session.call_named(ALLOCATE, vec![Value::Int(bytes)])?)?)
+}
+
+fn write(session: &mut Session, handle: i64, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
+    let function = session.function(WRITE)?.ok_or(RemoteError::Ended)?;
+    for (piece, at) in bytes.chunks(PIECE_BYTES as usize).zip((at..).step_by(PIECE_BYTES as usize)) {
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
+        session.call(function, vec![Value::Int(handle), Value::Int(at), Value::Bytes(piece.to_vec())])?;
+    }
+    session.release(function)
+}
+
+fn read(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result<Vec<u8>, RemoteError> {
+    let (mut all, end) = (Vec::new(), at + bytes);
+    for at in (at..end).step_by(PIECE_BYTES as usize) {
+        let count = PIECE_BYTES.min(end - at);
+        let arguments = [handle, i64::try_from(at).unwrap_or(i64::MAX), count as i64].map(Value::Int);
+        match session.call_named(READ, arguments.to_vec())? {
+            Value::Bytes(bytes) if bytes.len() as u64 == count => all.extend(bytes),
+            _ => return Err(RemoteError::Malformed(format!("{count} bytes of memory were answered by others"))),
+        }
+    }
+    Ok(all)
+}
+
+fn number(answer: Value) -> Result<i64, RemoteError> {
+    match answer {
+        Value::Int(number) if number >= 0 => Ok(number),
+        other => Err(RemoteError::Malformed(format!("a number was expected, and {other:?} came"))),
+    }
+}

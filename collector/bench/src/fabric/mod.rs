@@ -1,0 +1,205 @@
+//! The bench of a core on a board's fabric, reached over RPC: programs are generated here, run there, and compared here.
+//!
+//! A right result comes before any time. What an agent's registers and memory gave is measured. Where an agent only simulates
+//! a core, its word for how long that took is no time: the answer is [`RunReply::Simulated`] with the time of our own model,
+//! as a [`Simulator`] gives it, and what the session adds is that the bytes were computed there.
+
+mod board;
+
+use crate::boards::{ReportedClock, Stop, ended};
+use crate::simulator::{Simulator, compared, timed};
+use crate::{Ability, Access, Bench, Device, Done, Ran, Ticket, Versions, Work};
+use board::Loaded;
+use job::target::Fabric;
+use job::{Measured, RunJob, RunReply, Simulated};
+use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession};
+use measure::{Measurement, Method};
+use remote::fabric::{self, FabricKind, INFO, PROGRAM};
+use remote::wire::Value;
+use remote::{Address, RemoteError, Session};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+use worker::Fault;
+
+/// A core on a board, and what makes programs for it.
+pub struct FabricBoard {
+    simulator: Simulator,
+    access: Access,
+    /// What its agent is asked to bring onto the fabric, or the core that is there.
+    bitstream: String,
+    device: Option<Device>,
+    /// What each session has to find.
+    told: Found,
+    queue: VecDeque<(Ticket, Work)>,
+}
+
+/// What was found at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    /// What its agent says of its fabric.
+    fabric: fabric::Fabric,
+    /// What a device must be to stand in for it.
+    likeness: String,
+}
+
+/// Why there is no such bench.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum NoCore {
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error("{0} serves no core on a fabric")]
+    None(Address),
+}
+
+impl FabricBoard {
+    /// Looks at the board, brings the bitstream onto its fabric where one is named, and says what it found.
+    pub fn open(fabric: Fabric, access: Access, bitstream: Option<String>) -> Result<(FabricBoard, Device), NoCore> {
+        let bitstream = bitstream.unwrap_or_else(|| fabric.core.clone());
+        let mut device = Device::open(&access)?;
+        let told = begin(&mut device, &bitstream)?;
+        let simulator = Simulator::new(fabric);
+        Ok((FabricBoard { simulator, access, bitstream, device: None, told, queue: VecDeque::new() }, device))
+    }
+
+    /// Goes on with a device that was opened.
+    pub fn go_on(&mut self, device: Device) {
+        self.device = Some(device);
+    }
+
+    /// What is behind its agent's functions.
+    pub fn kind(&self) -> FabricKind {
+        self.told.fabric.kind
+    }
+
+    fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
+        if self.device.is_none() {
+            self.device = Some(self.open_again()?);
+        }
+        let device = self.device.as_mut().expect("it was just opened");
+        let until = Instant::now() + deadline;
+        let reply =
+            ended(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
+        // What was wrong or failed may have left something behind.
+        let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Simulated(_) | RunReply::Unsupported(_)));
+        if !is_clean || !device.session.is_open() {
+            self.device = None;
+        }
+        reply
+    }
+
+    fn open_again(&self) -> Result<Device, Fault> {
+        let cannot = |why: String| Fault::CannotStart { why };
+        let mut device = Device::open_again(&self.access, &|| true).map_err(|error| {
+            let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
+            cannot(format!("{error}{hint}"))
+        })?;
+        let found = begin(&mut device, &self.bitstream).map_err(|error| cannot(error.to_string()))?;
+        if found != self.told {
+            return Err(cannot(format!("{} is {found:?}, and this campaign is on {:?}", device.address, self.told)));
+        }
+        Ok(device)
+    }
+}
+
+/// What a session begins with: which core is there.
+fn begin(device: &mut Device, bitstream: &str) -> Result<Found, NoCore> {
+    let (Some(info), Some(program)) = (device.session.function(INFO)?, device.session.function(PROGRAM)?) else {
+        return Err(NoCore::None(device.address.clone()));
+    };
+    device.session.call(program, vec![Value::Text(bitstream.to_owned())])?;
+    let Value::Text(text) = device.session.call(info, Vec::new())? else {
+        return Err(RemoteError::Malformed("an agent says nothing of its fabric".to_owned()).into());
+    };
+    let malformed = |error| RemoteError::Malformed(format!("what an agent says of its fabric: {error}"));
+    let fabric = serde_json::from_str(&text).map_err(malformed)?;
+    Ok(Found { fabric, likeness: device.likeness() })
+}
+
+/// One run: upload, run, compare, and only then a time.
+fn try_run(
+    simulator: &mut Simulator,
+    session: &mut Session,
+    kind: FabricKind,
+    job: &RunJob,
+    until: Instant,
+) -> Result<RunReply, Stop> {
+    let here = |why: String| Stop::Here(anyhow::anyhow!(why));
+    let set = simulator.fabric().clone();
+    let prepared = simulator.prepared(job).map_err(here)?;
+    session.until(until);
+    let loaded = Loaded::new(session, &prepared.program, &prepared.operands)?;
+    loaded.run(session, until)?;
+    let check = compared(&loaded.result(session)?, prepared.wanted);
+    if !check.is_right {
+        return Ok(RunReply::WrongResult(check));
+    }
+    let reply = match kind {
+        FabricKind::Simulated => {
+            let (time_ns, counts) = timed(&set, &prepared.program).map_err(here)?;
+            RunReply::Simulated(Box::new(Simulated { time_ns, counts, check }))
+        }
+        FabricKind::Devmem => {
+            loaded.spoil(session)?;
+            let measurement = measured(&loaded, session, &job.method, until)?;
+            let check = compared(&loaded.result(session)?, prepared.wanted);
+            if !check.is_right {
+                return Ok(RunReply::WrongResult(check));
+            }
+            RunReply::Measured(Box::new(Measured::new(measurement, Some(check), 0)))
+        }
+    };
+    loaded.free(session)?;
+    Ok(reply)
+}
+
+/// Runs again and again by our rule, on a clock that only the board's times move.
+fn measured(loaded: &Loaded<'_>, session: &mut Session, method: &Method, until: Instant) -> Result<Measurement, Stop> {
+    let Method::Sample(plan) = method else {
+        return Err(Stop::Here(anyhow::anyhow!("a core on a fabric is measured by our rule alone")));
+    };
+    let now = Rc::new(Cell::new(0));
+    let mut clock = ReportedClock(Rc::clone(&now));
+    let mut run = |times: u32| -> Result<(), Stop> {
+        for _ in 0..times {
+            let taken = loaded.run(session, until)?;
+            now.set(now.get() + u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX / 2));
+        }
+        Ok(())
+    };
+    let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..CounterRequest::default() });
+    let counters: &mut dyn CounterReader = &mut counters;
+    measure::sample(&mut run, plan, &mut clock, counters)
+}
+
+impl Bench for FabricBoard {
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
+        self.simulator.capability(of)
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        self.queue.push_back((ticket, work));
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        if !goes_on() {
+            return None;
+        }
+        match self.queue.pop_front()? {
+            (ticket, Work::Run(job, deadline)) => {
+                let began = SystemTime::now();
+                Some((ticket, Done::Ran(Ran { began, reply: self.run(&job, deadline) })))
+            }
+            (ticket, other) => {
+                self.simulator.submit(ticket, other);
+                self.simulator.next(&mut || true)
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.queue.clear();
+    }
+}
