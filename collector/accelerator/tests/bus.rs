@@ -9,6 +9,7 @@ use accelerator::{
 };
 use common::{random, values};
 use models::Task;
+use rand::RngExt;
 use reference::Tensor;
 
 const ADDRESS: u64 = 0x1000_0000;
@@ -126,6 +127,32 @@ fn a_core_that_hangs_or_lies_is_an_error() {
         for address in [ADDRESS + 64, (1 << 32) - 4096, u64::MAX - 4095] {
             assert_eq!(Image::new(program, operands, address), Err(ImageError::Address(address)));
         }
+    });
+}
+
+#[test]
+fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
+    with_program(|program, operands, _| {
+        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let own = ADDRESS..ADDRESS + program.memory_bytes();
+        let mut random = random(7);
+        let moves: Vec<usize> = (0..program.instructions.len())
+            .filter(|place| matches!(image.instructions[16 * place] & 7, 0 | 1))
+            .collect();
+        let mut ended = 0;
+        for _ in 0..400 {
+            let mut damaged = image.clone();
+            let (first, bit) = (16 * moves[random.random_range(0..moves.len())], random.random_range(3..128));
+            damaged.instructions[first + bit / 8] ^= 1 << (bit % 8);
+            let stream = read_stream(&program.core, &damaged.instructions);
+            let is_own = |touched: std::ops::Range<u64>| own.start <= touched.start && touched.end <= own.end;
+            let is_taken = stream.is_ok_and(|stream| check_places(&program.core, &stream, is_own).is_ok());
+            let mut bus = noted(program);
+            bus.put((1 << 20) - 64, &[7; 64]);
+            ended += usize::from(run(&mut bus, program, &damaged).is_ok());
+            assert!(!is_taken || bus.get((1 << 20) - 64, 64) == [7; 64]);
+        }
+        assert!(ended > 0 && ended < 400, "some damage is computed, and some has no end: {ended}");
     });
 }
 

@@ -240,14 +240,19 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
 }
 
 /// Looks at the core on a board's fabric: where its programs run, and what records say of it.
-pub fn look_at_core(access: &Access, wanted: Wanted<'_>, fabric: &Fabric) -> Result<(FabricBoard, Standing)> {
+pub fn look_at_core(
+    access: &Access,
+    wanted: Wanted<'_>,
+    fabric: &Fabric,
+    jobs: u32,
+) -> Result<(FabricBoard, Standing)> {
     const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` for a core that is not there; without \
                          `--host` and `--tracker` a core is simulated here";
     let useless = [("--cross-cc", wanted.boards.cross_cc.is_some()), ("--on-hardware", wanted.boards.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::usage(format!("`{flag}` is for the processor of a board, and this is about its fabric")));
     }
-    let opened = FabricBoard::open(fabric.clone(), access.clone(), wanted.boards.bitstream.clone());
+    let opened = FabricBoard::open(fabric.clone(), access.clone(), wanted.boards.bitstream.clone(), jobs);
     let (mut bench, device) = opened.map_err(|error| match error {
         NoCore::Remote(error) => fleet::unreachable(error),
         none @ NoCore::None(_) => Failure::environment(none).with_hint(SETUP),
@@ -266,7 +271,7 @@ pub fn look_at_core(access: &Access, wanted: Wanted<'_>, fabric: &Fabric) -> Res
             access: access.clone(),
             linker: Linker::of(&told.facts.architecture),
             devices: 1,
-            jobs: 1,
+            jobs,
             likeness: device.likeness(),
         },
         name: Some(fabric.board.clone()),

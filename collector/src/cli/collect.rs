@@ -163,7 +163,7 @@ fn on_fabric(
     let wanted = boards::Wanted { boards: &arguments.boards, models: &arguments.models };
     let (mut bench, on): (Box<dyn Bench>, Standing) = match access {
         Some(access) => {
-            let (bench, on) = boards::look_at_core(access, wanted, &fabric)?;
+            let (bench, on) = boards::look_at_core(access, wanted, &fabric, config.limits.runner_jobs)?;
             (Box::new(bench), on)
         }
         None => (Box::new(Simulator::new(fabric)), Standing::here()?),

@@ -14,6 +14,8 @@ pub struct Loaded<'a> {
     program: &'a Program,
     memory: i64,
     instructions: i64,
+    /// The function that runs it.
+    run: u64,
 }
 
 impl From<ImageError> for Stop {
@@ -39,7 +41,8 @@ impl<'a> Loaded<'a> {
             write(session, memory, *at, bytes)?;
         }
         write(session, instructions, 0, &image.instructions)?;
-        let loaded = Loaded { program, memory, instructions };
+        let run = session.function(RUN)?.ok_or(RemoteError::Ended)?;
+        let loaded = Loaded { program, memory, instructions, run };
         loaded.spoil(session)?;
         Ok(loaded)
     }
@@ -56,7 +59,7 @@ impl<'a> Loaded<'a> {
         let left = i64::try_from(until.saturating_duration_since(Instant::now()).as_micros()).unwrap_or(RUN_US_MAX);
         let count = self.program.instructions.len() as i64;
         let arguments = [self.instructions, count, left.clamp(1, RUN_US_MAX)].map(Value::Int);
-        let Value::Text(text) = session.call_named(RUN, arguments.to_vec())? else {
+        let Value::Text(text) = session.call(self.run, arguments.to_vec())? else {
             return Err(RemoteError::Malformed("a run was answered by no text".to_owned()).into());
         };
         let malformed = |why: &dyn std::fmt::Display| RemoteError::Malformed(format!("a run was answered by {why}"));
@@ -76,6 +79,7 @@ impl<'a> Loaded<'a> {
 
     /// Gives its memory back.
     pub fn free(self, session: &mut Session) -> Result<(), RemoteError> {
+        session.release(self.run)?;
         for handle in [self.memory, self.instructions] {
             session.call_named(FREE, vec![Value::Int(handle)])?;
         }

@@ -30,6 +30,9 @@ pub struct FabricBoard {
     /// What its agent is asked to bring onto the fabric, or the core that is there.
     bitstream: String,
     device: Option<Device>,
+    /// A session is replaced after so many runs; how many this one had.
+    jobs: u32,
+    done: u32,
     /// What each session has to find.
     told: Found,
     queue: VecDeque<(Ticket, Work)>,
@@ -56,12 +59,18 @@ pub enum NoCore {
 
 impl FabricBoard {
     /// Looks at the board, brings the bitstream onto its fabric where one is named, and says what it found.
-    pub fn open(fabric: Fabric, access: Access, bitstream: Option<String>) -> Result<(FabricBoard, Device), NoCore> {
+    pub fn open(
+        fabric: Fabric,
+        access: Access,
+        bitstream: Option<String>,
+        jobs: u32,
+    ) -> Result<(FabricBoard, Device), NoCore> {
         let bitstream = bitstream.unwrap_or_else(|| fabric.core.clone());
         let mut device = Device::open(&access)?;
         let told = begin(&mut device, &bitstream)?;
         let simulator = Simulator::new(fabric);
-        Ok((FabricBoard { simulator, access, bitstream, device: None, told, queue: VecDeque::new() }, device))
+        let (queue, done) = (VecDeque::new(), 0);
+        Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, told, queue }, device))
     }
 
     /// Goes on with a device that was opened.
@@ -76,7 +85,7 @@ impl FabricBoard {
 
     fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         if self.device.is_none() {
-            self.device = Some(self.open_again()?);
+            (self.device, self.done) = (Some(self.open_again()?), 0);
         }
         let device = self.device.as_mut().expect("it was just opened");
         let until = Instant::now() + deadline;
@@ -84,7 +93,8 @@ impl FabricBoard {
             ended(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
         // What was wrong or failed may have left something behind.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Simulated(_) | RunReply::Unsupported(_)));
-        if !is_clean || !device.session.is_open() {
+        self.done += 1;
+        if !is_clean || !device.session.is_open() || self.done >= self.jobs {
             self.device = None;
         }
         reply
@@ -98,7 +108,10 @@ impl FabricBoard {
         })?;
         let found = begin(&mut device, &self.bitstream).map_err(|error| cannot(error.to_string()))?;
         if found != self.told {
-            return Err(cannot(format!("{} is {found:?}, and this campaign is on {:?}", device.address, self.told)));
+            let (address, likeness) = (&device.address, &self.told.likeness);
+            return Err(cannot(format!(
+                "{address} serves another core than the one of {likeness} that this campaign is on"
+            )));
         }
         Ok(device)
     }
@@ -127,7 +140,7 @@ fn try_run(
     until: Instant,
 ) -> Result<RunReply, Stop> {
     let here = |why: String| Stop::Here(anyhow::anyhow!(why));
-    let set = simulator.fabric().clone();
+    let model = simulator.fabric().clone();
     let prepared = simulator.prepared(job).map_err(here)?;
     session.until(until);
     let loaded = Loaded::new(session, &prepared.program, &prepared.operands)?;
@@ -138,7 +151,7 @@ fn try_run(
     }
     let reply = match kind {
         FabricKind::Simulated => {
-            let (time_ns, counts) = timed(&set, &prepared.program).map_err(here)?;
+            let (time_ns, counts) = timed(&model, &prepared.program).map_err(here)?;
             RunReply::Simulated(Box::new(Simulated { time_ns, counts, check }))
         }
         FabricKind::Devmem => {

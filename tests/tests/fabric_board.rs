@@ -1,0 +1,243 @@
+//! A core on a board's fabric over RPC, from the command line to records: right results before times, and nothing measured that
+//! was not. Agents serve simulated cores; no board was ever seen.
+#![allow(missing_docs)]
+
+use accelerator::{Block, Bus, Core, SimulatedBus, registers};
+use agent::session::{OnFabric, serve};
+use remote::Waiting;
+use remote::fabric::FabricKind;
+use remote::handshake::{self, Verdict};
+use serde_json::Value as Json;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+use tests::agents::own_agent;
+use tests::{Bench, Ran, run};
+
+const LAYERS: [&str; 2] = ["conv2d:ci=16,hw=8,co=32,k=3,p=1", "dense:m=8,k=64,n=32"];
+const MEMORY_BYTES: usize = 16 << 20;
+
+/// What is wrong with an agent's core.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// A bit of the first result is another one.
+    Flips,
+    /// The session ends while the first program runs.
+    Leaves,
+    /// It never says that it is done.
+    Hangs,
+}
+
+/// A simulated core with a fault.
+struct Faulty {
+    bus: SimulatedBus,
+    fault: Fault,
+    has_run: bool,
+}
+
+impl Bus for Faulty {
+    fn write(&mut self, block: Block, register: u32, value: u32) {
+        if (block, register) == (Block::Store, registers::CONTROL) {
+            match self.fault {
+                // Without the hook that would say so on the test's own output.
+                Fault::Leaves => std::panic::resume_unwind(Box::new("it leaves")),
+                Fault::Hangs => return,
+                Fault::None | Fault::Flips => self.has_run = true,
+            }
+        }
+        self.bus.write(block, register, value);
+    }
+
+    fn read(&mut self, block: Block, register: u32) -> u32 {
+        self.bus.read(block, register)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bus.bytes()
+    }
+
+    fn address(&self) -> u64 {
+        self.bus.address()
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.bus.put(at, bytes);
+    }
+
+    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+        let mut bytes = self.bus.get(at, count);
+        if self.fault == Fault::Flips && self.has_run {
+            bytes[0] ^= 4;
+        }
+        bytes
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.bus.now_ns()
+    }
+
+    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
+        self.bus.program(core, file)
+    }
+}
+
+/// The sessions of the agent in a thread of this test, with a core of this kind; the first session has the fault.
+fn agent_of(kind: FabricKind, fault: Fault) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for (place, stream) in listener.incoming().flatten().enumerate() {
+            let fault = if place == 0 { fault } else { Fault::None };
+            let _ = std::thread::spawn(move || session(stream, kind, fault)).join();
+        }
+    });
+    port
+}
+
+fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
+    let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), Duration::from_secs(60));
+    handshake::hear(&mut waiting).expect("a client says who it is");
+    handshake::answer(Verdict::Taken, "", &mut waiting).expect("it hears");
+    let bus = SimulatedBus::new(Core::named("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
+    let fabric = OnFabric::new(kind, Box::new(Faulty { bus, fault, has_run: false }));
+    let folder = tempfile::tempdir().expect("a folder");
+    // Whatever the copy of its connection: who is gone is gone.
+    drop(waiting);
+    let _ = serve(stream, folder.path(), MEMORY_BYTES, Some(fabric));
+}
+
+fn collect(bench: &Bench, model: &str, port: u16, options: &str) -> Ran {
+    let command = format!(
+        "--config quick.toml --modelsource simple --modelname {model} --target pynq --unit fpga --counters none \
+         --host 127.0.0.1 --port {port} --store st --json {options}"
+    );
+    run(bench.opcollect(&command))
+}
+
+fn rows(bench: &Bench) -> Vec<Json> {
+    run(bench.opcollect("dataset export --store st --format jsonl --out rows.jsonl")).expect(0);
+    let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");
+    let rows = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let _ = std::fs::remove_file(bench.path("rows.jsonl"));
+    rows
+}
+
+#[test]
+fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
+    let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
+    for model in LAYERS {
+        let ran = collect(&bench, model, agent.port, "--schedules 3").expect(0);
+        assert!(ran.stderr.contains("no time of it was measured") && ran.stderr.contains("bit by bit"), "{ran}");
+        let told = ran.json();
+        assert_eq!((&told["source"], &told["outcomes"]["counts"]["ok"]), (&"simulated".into(), &3.into()), "{ran}");
+        let again = collect(&bench, model, agent.port, "--schedules 3").expect(0).json();
+        assert_eq!(again["known_before"], 3, "{again}");
+    }
+    let found = rows(&bench);
+    assert_eq!(found.len(), 6);
+    for row in &found {
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!([text("source"), text("unit"), text("transport")], ["simulated", "fpga", "rpc"], "{row}");
+        assert_eq!([text("board"), text("host_class")], ["pynq-z1", "simulated"], "{row}");
+        assert_eq!(text("device"), "pynq-z1 1x16, simulated by an agent");
+        assert_eq!(text("agent_version"), env!("CARGO_PKG_VERSION"));
+        assert_eq!((row["max_abs_error"].as_f64(), row["n"].as_i64()), (Some(0.0), Some(1)), "{row}");
+        let cycles = row["counters"]["cycles"].as_f64().expect("cycles");
+        assert_eq!(row["median_ns"].as_f64(), Some(10.0 * cycles), "the model's, 10 ns each, and no agent's: {row}");
+    }
+    // What is simulated here is another experiment: it was not computed there.
+    let here = format!("--modelsource simple --modelname {} --target pynq --unit fpga --schedules 3", LAYERS[0]);
+    let here = run(bench.opcollect(&format!("--config quick.toml {here} --counters none --store st --json"))).expect(0);
+    assert_eq!(here.json()["known_before"], 0, "{here}");
+}
+
+#[test]
+fn a_search_runs_on_the_agent_and_so_does_another_core() {
+    let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
+    let options = "--fpga-config 4x8 --bitstream 4x8_i8w8a32_15_16_16_18.bin --iftune true --tuner ga --trials 8";
+    let told = collect(&bench, LAYERS[0], agent.port, options).expect(0).json();
+    assert!(told["outcomes"]["counts"]["ok"].as_u64() >= Some(8), "{told}");
+    assert!(rows(&bench).iter().all(|row| row["device"] == "pynq-z1 4x8, simulated by an agent"));
+}
+
+#[test]
+fn a_wrong_result_is_a_failed_record_and_never_a_time() {
+    for kind in [FabricKind::Simulated, FabricKind::Devmem] {
+        let bench = Bench::new();
+        let port = agent_of(kind, Fault::Flips);
+        collect(&bench, LAYERS[0], port, "--schedules 2").expect(1);
+        let found = rows(&bench);
+        let wrong: Vec<&Json> = found.iter().filter(|row| row["outcome"] == "wrong_result").collect();
+        assert_eq!((found.len(), wrong.len()), (2, 1), "only the first session lies: {found:?}");
+        assert!(wrong[0]["median_ns"].is_null() && wrong[0]["max_abs_error"].as_f64() > Some(0.0), "{}", wrong[0]);
+        assert!(wrong[0]["samples_ns"].as_array().is_none_or(Vec::is_empty), "{}", wrong[0]);
+    }
+}
+
+#[test]
+fn a_session_that_ends_in_the_middle_costs_the_attempt_that_it_was_at() {
+    let bench = Bench::new();
+    let port = agent_of(FabricKind::Simulated, Fault::Leaves);
+    let options = "--schedules 3 --retry-faults 0 --board-wait 20";
+    collect(&bench, LAYERS[0], port, options).expect(1);
+    let count = |outcome: &str| rows(&bench).iter().filter(|row| row["outcome"] == outcome).count();
+    assert_eq!((count("crashed"), count("ok")), (1, 2), "{:?}", rows(&bench));
+}
+
+#[test]
+fn a_core_that_hangs_is_a_failure_with_what_to_do() {
+    let bench = Bench::new();
+    let port = agent_of(FabricKind::Devmem, Fault::Hangs);
+    collect(&bench, LAYERS[0], port, "--schedules 1").expect(1);
+    let found = rows(&bench);
+    assert_eq!((found.len(), &found[0]["outcome"]), (1, &"run_failed".into()), "{found:?}");
+    assert!(found[0]["reason"].as_str().expect("a reason").contains("--bitstream"), "{found:?}");
+    assert!(found[0]["median_ns"].is_null());
+}
+
+#[test]
+fn what_registers_and_memory_gave_is_measured_by_our_rule() {
+    let bench = Bench::new();
+    // Not by a board: the code behind the agent's functions is all that knows.
+    let port = agent_of(FabricKind::Devmem, Fault::None);
+    let ran = collect(&bench, LAYERS[1], port, "--schedules 2").expect(0);
+    assert!(ran.stderr.contains("look at the first results twice"), "{ran}");
+    assert!(!ran.stderr.contains("simulated"), "{ran}");
+    let told = ran.json();
+    assert_eq!((&told["source"], &told["models"][0]["simulated"]), (&"measured".into(), &Json::Null), "{told}");
+    for row in rows(&bench) {
+        assert_eq!((&row["source"], &row["unit"]), (&"measured".into(), &"fpga".into()), "{row}");
+        assert_eq!((&row["transport"], &row["device"]), (&"rpc".into(), &"pynq-z1 1x16".into()), "{row}");
+        assert!(row["host_class"] != "simulated" && row["cpu_arch"].is_string(), "{row}");
+        assert!(row["median_ns"].as_f64() > Some(0.0) && row["max_abs_error"].as_f64() == Some(0.0), "{row}");
+        assert!(row["counters"]["cycles"].is_null(), "nothing of a model stands beside it: {row}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
+    let bench = Bench::new();
+    let small = own_agent("--fpga simulated --memory-mib 1");
+    collect(&bench, "conv2d:ci=512,hw=7,co=512,k=3,p=1", small.port, "--schedules 1").expect(1);
+    let found = rows(&bench);
+    assert!(found[0]["reason"].as_str().expect("a reason").contains("out of memory"), "{found:?}");
+    let (other, none) = (Bench::new(), own_agent(""));
+    for (options, says) in [
+        ("", "serves no core on a fabric"),
+        ("--cross-cc cc", "for the processor of a board"),
+        ("--on-hardware", "for the processor of a board"),
+    ] {
+        let code = if options.is_empty() { 3 } else { 2 };
+        let said = collect(&other, LAYERS[0], none.port, options).expect(code).stderr;
+        assert!(said.contains(says), "{said}");
+        assert!(!options.is_empty() || said.contains("hint: ") && said.contains("--fpga devmem"), "{said}");
+        assert!(!other.path("st").exists());
+    }
+    let cores =
+        format!("--modelsource simple --modelname relu:shape=8 --target llvm --host 127.0.0.1 --port {}", none.port);
+    let said = run(other.opcollect(&format!("{cores} --bitstream 1x16.bin --store st"))).expect(2).stderr;
+    assert!(said.contains("`--bitstream` is for a core"), "{said}");
+    let wrong = own_agent("--fpga simulated");
+    let said = collect(&other, LAYERS[0], wrong.port, "--bitstream ../../etc/passwd").expect(3).stderr;
+    assert!(said.contains("a bitstream's name"), "{said}");
+}
