@@ -10,8 +10,8 @@ use remote::handshake::{self, Verdict};
 use serde_json::Value as Json;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
-use tests::agents::own_agent;
-use tests::{Bench, Ran, run};
+use tests::agents::{of_tvm, own_agent};
+use tests::{Bench, Ran, run, workspace};
 
 const LAYERS: [&str; 2] = ["conv2d:ci=16,hw=8,co=32,k=3,p=1", "dense:m=8,k=64,n=32"];
 const MEMORY_BYTES: usize = 16 << 20;
@@ -240,4 +240,35 @@ fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
     let wrong = own_agent("--fpga simulated");
     let said = collect(&other, LAYERS[0], wrong.port, "--bitstream ../../etc/passwd").expect(3).stderr;
     assert!(said.contains("a bitstream's name"), "{said}");
+}
+
+#[test]
+fn tvms_own_client_has_the_functions_too() {
+    // Its package is there where its tracker is.
+    let Some(_tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
+    const CLIENT: &str = r#"
+import json, sys, tvm
+from tvm import rpc
+session = rpc.connect("127.0.0.1", int(sys.argv[1]))
+of = lambda name: session.get_function("pynq.fpga." + name)
+of("program")("1x16")
+assert json.loads(of("info")())["kind"] == "simulated"
+block = of("alloc")(8192)
+assert of("phys")(block) % 4096 == 0
+of("write")(block, 4, b"\x01\x02\x00\x03")
+assert bytes(of("read")(block, 3, 6)) == b"\x00\x01\x02\x00\x03\x00"
+of("write")(block, 0, bytes([3] + 15 * [0]))
+assert json.loads(of("run")(block, 1, 1000))[0] == 0
+of("free")(block)
+try:
+    of("free")(block)
+    raise SystemExit("a block was given back twice")
+except tvm.error.RPCError as error:
+    assert "no block" in str(error), error
+print("done")
+"#;
+    let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
+    let mut command = bench.command(&workspace::root().join(".venv/bin/python"), "");
+    command.args(["-c", CLIENT, &agent.port.to_string()]);
+    assert!(run(command).expect(0).stdout.contains("done"));
 }

@@ -550,7 +550,7 @@ pub struct Sweep {
 pub enum ModelCommand {
     /// Run a model, time it and compare it with the reference
     #[command(after_help = "Example: opcollect model run --modelsource local --modelname resnet-18 --threads 2")]
-    Run(ModelRun),
+    Run(Box<ModelRun>),
     /// Build a model into a folder that `opcollect run` runs without the compiler and without the model's file
     #[command(after_help = "Example: opcollect model build --modelsource local --modelname resnet-18 --out resnet-18")]
     Build(ModelBuild),
