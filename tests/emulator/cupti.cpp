@@ -61,7 +61,11 @@ template <class T>
 T *of_driver(const char *name) {
   return (T *)dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), name);
 }
-uint64_t launches() { return *of_driver<uint64_t>("emulated_launches"); }
+// Kernels that ran, once all that was asked for has happened.
+uint64_t launches() {
+  of_driver<int()>("cuCtxSynchronize")();
+  return *of_driver<uint64_t>("emulated_launches");
+}
 
 // Whether a structure ends after this field.
 #define ENDS(parameters, field) \

@@ -1,15 +1,18 @@
 // A CUDA driver whose device is this CPU: enough of one for the runner, checked against NVIDIA's own declarations.
 //
 // Machine code is an ELF file whose first section is the path of a library made of `device.h` and a kernel; like a real
-// driver, it is told no length, and reads as far as the headers say. Launches happen at once, so time lines are those
-// of the host. It has little memory; and a kernel whose name begins with `fault` fails, and, as on a real device, so does
-// everything after it. A file in the test's folder changes that: `old-driver` makes it a driver for CUDA 12, which
-// refuses the code, and with `fixed-clock` 50 µs pass between any two marks.
+// driver, it is told no length, and reads as far as the headers say. Kernels run when somebody waits for them, in the worst
+// order that streams, events and graphs allow (`streams.h`), and time lines are those of the host. It has little memory; and
+// a kernel whose name begins with `fault` fails, and, as on a real device, so does everything after it. A file in the test's
+// folder changes that: `old-driver` makes it a driver for CUDA 12, which refuses the code, with `fixed-clock` 50 µs pass
+// between any two marks, with `slow-launches` or `slow-graphs` each kernel outside or inside of a graph takes 1 ms more, and
+// with `drawn-order` the order is drawn.
 #include <cuda.h>
 // Drivers have both; a newer one differs in its errors alone.
 #undef cuEventElapsedTime
 
-#include <chrono>
+#include "streams.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -25,13 +28,11 @@ bool emulated_fault;
 }
 
 namespace {
+using streams::is_set;
 struct Launch {
   CUfunction function;
   std::vector<std::vector<char>> values;
   unsigned grid[3], block[3];
-};
-struct Graph {
-  std::vector<Launch> launches;
 };
 struct Kernel {
   void *function;
@@ -39,17 +40,21 @@ struct Kernel {
   const int *arguments;
   bool is_faulty;
 };
-Graph *captured;
 bool is_broken;
 
 constexpr size_t MOST_BYTES = 64 << 20;
 
-bool is_set(const char *word) {
-  const char *folder = getenv("OPCOLLECT_TEST_EMULATOR");
-  return folder && !access((std::string(folder) + "/" + word).c_str(), F_OK);
-}
 CUresult status() { return is_broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
-void run(const Launch &launch) {
+// What may not be asked for while a stream is being captured.
+CUresult refuse() { return streams::captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS; }
+// What the host waits for comes after all that the null stream was asked for.
+CUresult copy(void *to, const void *from, size_t bytes) {
+  if (refuse()) return refuse();
+  streams::wait_for({streams::ask(&streams::null_stream, [=] { memcpy(to, from, bytes); })});
+  return status();
+}
+void run(const Launch &launch, bool is_in_graph) {
+  if (is_set(is_in_graph ? "slow-graphs" : "slow-launches")) usleep(1000);
   const Kernel *kernel = (const Kernel *)launch.function;
   std::vector<void *> arguments;
   for (auto &value : launch.values) arguments.push_back((void *)value.data());
@@ -84,7 +89,11 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice) { *bytes = size_t(1) << 30; r
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) { *context = (CUcontext)&is_broken; return CUDA_SUCCESS; }
 CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
-CUresult cuCtxSynchronize() { return status(); }
+CUresult cuCtxSynchronize() {
+  if (refuse()) return refuse();
+  streams::wait_for_all();
+  return status();
+}
 CUresult cuMemGetInfo(size_t *free, size_t *total) { *free = size_t(1) << 29; *total = size_t(1) << 30; return CUDA_SUCCESS; }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
@@ -116,59 +125,101 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int) {
 }
 
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+  if (refuse()) return refuse();
   if (bytes > MOST_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = (CUdeviceptr)aligned_alloc(256, (bytes + 255) / 256 * 256);
   return status();
 }
-CUresult cuMemFree(CUdeviceptr address) { free((void *)address); return status(); }
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) { memcpy((void *)to, from, bytes); return status(); }
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) { memcpy(to, (void *)from, bytes); return status(); }
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes) { memset((void *)to, byte, bytes); return status(); }
+CUresult cuMemFree(CUdeviceptr address) {
+  if (refuse()) return refuse();
+  streams::wait_for_all();
+  free((void *)address);
+  return status();
+}
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) { return copy((void *)to, from, bytes); }
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) { return copy(to, (void *)from, bytes); }
+CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes) {
+  if (refuse()) return refuse();
+  streams::ask(&streams::null_stream, [=] { memset((void *)to, byte, bytes); });
+  return status();
+}
 
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned, CUstream, void **values, void **) {
+                        unsigned, CUstream on, void **values, void **) {
   is_broken |= emulated_fault || ((Kernel *)function)->is_faulty;
   if (is_broken) return status();
   if (gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
   Launch launch{function, {}, {gx, gy, gz}, {bx, by, bz}};
   for (int i = 0; i < *((Kernel *)function)->arguments; i++) launch.values.emplace_back((char *)values[i], (char *)values[i] + sizeof(void *));
-  if (captured) captured->launches.push_back(launch);
-  else run(launch);
+  streams::Stream *stream = streams::of(on);
+  if (stream == &streams::null_stream && streams::captured) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  bool is_in_graph = stream->captured;
+  streams::ask(stream, [=] { run(launch, is_in_graph); });
+  streams::wait_for_no_more_than_fit();
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned) { *stream = (CUstream)&captured; return CUDA_SUCCESS; }
-CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
-CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
-  if (!stream || captured) return CUDA_ERROR_INVALID_VALUE;
-  captured = new Graph;
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+  streams::Stream *made = new streams::Stream{!(flags & CU_STREAM_NON_BLOCKING)};
+  streams::others.insert(made);
+  *stream = (CUstream)made;
   return CUDA_SUCCESS;
 }
-CUresult cuStreamEndCapture(CUstream, CUgraph *graph) {
-  *graph = (CUgraph)captured;
-  captured = nullptr;
+CUresult cuStreamDestroy(CUstream stream) {
+  streams::others.erase(streams::of(stream));
+  delete streams::of(stream);
   return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  if (!stream || streams::captured) return CUDA_ERROR_INVALID_VALUE;
+  streams::of(stream)->outside.swap(streams::of(stream)->last);
+  streams::of(stream)->captured = streams::captured = new streams::Graph{{}, ++streams::graphs};
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  streams::Graph *ended;
+  CUresult result = streams::end_capture(streams::of(stream), ended);
+  *graph = (CUgraph)ended;
+  return result;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  return streams::wait_event(streams::of(stream), *(streams::Event *)event);
 }
 CUresult cuGraphInstantiate(CUgraphExec *ready, CUgraph graph, unsigned long long) {
-  *ready = (CUgraphExec) new Graph(*(Graph *)graph);
+  *ready = (CUgraphExec) new streams::Graph(*(streams::Graph *)graph);
   return CUDA_SUCCESS;
 }
-CUresult cuGraphLaunch(CUgraphExec ready, CUstream) {
-  for (auto &launch : ((Graph *)ready)->launches) run(launch);
+CUresult cuGraphLaunch(CUgraphExec ready, CUstream stream) {
+  if (refuse()) return refuse();
+  streams::ask_for_graph(streams::of(stream), *(streams::Graph *)ready);
+  streams::wait_for_no_more_than_fit();
   return status();
 }
-CUresult cuGraphExecDestroy(CUgraphExec ready) { delete (Graph *)ready; return CUDA_SUCCESS; }
-CUresult cuGraphDestroy(CUgraph graph) { delete (Graph *)graph; return CUDA_SUCCESS; }
+CUresult cuGraphExecDestroy(CUgraphExec ready) { delete (streams::Graph *)ready; return CUDA_SUCCESS; }
+CUresult cuGraphDestroy(CUgraph graph) { delete (streams::Graph *)graph; return CUDA_SUCCESS; }
 
-using Mark = std::chrono::steady_clock::time_point;
-CUresult cuEventCreate(CUevent *event, unsigned) { *event = (CUevent) new Mark; return CUDA_SUCCESS; }
-CUresult cuEventRecord(CUevent event, CUstream) { *(Mark *)event = std::chrono::steady_clock::now(); return status(); }
-CUresult cuEventSynchronize(CUevent) { return status(); }
+CUresult cuEventCreate(CUevent *event, unsigned) { *event = (CUevent) new streams::Event{}; return CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent event, CUstream on) {
+  streams::Stream *stream = streams::of(on);
+  if (stream == &streams::null_stream && streams::captured) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  *(streams::Event *)event = {streams::ask(stream, nullptr), stream->captured ? stream->captured->number : 0};
+  return status();
+}
+CUresult cuEventSynchronize(CUevent event) {
+  if (refuse()) return refuse();
+  const streams::Event &mark = *(streams::Event *)event;
+  if (mark.of) return CUDA_ERROR_CAPTURED_EVENT;
+  if (mark.work) streams::wait_for({mark.work});
+  return status();
+}
 CUresult cuEventElapsedTime(float *elapsed_ms, CUevent start, CUevent end) {
-  *elapsed_ms = is_set("fixed-clock") ? 0.05f : std::chrono::duration<float, std::milli>(*(Mark *)end - *(Mark *)start).count();
+  streams::Shared from = ((streams::Event *)start)->work, to = ((streams::Event *)end)->work;
+  if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from->is_done || !to->is_done) return CUDA_ERROR_NOT_READY;
+  *elapsed_ms = is_set("fixed-clock") ? 0.05f : std::chrono::duration<float, std::milli>(to->when - from->when).count();
   return CUDA_SUCCESS;
 }
-CUresult cuEventDestroy(CUevent event) { delete (Mark *)event; return CUDA_SUCCESS; }
+CUresult cuEventDestroy(CUevent event) { delete (streams::Event *)event; return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult error, const char **name) {
   switch (error) {
     case CUDA_ERROR_OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;

@@ -8,6 +8,7 @@ pub mod agents;
 pub mod browser;
 pub mod campaigns;
 pub mod conformance;
+pub mod emulator;
 pub mod golden;
 pub mod onnx;
 pub mod processes;

@@ -18,7 +18,6 @@ use collector::doctor::{DoctorRequest, Status, doctor};
 use collector::network;
 use common::open;
 use cuda::cupti;
-use cuda::nvrtc::Nvrtc;
 use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
 use job::space::{self, Knobs, Schedule, Setting, Space};
@@ -34,11 +33,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use tests::campaigns::{self, given};
+use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
-
-const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
-/// The folder of the driver, for the process that has it in its loader's path.
-const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 
 /// The place of a kernel that fails.
 const FAULT: &str = "fault";
@@ -149,38 +145,22 @@ fn point(space: &Space, differences: &str) -> Knobs {
     knobs
 }
 
-/// Compiles C++ to a library.
-fn compile(source: &Path, out: &Path, include: &[&Path]) {
-    let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
-    compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
-    if source.extension().is_some_and(|suffix| suffix == "cpp") {
-        compiler.args(["-std=c++20", "-fpermissive"]);
-    }
-    for folder in include {
-        compiler.arg("-I").arg(folder);
-    }
-    let done = compiler.arg(source).arg("-o").arg(out).arg("-ldl").output().expect("there is a C++ compiler");
-    assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
-}
-
 /// The driver lies in a folder that the loader must know when a process starts, so the test starts itself once more.
 #[test]
 fn kernels_give_the_right_results_on_an_emulated_device() {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
         return on_emulated_device(Path::new(&folder));
     }
-    let opened = Nvrtc::open();
-    let (Some(include), Ok(_)) =
-        (opened.as_ref().ok().and_then(Nvrtc::include), Command::new("g++").arg("-v").output())
-    else {
+    let Some(include) = emulator::include() else {
         eprintln!("skipped: no NVRTC with headers, or no g++");
         return;
     };
+    let include = include.as_path();
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
-    compile(&Path::new(EMULATOR).join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
+    compile(&Path::new(SOURCES).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
+    compile(&Path::new(SOURCES).join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
     if include.join("cupti_range_profiler.h").is_file() {
-        compile(&Path::new(EMULATOR).join("cupti.cpp"), &folder.path().join(HIDDEN), &[include]);
+        compile(&Path::new(SOURCES).join("cupti.cpp"), &folder.path().join(HIDDEN), &[include]);
     } else {
         eprintln!("skipped: counters of kernels, since there are no headers of CUPTI");
     }
@@ -237,7 +217,7 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         for (library, source) in libraries.iter().zip(&sources) {
             let file = library.with_extension("cpp");
             fs::write(&file, source).expect("the kernels can be written");
-            threads.spawn(move || compile(&file, library, &[Path::new(EMULATOR)]));
+            threads.spawn(move || compile(&file, library, &[Path::new(SOURCES)]));
         }
     });
     jobs
@@ -637,23 +617,6 @@ fn expect_doctor_sees_counters(folder: &Path) {
     let refused = counters();
     assert_eq!(refused.status, Status::Limited);
     assert!(refused.found.contains("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"), "{refused:?}");
-}
-
-/// A file that changes what the emulated libraries do, while it is there.
-struct Behaviour(std::path::PathBuf);
-
-impl Behaviour {
-    fn new(folder: &Path, word: &str) -> Behaviour {
-        let path = folder.join(word);
-        fs::write(&path, "").expect("the file can be written");
-        Behaviour(path)
-    }
-}
-
-impl Drop for Behaviour {
-    fn drop(&mut self) {
-        fs::remove_file(&self.0).expect("the file was written");
-    }
 }
 
 fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {

@@ -706,7 +706,8 @@ pub struct ModelRun {
     /// Write a record of the kind `network` to this store, which is made if needed; each run is one more attempt
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Run operators side by side as this plan says, which `oppredict plan` made for this model, machine and number of threads
+    /// Run operators side by side as this plan says, which `oppredict plan` made for this model, machine and number of threads; a
+    /// GPU takes a plan that names no machine, and runs each group on a stream of its own
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     pub plan: Option<PathBuf>,
     /// Run operators side by side by a rule, without a plan
@@ -723,14 +724,14 @@ pub struct ModelRun {
     pub json: bool,
 }
 
-/// How operators share the cores.
+/// How operators share the cores, or the streams of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ParallelArgument {
     /// One operator after the other on all cores
     Sequential,
-    /// What is ready at once side by side, each group on cores of its own
+    /// What is ready at once side by side, each group on cores of its own; on a GPU up to four groups, each on a stream of its own
     Stream,
-    /// What is ready at once side by side, each on all cores
+    /// What is ready at once side by side, each on all cores; on a GPU each on a stream of its own, of which there are up to 32
     Full,
 }
 

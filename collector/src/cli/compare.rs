@@ -185,9 +185,9 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
 fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Variant> {
     whole.stages = match argument {
         VariantArgument::Plan => wanted.plan.cloned(),
-        VariantArgument::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)?),
-        VariantArgument::Stream => Some(staging::by_rule(Parallel::Stream, whole)?),
-        VariantArgument::Full => Some(staging::by_rule(Parallel::Full, whole)?),
+        VariantArgument::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)),
+        VariantArgument::Stream => Some(staging::by_rule(Parallel::Stream, whole)),
+        VariantArgument::Full => Some(staging::by_rule(Parallel::Full, whole)),
         _ => None,
     };
     let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());

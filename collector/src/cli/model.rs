@@ -11,6 +11,7 @@ use crate::campaign::record;
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
 use executor::Program;
+use job::target::is_cuda;
 use job::{Measured, RunReply};
 use models::stages::Promise;
 use models::{Parallel, StagePlan, Task};
@@ -66,7 +67,11 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Lane {
     stage: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     cores: Vec<usize>,
+    /// Where it ran on a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<usize>,
     begin_ns: f64,
     end_ns: f64,
     /// Where its calls stand in the model.
@@ -75,11 +80,13 @@ struct Lane {
 
 fn lanes(ran: &Ran<'_>) -> Vec<Lane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
+    let is_on_gpu = is_cuda(ran.target);
     let mut lanes = Vec::new();
     for (stage, (groups, seen)) in stages {
         lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| Lane {
             stage,
-            cores: group.cores.clone(),
+            cores: if is_on_gpu { Vec::new() } else { group.cores.clone() },
+            stream: group.cores.first().copied().filter(|_| is_on_gpu),
             begin_ns: *begin_ns,
             end_ns: *end_ns,
             scopes: group.calls.iter().map(|&call| ran.program.calls[call].scope.clone()).collect(),
@@ -114,7 +121,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     })?;
     whole.stages = match (&arguments.plan, arguments.parallel) {
         (Some(path), _) => Some(staging::read(path, &whole)?),
-        (None, Some(parallel)) => Some(staging::by_rule(parallel.into(), &whole)?),
+        (None, Some(parallel)) => Some(staging::by_rule(parallel.into(), &whole)),
         (None, None) => None,
     };
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);

@@ -3,7 +3,8 @@
 //! A stage begins when the one before has ended. Its groups run side by side, the calls of a group one after the other on the
 //! group's cores. Three kinds have the names of the field: *sequential* is one group on all cores, in *stream* groups have
 //! cores of their own, in *full* all share all. A plan names the model's calls by their places, and says of which model, which
-//! machine and how many cores it speaks: for another one it is refused.
+//! machine and how many cores it speaks: for another one it is refused. A GPU has streams in the place of cores, one for each
+//! group.
 
 mod rules;
 
@@ -36,7 +37,7 @@ impl Parallel {
 /// Calls that run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// On which cores, counted from 0 among those that are given; one thread on each.
+    /// On which cores, counted from 0 among those that are given; one thread on each. On a GPU the one stream.
     pub cores: Vec<usize>,
     /// Places of calls.
     pub calls: Vec<usize>,
@@ -109,6 +110,9 @@ pub enum StageError {
 
 /// The version of the file.
 pub const FORMAT: u32 = 1;
+
+/// Streams of a GPU at most: as many ways as a device has for work to come in.
+pub const STREAMS_MOST: usize = 32;
 
 /// Whom each call waits for: the calls that make what it reads, through views.
 pub fn waits(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
@@ -219,6 +223,20 @@ impl StagePlan {
             Some(call) => Err(StageError::Missing { call }),
             None => Ok(()),
         }
+    }
+
+    /// The same on a GPU, whatever cores it is for: each group of a stage on a stream of its own, and what is beyond so many
+    /// behind those that came before.
+    #[must_use]
+    pub fn on_streams(mut self, most: usize) -> StagePlan {
+        let streams = most.clamp(1, STREAMS_MOST);
+        for stage in &mut self.stages {
+            for (number, group) in stage.groups.iter_mut().enumerate() {
+                group.cores = vec![number % streams];
+            }
+        }
+        self.cores = self.width().min(streams);
+        self
     }
 
     /// The most groups side by side.

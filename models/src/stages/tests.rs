@@ -42,6 +42,20 @@ fn rules_make_plans() {
 }
 
 #[test]
+fn groups_have_streams_on_a_gpu() {
+    let (graph, plan) = branches();
+    let streams = |parallel, most| {
+        let made = StagePlan::by_rule(&graph, &plan, 4, parallel).on_streams(most);
+        let of_stage = |stage: &Stage| stage.groups.iter().map(|group| group.cores.clone()).collect::<Vec<_>>();
+        (made.cores, made.stages.iter().map(of_stage).collect::<Vec<_>>())
+    };
+    let one = || vec![vec![0]];
+    assert_eq!(streams(Parallel::Sequential, 4), (1, vec![one()]));
+    assert_eq!(streams(Parallel::Stream, 4), (3, vec![one(), vec![vec![0], vec![1], vec![2]], one()]));
+    assert_eq!(streams(Parallel::Full, 2), (2, vec![one(), vec![vec![0], vec![1], vec![0]], one()]));
+}
+
+#[test]
 fn what_is_no_plan_of_a_model_is_refused() {
     let (graph, plan) = branches();
     let made = StagePlan::by_rule(&graph, &plan, 2, Parallel::Stream);

@@ -10,7 +10,9 @@ use super::launch_costs::{graph_ns, median_ns};
 use super::told::Told;
 use super::watch::Watch;
 use crate::Image;
-use crate::driver::{Device, DeviceBuffer, DeviceFacts, DeviceModule, DriverError, Event, Given, Graph, Prepared};
+use crate::driver::{
+    Device, DeviceBuffer, DeviceFacts, DeviceModule, DriverError, Event, Given, Graph, Lanes, Prepared, Step,
+};
 use anyhow::{Context, Result, ensure};
 use job::device::{Argument, Cubin, DeviceCode, Launches, is_too_new};
 use job::prepared::Prepared as PreparedTask;
@@ -48,7 +50,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         },
         Method::Evaluate(_) => None,
     };
-    let timer = Timer::new(gpu, &kernels, None, flush, [device.event()?, device.event()?]);
+    let timer = Timer::new(gpu, (&kernels, Run::InTurns), flush, [device.event()?, device.event()?]);
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
@@ -215,12 +217,22 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Resul
     Ok(Some(all_ns / copies.len() as f64))
 }
 
+/// How the device is asked for the kernels of one run.
+#[derive(Clone, Copy)]
+pub(super) enum Run<'a> {
+    /// For one after the other.
+    InTurns,
+    /// In steps, on several streams.
+    InSteps(&'a Lanes<'a>, &'a [Step]),
+    /// For all at once.
+    Graph(&'a Graph<'a>),
+}
+
 /// Launches batches between two marks.
 pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
-    /// The same as one, where that is launched instead.
-    graph: Option<&'a Graph<'a>>,
+    run: Run<'a>,
     /// Written before each batch where the caches are to be cold.
     flush: Option<DeviceBuffer<'a>>,
     start: Event<'a>,
@@ -235,12 +247,20 @@ impl<'a> Timer<'a> {
     /// Nothing was timed yet.
     pub(super) fn new(
         gpu: &'a Gpu,
-        kernels: &'a [Prepared<'a>],
-        graph: Option<&'a Graph<'a>>,
+        (kernels, run): (&'a [Prepared<'a>], Run<'a>),
         flush: Option<DeviceBuffer<'a>>,
         [start, end]: [Event<'a>; 2],
     ) -> Timer<'a> {
-        Timer { device: &gpu.device, kernels, graph, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.watch() }
+        Timer { device: &gpu.device, kernels, run, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.watch() }
+    }
+
+    /// Asks for one run; does not wait.
+    pub(super) fn launch(&self) -> Result<(), DriverError> {
+        match self.run {
+            Run::InTurns => self.kernels.iter().try_for_each(Prepared::launch),
+            Run::InSteps(lanes, steps) => lanes.launch(steps),
+            Run::Graph(graph) => graph.launch(),
+        }
     }
 
     /// Runs so many times, between two marks.
@@ -252,10 +272,7 @@ impl<'a> Timer<'a> {
         }
         self.start.record()?;
         for _ in 0..times {
-            match self.graph {
-                Some(graph) => graph.launch()?,
-                None => self.kernels.iter().try_for_each(Prepared::launch)?,
-            }
+            self.launch()?;
         }
         self.end.record()?;
         self.end.wait()?;

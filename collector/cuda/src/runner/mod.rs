@@ -5,6 +5,7 @@ mod gpu;
 mod launch_costs;
 mod network;
 mod operators;
+mod order;
 mod profiling;
 mod told;
 mod watch;

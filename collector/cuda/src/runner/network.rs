@@ -1,13 +1,14 @@
 //! A whole model on a GPU: the calls of its program as one list of launches on tensors that have places.
 //!
-//! Intermediate tensors share one buffer, constants lie in another, each input and output has its own. The list is launched
-//! as a graph where that is faster.
+//! Intermediate tensors share one buffer, constants lie in another, each input and output has its own. Where the program has
+//! stages, groups of calls are on streams of their own. The list is launched as a graph where that is faster.
 
-use super::device::{DeviceClock, Timer, fitting, load, prepare};
+use super::device::{DeviceClock, Run, Timer, fitting, load, prepare};
 use super::gpu::Gpu;
 use super::launch_costs::median_ns;
 use super::operators::{self, Calls};
-use crate::driver::{Device, DeviceBuffer, DeviceModule, Given, Prepared};
+use super::order::{order, stages, streams_of};
+use crate::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Given, Lanes, Prepared};
 use anyhow::{Context, Result, ensure};
 use executor::folder::{self, Content};
 use executor::program::{Argument, Place, Port};
@@ -15,11 +16,14 @@ use job::device::{DeviceCode, Launches};
 use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, Method, measure};
+use models::stages::Stage;
+use std::ops::Range;
 
 /// Runs the program of a folder on the inputs of a file.
 pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let device = &gpu.device;
     let content = folder::read(&job.program)?;
+    let stages = stages(&content.program)?;
     let inputs = job.read_inputs()?;
     let codes = content.codes.iter().map(|bytes| DeviceCode::from_bytes(bytes).map_err(anyhow::Error::msg));
     let codes = codes.collect::<Result<Vec<DeviceCode>>>()?;
@@ -28,26 +32,30 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let modules = modules.collect::<Result<Vec<DeviceModule<'_>>>>()?;
     let lists = content.program.calls.iter().map(|call| launches(&codes[call.code], &call.arguments));
     let lists = lists.collect::<Result<Vec<Launches>>>()?;
-    let memory = Memory::of(device, &content, &inputs, &lists)?;
+    let streams = streams_of(&stages, lists.len());
+    let memory = Memory::of(device, &content, &inputs, (&lists, &streams))?;
     let mut kernels = Vec::new();
-    let mut ends = Vec::with_capacity(lists.len());
-    for (call, launches) in content.program.calls.iter().zip(&lists) {
+    let mut of_calls = Vec::with_capacity(lists.len());
+    for ((call, launches), stream) in content.program.calls.iter().zip(&lists).zip(streams) {
         let tensors = call.arguments.iter().map(|argument| memory.given(argument.place)).collect::<Result<Vec<_>>>()?;
-        kernels.extend(prepare(&modules[call.code], launches, &tensors, &memory.workspaces)?);
-        ends.push(kernels.len());
+        let begin = kernels.len();
+        kernels.extend(prepare(&modules[call.code], launches, &tensors, &memory.workspaces[stream])?);
+        of_calls.push(begin..kernels.len());
     }
     let (start, end) = (device.event()?, device.event()?);
+    let order = order(&stages, &of_calls, false);
+    let lanes = Lanes::new(device, &kernels, order.streams, order.events)?;
     // Nothing follows a list that cannot be launched; a graph of no launches is none.
-    let graph = if kernels.is_empty() { None } else { Some(device.graph(&kernels.iter().collect::<Vec<_>>())?) };
-    let list_ns = median_ns([&start, &end], || kernels.iter().try_for_each(Prepared::launch))?;
+    let graph = if kernels.is_empty() { None } else { Some(lanes.graph(&order.steps)?) };
+    let list_ns = median_ns([&start, &end], || lanes.launch(&order.steps))?;
     let graph_ns = match &graph {
         Some(graph) => median_ns([&start, &end], || graph.launch())?,
         None => f64::INFINITY,
     };
-    memory.outputs.iter().try_for_each(|output| output.fill(0xff))?;
     if let Some(plan) = &job.profile {
+        memory.outputs.iter().try_for_each(|output| output.fill(0xff))?;
         let workspaces = lists.iter().map(workspace_bytes).collect::<Option<Vec<u64>>>();
-        let calls = Calls::new(device, &kernels, ends, workspaces)?;
+        let calls = Calls::new(device, &kernels, of_calls.iter().map(|of_call| of_call.end).collect(), workspaces)?;
         let mut profile = operators::profile(calls, plan, (list_ns, graph_ns))?;
         operators::count(gpu, &kernels, &job.counters, list_ns, &mut profile);
         job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
@@ -55,21 +63,71 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
         let profiled = Profiled { profile, samples: None, perf_map: None, peak_memory_bytes };
         return Ok(RunReply::Profiled(Box::new(profiled)));
     }
-    let graph = graph.filter(|_| graph_ns < list_ns);
-    let timer = Timer::new(gpu, &kernels, graph.as_ref(), None, [start, end]);
+    let faster = match graph.as_ref().filter(|_| graph_ns < list_ns) {
+        Some(graph) => Run::Graph(graph),
+        None => Run::InSteps(&lanes, &order.steps),
+    };
+    let timer = Timer::new(gpu, (&kernels, faster), None, [start, end]);
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     ensure!(matches!(job.method, Method::Sample(_)), "TVM's evaluator does not run on a device here");
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
+    let is_staged = !content.program.stages.is_empty();
+    let stages_ns = if is_staged { stages_ns(device, &kernels, &stages, &of_calls)? } else { Vec::new() };
+    // What is compared comes of a run that finds nothing of those before it.
+    memory.poison()?;
+    timer.launch()?;
     job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
-    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, worker::peak_resident_bytes()))))
+    let measured = Measured { stages_ns, ..Measured::new(measurement, None, worker::peak_resident_bytes()) };
+    Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// When each group of each stage begins and ends after the beginning of a run, in the middle of some runs on streams.
+fn stages_ns(
+    device: &Device,
+    kernels: &[Prepared<'_>],
+    stages: &[Stage],
+    of_calls: &[Range<usize>],
+) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
+    /// Enough for a middle one that nothing disturbed.
+    const LOOKS: usize = 11;
+    let order = order(stages, of_calls, true);
+    let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
+    let (start, end) = (device.event()?, device.event()?);
+    let since = |event: &Event<'_>| event.since_ns(&start).map(|ns| ns as f64);
+    let mut seen = Vec::with_capacity(LOOKS);
+    for _ in 0..LOOKS {
+        start.record()?;
+        lanes.launch(&order.steps)?;
+        end.record()?;
+        end.wait()?;
+        let group = |[before, behind]: &[usize; 2]| Ok((since(lanes.event(*before))?, since(lanes.event(*behind))?));
+        let groups = order.marks.iter().map(|stage| stage.iter().map(group).collect::<Result<Vec<_>, DriverError>>());
+        seen.push((since(&end)?, groups.collect::<Result<Vec<_>, _>>()?));
+    }
+    seen.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    Ok(seen.swap_remove(LOOKS / 2).1)
 }
 
 /// What a call asks of workspaces, where that is known.
 fn workspace_bytes(launches: &Launches) -> Option<u64> {
     launches.workspaces.iter().map(|bytes| bytes.known().and_then(|bytes| u64::try_from(bytes).ok())).sum()
+}
+
+/// What the workspaces of each stream take, by their places, for calls with these launches on these streams.
+fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>>> {
+    let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); streams.iter().max().map_or(0, |last| last + 1)];
+    for (list, stream) in lists.iter().zip(streams) {
+        let own = &mut sizes[*stream];
+        for (place, bytes) in list.workspaces.iter().enumerate() {
+            let bytes = u64::try_from(bytes.known().context("the size of a buffer is a symbol")?)?;
+            own.resize(own.len().max(place + 1), 0);
+            own[place] = own[place].max(bytes);
+        }
+    }
+    Ok(sizes)
 }
 
 /// What is launched for a call.
@@ -86,12 +144,18 @@ struct Memory<'a> {
     offsets: &'a [u64],
     inputs: Vec<DeviceBuffer<'a>>,
     outputs: Vec<DeviceBuffer<'a>>,
-    /// As large as any call's, by their places: calls follow each other.
-    workspaces: Vec<DeviceBuffer<'a>>,
+    /// For each stream, as large as any call's on it, by their places: calls of a stream follow each other.
+    workspaces: Vec<Vec<DeviceBuffer<'a>>>,
 }
 
 impl<'a> Memory<'a> {
-    fn of(device: &'a Device, content: &'a Content, inputs: &[u8], lists: &[Launches]) -> Result<Memory<'a>> {
+    /// For calls with these launches on these streams.
+    fn of(
+        device: &'a Device,
+        content: &'a Content,
+        inputs: &[u8],
+        (lists, streams): (&[Launches], &[usize]),
+    ) -> Result<Memory<'a>> {
         let Content { program, offsets, constants, .. } = content;
         let allocate = |bytes: u64| -> Result<DeviceBuffer<'a>> {
             let free = device.free_memory_bytes()?;
@@ -109,22 +173,22 @@ impl<'a> Memory<'a> {
             given.push(buffer);
         }
         ensure!(rest.is_empty(), "the file of inputs is longer than they are");
-        let mut sizes: Vec<u64> = Vec::new();
-        for list in lists {
-            for (place, bytes) in list.workspaces.iter().enumerate() {
-                let bytes = u64::try_from(bytes.known().context("the size of a buffer is a symbol")?)?;
-                sizes.resize(sizes.len().max(place + 1), 0);
-                sizes[place] = sizes[place].max(bytes);
-            }
-        }
+        let sizes = workspace_sizes(lists, streams)?;
+        let of_stream = |sizes: Vec<u64>| sizes.into_iter().map(allocate).collect::<Result<Vec<_>>>();
         Ok(Memory {
             activations: allocate(program.activation_bytes)?,
             constants: stored,
             offsets,
             inputs: given,
             outputs: program.outputs.iter().map(of_port).collect::<Result<_>>()?,
-            workspaces: sizes.into_iter().map(allocate).collect::<Result<_>>()?,
+            workspaces: sizes.into_iter().map(of_stream).collect::<Result<_>>()?,
         })
+    }
+
+    /// Takes away what runs left behind: bytes that make no number.
+    fn poison(&self) -> Result<(), DriverError> {
+        let written = self.outputs.iter().chain(self.workspaces.iter().flatten()).chain([&self.activations]);
+        written.filter(|buffer| buffer.bytes() > 0).try_for_each(|buffer| buffer.fill(0xff))
     }
 
     /// Where a tensor is, for a kernel.

@@ -4,6 +4,10 @@
 //! at run time, and no toolkit or runtime library is needed. All calls belong to one thread, which `Device` keeps by
 //! not being `Send`. Addresses never leave the fence.
 
+mod lanes;
+
+pub use lanes::{Lanes, Step};
+
 use super::Image;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::cell::Cell;
@@ -106,6 +110,7 @@ functions! {
         (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     make_event = "cuEventCreate", (*mut Handle, c_uint);
     record = "cuEventRecord", (Handle, Handle);
+    hold = "cuStreamWaitEvent", (Handle, Handle, c_uint);
     wait = "cuEventSynchronize", (Handle);
     elapsed = "cuEventElapsedTime", (*mut f32, Handle, Handle);
     destroy_event = "cuEventDestroy_v2", (Handle);
@@ -257,6 +262,11 @@ impl Device {
 
     /// A list of launches that the device is asked for at once.
     pub fn graph<'a>(&'a self, kernels: &[&'a Prepared<'a>]) -> Result<Graph<'a>> {
+        self.capture(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
+    }
+
+    /// What `ask` asks of a stream, as one graph; what it launches has to live as long as that.
+    fn capture<'a>(&'a self, ask: impl FnOnce(Handle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
         let functions = &self.functions;
@@ -266,10 +276,10 @@ impl Device {
         self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
         // SAFETY: the stream was just made.
         self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
-        let listed = kernels.iter().try_for_each(|kernel| kernel.launch_on(graph.stream));
+        let asked = ask(graph.stream);
         // SAFETY: the stream is being captured; writes one handle, or null, to a place that outlives the call.
         let status = unsafe { (functions.end_capture)(graph.stream, &raw mut graph.listed) };
-        listed?;
+        asked?;
         self.check("cuStreamEndCapture", status)?;
         // SAFETY: the graph is complete; writes one handle to a place that outlives the call.
         let status = unsafe { (functions.instantiate)(&raw mut graph.ready, graph.listed, 0) };
@@ -547,10 +557,23 @@ pub struct Event<'a> {
 impl Event<'_> {
     /// Puts the mark behind everything asked for so far.
     pub fn record(&self) -> Result<()> {
-        // SAFETY: the event lives; the null stream is the one everything here runs on.
-        self.device.check("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, null_mut()) })?;
+        self.record_on(null_mut())
+    }
+
+    /// Puts the mark behind everything that a stream was asked for so far; none is the one everything else runs on.
+    fn record_on(&self, stream: Handle) -> Result<()> {
+        // SAFETY: the event and the stream live.
+        self.device.check("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
         self.is_recorded.set(true);
         Ok(())
+    }
+
+    /// Lets a stream wait for the mark with whatever it is asked for next.
+    fn hold(&self, stream: Handle) -> Result<()> {
+        const DEFAULT: c_uint = 0;
+        // SAFETY: the event and the stream live.
+        let status = unsafe { (self.device.functions.hold)(stream, self.handle, DEFAULT) };
+        self.device.check("cuStreamWaitEvent", status)
     }
 
     /// Waits until the device has passed the mark; tells of any failure before it.
