@@ -10,15 +10,16 @@
 mod common;
 
 use bench::{Bench as _, Workers};
-use collector::network;
+use collector::network::{self, Made};
 use executor::program::Numbers;
 use job::listing::CodeWishes;
+use job::space::{self, Schedule, Setting};
 use job::target::{self, Target};
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use models::operator::PoolMode;
 use models::stages::{Group, STREAMS_MOST, Stage};
-use models::{Const, Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, TensorType, UnaryOp, ValueId};
+use models::{Const, Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, Task, TensorType, UnaryOp, ValueId};
 use readers::{Options, onnx};
 use reference::Tensor;
 use std::fs;
@@ -74,9 +75,22 @@ fn inception() -> Graph {
     builder.finish(&[x, mean]).expect("a graph")
 }
 
-/// The model in a file, and as it is cut into calls when that is read.
-fn model(file: &Path) -> (Graph, Plan) {
-    fs::write(file, onnx::write(&inception()).expect("a file")).expect("it can be written");
+/// Products that lie side by side, with sums of so many numbers that several blocks share them.
+fn products() -> Graph {
+    let mut builder = GraphBuilder::new("products");
+    let x = builder.input("x", TensorType::f32(&[4, 256])).expect("an input");
+    let product = |seed: u64| {
+        let weight = TensorType::f32(&[24, 256]);
+        let weight = builder.constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
+        builder.push(Op::Dense, &[x, weight]).expect("a product")
+    };
+    let products: Vec<ValueId> = (1..=4).map(product).collect();
+    builder.finish(&products).expect("a graph")
+}
+
+/// A model in a file, and as it is cut into calls when that is read.
+fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
+    fs::write(file, onnx::write(graph).expect("a file")).expect("it can be written");
     let graph = onnx::load(file, &Options::default()).expect("the file is read").graph;
     let graph = passes::simplify(&graph).expect("a simple model");
     let plan = models::plan(&graph, Fuse::Epilogue).expect("calls");
@@ -94,8 +108,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn of(emulator: Emulator) -> Rig {
-        let (graph, plan) = model(&emulator.path().join("model.onnx"));
+    fn of(emulator: Emulator, graph: &Graph) -> Rig {
+        let (graph, plan) = model(graph, &emulator.path().join("model.onnx"));
         let inputs = reference::graph_inputs(&graph, 0).expect("numbers");
         let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
         fs::write(emulator.path().join("inputs.bin"), bytes).expect("inputs can be written");
@@ -111,17 +125,26 @@ impl Rig {
         made.on_streams(STREAMS_MOST)
     }
 
-    /// The folder of a program with these stages.
+    /// The folder of a program with these stages, by default schedules.
     fn make(&mut self, name: &str, stages: Option<&StagePlan>) -> PathBuf {
+        let target = self.target.clone();
+        self.make_by(name, stages, &|task| network::default_schedule(task, &target)).0
+    }
+
+    /// The same by these schedules, with what was made.
+    fn make_by(
+        &mut self,
+        name: &str,
+        stages: Option<&StagePlan>,
+        choose: &dyn Fn(&Task) -> Schedule,
+    ) -> (PathBuf, Made) {
         let folder = self.emulator.path().join(name);
         fs::create_dir(&folder).expect("a new folder");
         let constants = reference::constants(&self.graph).expect("small constants");
         let mut numbers = Numbers::of(&self.graph, &constants);
         let Rig { workers, target, plan, .. } = self;
-        let choose = |task: &models::Task| network::default_schedule(task, target);
-        let made = network::make(&mut numbers, (plan, stages), target, &choose, workers, &mut || (), &folder);
-        made.expect("a program");
-        folder
+        let made = network::make(&mut numbers, (plan, stages), target, choose, workers, &mut || (), &folder);
+        (folder, made.expect("a program"))
     }
 
     /// How a program is run.
@@ -164,7 +187,7 @@ const WAYS: [&str; 2] = ["slow-launches", "slow-graphs"];
 #[test]
 fn streams_give_the_same_bits() {
     let Some(emulator) = emulator() else { return };
-    let mut rig = Rig::of(emulator);
+    let mut rig = Rig::of(emulator, &inception());
     let folder = rig.make("plain", None);
     let (plain, measured) = rig.answer(&folder);
     assert!(rig.is_right(&plain) && measured.stages_ns.is_empty(), "{measured:?}");
@@ -196,7 +219,7 @@ fn program(folder: &Path) -> executor::Program {
 #[test]
 fn a_stage_that_waits_for_nothing_answers_something_else() {
     let Some(emulator) = emulator() else { return };
-    let mut rig = Rig::of(emulator);
+    let mut rig = Rig::of(emulator, &inception());
     let _slow = Behaviour::new(rig.emulator.path(), WAYS[1]);
     let right = rig.by_rule(Parallel::Stream);
     for first in 0..right.stages.len() - 1 {
@@ -210,10 +233,31 @@ fn a_stage_that_waits_for_nothing_answers_something_else() {
     }
 }
 
+/// Kernels of a call hand over what they made in memory that no other stream writes.
+#[test]
+fn workspaces_belong_to_a_stream() {
+    let Some(emulator) = emulator() else { return };
+    let mut rig = Rig::of(emulator, &products());
+    let target = rig.target.clone();
+    let split = |task: &Task| {
+        let mut knobs = space::space(task, &target.machine).default;
+        knobs.0.insert("split_k".to_owned(), Setting::Number(4));
+        Schedule::Template { knobs }
+    };
+    let stages = rig.by_rule(Parallel::Stream);
+    assert_eq!(stages.width(), 4);
+    let (folder, made) = rig.make_by("split", Some(&stages), &split);
+    let code = made.artifacts[0].device.as_ref().expect("it is for a device");
+    assert!(code.launches.len() == 2 && !code.workspaces.is_empty(), "{:?}", code.launches);
+    let _drawn = Behaviour::new(rig.emulator.path(), "drawn-order");
+    let (outputs, _) = rig.answer(&folder);
+    assert!(rig.is_right(&outputs));
+}
+
 #[test]
 fn programs_for_cores_are_no_programs_for_streams() {
     let Some(emulator) = emulator() else { return };
-    let mut rig = Rig::of(emulator);
+    let mut rig = Rig::of(emulator, &inception());
     for (name, cores) in [("two", vec![0, 1]), ("far", vec![STREAMS_MOST])] {
         let calls = (0..rig.plan.calls.len()).collect();
         let stages = vec![Stage { groups: vec![Group { cores, calls }], time_ns: None }];
@@ -245,7 +289,7 @@ fn refused(ran: Ran, wanted: &str) {
 fn a_model_is_run_on_streams_by_the_command() {
     let Some(emulator) = emulator() else { return };
     let bench = Bench::new();
-    let (graph, plan) = model(&bench.path("model.onnx"));
+    let (graph, plan) = model(&inception(), &bench.path("model.onnx"));
     let asked = "model run --modelsource onnx --modelname model.onnx --target cuda --precision 0.5";
     let opcollect = |arguments: &str| {
         let mut command = bench.opcollect(&format!("{asked} {arguments}"));
