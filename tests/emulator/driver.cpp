@@ -6,7 +6,7 @@
 // a kernel whose name begins with `fault` fails, and, as on a real device, so does everything after it. A file in the test's
 // folder changes that: `old-driver` makes it a driver for CUDA 12, which refuses the code, with `fixed-clock` 50 µs pass
 // between any two marks, with `slow-launches` or `slow-graphs` each kernel outside or inside of a graph takes 1 ms more, and
-// with `drawn-order` the order is drawn.
+// with `drawn-order` or `ahead-order` the order is another one.
 #include <cuda.h>
 // Drivers have both; a newer one differs in its errors alone.
 #undef cuEventElapsedTime

@@ -1,9 +1,10 @@
 // Work of the emulated device that was asked for and has not happened yet.
 //
 // Work comes after what its stream was asked for before, and after the marks that its stream was told to wait for; after
-// nothing else. It happens when somebody waits for it, and of all that may happen next the last that was asked for goes
-// first, or one that is drawn. So whoever forgets to let one stream wait for another finds that what it needs has not
-// happened. On the null stream work comes after that of streams that block, and theirs after it.
+// nothing else. It happens when somebody waits for it. Of all that may happen next the last that was asked for goes first, or
+// one that is drawn, or one that comes after what just happened, so that a stream runs ahead of others: whoever forgets to let
+// one stream wait for another finds that what it needs has not happened. On the null stream work comes after that of streams
+// that block, and theirs after it.
 #pragma once
 #include <cuda.h>
 
@@ -78,20 +79,27 @@ inline std::set<const Work *> before(const std::vector<Shared> &last) {
 inline bool is_ready(const Shared &work) {
   return std::all_of(work->after.begin(), work->after.end(), [](auto &other) { return other->is_done; });
 }
+// Which of these happens next, after this one.
+inline size_t choose(const std::vector<Shared> &left, const Shared &done) {
+  bool is_drawn = is_set("drawn-order"), is_ahead = is_set("ahead-order");
+  std::vector<size_t> ready;
+  for (size_t i = left.size(); i-- > 0 && (is_drawn || is_ahead || ready.empty());)
+    if (is_ready(left[i])) ready.push_back(i);
+  draws = draws * 6364136223846793005 + 1442695040888963407;
+  if (is_drawn) return ready.at((draws >> 33) % ready.size());
+  for (size_t i : ready)
+    if (is_ahead && std::count(left[i]->after.begin(), left[i]->after.end(), done)) return i;
+  return is_ahead ? ready.back() : ready.at(0);
+}
 // Lets these happen, and nothing that they do not come after.
 inline void wait_for(const std::vector<Shared> &last) {
   std::set<const Work *> wanted = before(last);
   std::vector<Shared> left, kept;
   for (auto &work : waiting) (wanted.count(work.get()) ? left : kept).push_back(work);
   waiting = kept;
-  bool is_drawn = is_set("drawn-order");
-  while (!left.empty()) {
-    std::vector<size_t> ready;
-    for (size_t i = left.size(); i-- > 0 && (is_drawn || ready.empty());)
-      if (is_ready(left[i])) ready.push_back(i);
-    draws = draws * 6364136223846793005 + 1442695040888963407;
-    size_t next = ready.at(is_drawn ? (draws >> 33) % ready.size() : 0);
-    Shared work = left[next];
+  for (Shared work; !left.empty();) {
+    size_t next = choose(left, work);
+    work = left[next];
     left.erase(left.begin() + next);
     if (work->happen) work->happen();
     work->is_done = true;
