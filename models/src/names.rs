@@ -2,6 +2,8 @@
 //!
 //! One place for all programs, so that every unknown name is answered alike: `did you mean …?`, or what there is.
 
+use std::collections::BTreeSet;
+
 /// Names that are offered for a mistake.
 const OFFERED: usize = 3;
 /// No name is longer than this; what follows would only slow the search for the nearest.
@@ -30,7 +32,8 @@ pub fn bare(name: &str) -> String {
 
 /// What to say of a name that is none of these: the nearest ones as a question, else all of them.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.into_iter().collect();
+    let mut seen = BTreeSet::new();
+    let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
     let all = || match known.len() {
         0 => "there is none".to_owned(),
         1..=LISTED => format!("known: {}", quoted(&known).join(", ")),

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Medians this close are the same, whatever their intervals say.
 pub const SAME: f64 = 0.02;
 
+/// So many rows tell what is common to them.
+const LEAST_ROWS: usize = 5;
+
 /// What became of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +59,10 @@ pub struct Comparison {
     pub before_ns: f64,
     /// Of the second.
     pub after_ns: f64,
+    /// The middle ratio of rows that both have, where there are enough of them: what may be the machine rather than the code.
+    pub common: Option<f64>,
+    /// How many rows changed by more than noise when that is taken out.
+    pub beside_common: usize,
     /// All rows, the largest difference of a run first.
     pub changes: Vec<Change>,
 }
@@ -77,10 +84,17 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
         found
     };
     let (mut first, second) = (keyed(before), keyed(after));
+    let pairs: Vec<(&Row, &Row)> =
+        second.iter().filter_map(|(key, (row, _))| Some((&first.get(key)?.0, row))).collect();
+    let common = common(&pairs);
+    let has_moved = |(before, after): &&(&Row, &Row)| {
+        matches!(verdict(before, after, common.unwrap_or(1.0)), Verdict::Faster | Verdict::Slower)
+    };
+    let beside_common = pairs.iter().filter(has_moved).count();
     let mut changes: Vec<Change> = Vec::new();
     for (key, (row, run_ns)) in second {
         let earlier = first.remove(&key);
-        let verdict = earlier.as_ref().map_or(Verdict::New, |(earlier, _)| verdict(earlier, &row));
+        let verdict = earlier.as_ref().map_or(Verdict::New, |(earlier, _)| verdict(earlier, &row, 1.0));
         let before_ns = earlier.as_ref().map(|(row, _)| row.median_ns);
         changes.push(Change {
             ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| row.median_ns / ns),
@@ -95,7 +109,21 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
         changes.push(Change { before_ns: Some(row.median_ns), run_difference_ns: -run_ns, ..named(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
-    Comparison { before_ns: totals(before).step_median_ns, after_ns: totals(after).step_median_ns, changes }
+    let (before_ns, after_ns) = (totals(before).step_median_ns, totals(after).step_median_ns);
+    Comparison { before_ns, after_ns, common, beside_common, changes }
+}
+
+/// The middle ratio of rows whose times are known.
+fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
+    let is_known = |(before, after): &&(&Row, &Row)| {
+        before.median_interval_ns.is_some() && after.median_interval_ns.is_some() && before.median_ns > 0.0
+    };
+    let mut ratios: Vec<f64> =
+        pairs.iter().filter(is_known).map(|(before, after)| after.median_ns / before.median_ns).collect();
+    (ratios.len() >= LEAST_ROWS).then(|| {
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    })
 }
 
 /// A row by its name, gone until something else is known.
@@ -111,11 +139,13 @@ fn named(row: &Row) -> Change {
     }
 }
 
-fn verdict(before: &Row, after: &Row) -> Verdict {
+/// What became of a row whose time would have changed by this ratio anyway.
+fn verdict(before: &Row, after: &Row, anyway: f64) -> Verdict {
     let Some((first, second)) = before.median_interval_ns.zip(after.median_interval_ns) else {
         return Verdict::Unknown;
     };
-    let is_small = (after.median_ns - before.median_ns).abs() <= SAME * before.median_ns;
+    let (median_ns, first) = (anyway * before.median_ns, (anyway * first.0, anyway * first.1));
+    let is_small = (after.median_ns - median_ns).abs() <= SAME * median_ns;
     match () {
         () if is_small => Verdict::Same,
         () if second.0 > first.1 => Verdict::Slower,
@@ -174,6 +204,14 @@ mod tests {
         let sum: f64 = compared.changes.iter().map(|change| change.run_difference_ns).sum();
         let mean = |profile: &Profile| totals(profile).sum_ns as f64 / 8.0;
         assert!((sum - (mean(&after) - mean(&before))).abs() < 1e-6, "differences of rows are that of the runs");
+        assert_eq!((compared.common, compared.beside_common), (None, 2), "three rows tell nothing common");
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let before_all = profile(&names.map(|name| (name, steady)));
+        let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
+        let drifted = compare(&before_all, &profile(&names.map(moved)), GroupBy::Name);
+        assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
+        let changed = drifted.changes.iter().filter(|change| change.verdict != Verdict::Same).count();
+        assert_eq!((drifted.beside_common, changed), (1, 6), "five moved alike, one by itself");
         let same = compare(&before, &before, GroupBy::InputShape);
         assert!(same.changes.iter().all(|change| change.verdict == Verdict::Same && change.ratio == Some(1.0)));
         let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };

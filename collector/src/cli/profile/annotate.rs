@@ -23,8 +23,10 @@ pub fn meant(whole: &Whole, wanted: &str) -> Result<Vec<usize>> {
         let names: Vec<String> = tasks.iter().map(|one| one.task.name()).collect();
         let places = tasks.iter().flat_map(|one| &one.places).map(String::as_str);
         let known = names.iter().map(String::as_str).chain(places);
-        return Err(Failure::usage(format!("no operator of this model is called `{wanted}`"))
-            .with_hint(models::names::hint(wanted, known)));
+        return Err(Failure::usage(format!("no operator of this model is called `{wanted}`")).with_hint(format!(
+            "{}; a part of its text or its hash will do, too",
+            models::names::hint(wanted, known)
+        )));
     }
     Ok(found)
 }

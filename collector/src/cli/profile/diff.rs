@@ -13,6 +13,9 @@ use std::path::Path;
 /// A profile is no larger: its spans are bounded when it is made.
 const BYTES_MAX: u64 = 1 << 30;
 
+/// What operators have in common is told from here on.
+const COMMON_LEAST: f64 = 0.01;
+
 pub fn run(asked: &ProfileDiff) -> Result<u8> {
     let (before, after) = (read(&asked.before)?, read(&asked.after)?);
     if before.source != after.source {
@@ -73,6 +76,12 @@ fn describe(compared: &Comparison, row_limit: usize) -> String {
         count(Verdict::New),
         count(Verdict::Gone)
     ));
+    lines.extend(compared.common.filter(|common| (common - 1.0).abs() >= COMMON_LEAST).map(|common| {
+        let beside = compared.beside_common;
+        format!(
+            "the middle operator takes {common:.3}× as long, which may be the machine; beside that {beside} changed"
+        )
+    }));
     lines.join("\n")
 }
 
