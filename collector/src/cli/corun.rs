@@ -7,7 +7,7 @@ use super::collect::watch_signals;
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ledger::Ledger;
-use super::losses::{describe as describe_losses, losses};
+use super::losses::{Loss, describe as describe_losses, losses};
 use super::progress::Progress;
 use super::repeat::Repeat;
 use super::stores::open_store;
@@ -35,6 +35,7 @@ struct Report {
     combinations: usize,
     known_before: usize,
     outcomes: Outcomes,
+    losses: Vec<Loss>,
     members: Vec<Beside>,
 }
 
@@ -131,13 +132,14 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let records = records_of(&store, &wanted)?;
     let members: Vec<Beside> = beside(&records);
     let lost = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
+    let losses = losses(&records);
     if arguments.json {
         let store = store.root().display().to_string();
         let (operators, combinations) = (operators.len(), planned.len());
-        print_json(&Report { store, operators, combinations, known_before, outcomes, members })?;
+        print_json(&Report { store, operators, combinations, known_before, outcomes, losses, members })?;
     } else {
         print(&table(&members))?;
-        print(&describe_losses(&losses(&records), repeat.retry_faults))?;
+        print(&describe_losses(&losses, repeat.retry_faults))?;
         print(&footer(planned.len(), known_before, &outcomes, &store))?;
     }
     Ok(match signal.load(Ordering::Relaxed) {

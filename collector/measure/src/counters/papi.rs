@@ -5,14 +5,17 @@
 //! otherwise, so versions are tried from the newest. It is started once per process and never stopped; a thread's set
 //! belongs to the thread that made it. PAPI counts the user mode of that thread.
 //!
-//! Every call but the start needs a calling thread that PAPI knows: on others it follows a null pointer.
+//! Every call but the start needs a calling thread that PAPI knows: on others it follows a null pointer. PAPI says that threads may
+//! call it at once, but its tables of threads, events and sets are not always locked while they grow, and two threads that begin
+//! or end together now and then destroyed each other's memory. So one thread at a time calls it, for all but reading, and the table
+//! of sets, which reading looks into, has grown before anything is read.
 
 use std::{
     cell::Cell,
     ffi::{CStr, CString, c_char, c_int, c_longlong, c_uint, c_ulong, c_void},
     marker::PhantomData,
     path::{Path, PathBuf},
-    sync::{OnceLock, atomic::AtomicI64},
+    sync::{Mutex, OnceLock, PoisonError, atomic::AtomicI64},
 };
 
 use super::names::NAMES;
@@ -56,9 +59,14 @@ impl PapiError {
     }
 }
 
+/// Sets that PAPI has a place for before anything is read.
+const SETS: usize = 1024;
+
 /// The started library.
 pub struct Papi {
-    functions: Functions,
+    functions: Mutex<Functions>,
+    read: Read,
+    strerror: StrError,
     version: (c_int, c_int),
     file: String,
     sde: Option<Library>,
@@ -112,6 +120,9 @@ functions! {
     destroy_eventset: b"PAPI_destroy_eventset\0", fn(*mut c_int) -> c_int;
 }
 
+type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
+type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
+
 /// The library, started on the first call. `file` is taken into account by that first call only.
 pub fn library(file: Option<&Path>) -> Result<&'static Papi, PapiError> {
     static PAPI: OnceLock<Result<Papi, PapiError>> = OnceLock::new();
@@ -144,8 +155,11 @@ impl Papi {
             plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file"))
         })?;
         let functions = Functions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
-        let mut papi = Self { functions, version: (0, 0), file: name.display().to_string(), sde, _library: library };
+        let (read, strerror) = (functions.read, functions.strerror);
+        let (functions, file) = (Mutex::new(functions), name.display().to_string());
+        let mut papi = Self { functions, read, strerror, version: (0, 0), file, sde, _library: library };
         papi.version = papi.initialise()?;
+        papi.make_room()?;
         Ok(papi)
     }
 
@@ -154,14 +168,37 @@ impl Papi {
         for &(major, minor) in VERSIONS {
             let version = major << 24 | minor << 16;
             // SAFETY: any number may be passed; PAPI compares it with its own version first.
-            last = unsafe { (self.functions.library_init)(version) };
+            last = self.call(|papi| unsafe { (papi.library_init)(version) });
             if last == version {
                 // SAFETY: the function lives as long as the program and may be called on any thread.
-                self.check(unsafe { (self.functions.thread_init)(thread_number) })?;
+                self.check(self.call(|papi| unsafe { (papi.thread_init)(thread_number) }))?;
                 return Ok((major, minor));
             }
         }
         Err(PapiError { code: Some(last), why: format!("`{}` does not start as PAPI 6.0 to 7.3", self.file) })
+    }
+
+    /// Lets the table of sets grow to what it will ever need.
+    fn make_room(&self) -> Result<(), PapiError> {
+        self.enter()?;
+        self.call(|papi| {
+            let mut sets = [NULL_SET; SETS];
+            // SAFETY: PAPI is started and knows this thread; each handle is a valid place, and what was not made is not destroyed.
+            unsafe {
+                for set in &mut sets {
+                    (papi.create_eventset)(set);
+                }
+                for set in sets.iter_mut().filter(|set| **set != NULL_SET) {
+                    (papi.destroy_eventset)(set);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Calls PAPI while no other thread does.
+    fn call<T>(&self, call: impl FnOnce(&Functions) -> T) -> T {
+        call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Version and file, for the record: `7.0 (libpapi.so.7.0)`.
@@ -175,7 +212,7 @@ impl Papi {
             return Ok(());
         }
         // SAFETY: PAPI is started with a thread function.
-        self.check(unsafe { (self.functions.register_thread)() })?;
+        self.check(self.call(|papi| unsafe { (papi.register_thread)() }))?;
         IS_KNOWN.with(|known| known.0.set(true));
         Ok(())
     }
@@ -187,7 +224,7 @@ impl Papi {
         }
         // SAFETY: PAPI returns null or a text of its own that stays for ever.
         let why = unsafe {
-            let text = (self.functions.strerror)(code);
+            let text = (self.strerror)(code);
             if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
         };
         Err(PapiError { code: Some(code), why })
@@ -196,7 +233,7 @@ impl Papi {
     /// The parts of PAPI, and why some cannot be used.
     pub fn components(&self) -> Vec<Component> {
         // SAFETY: PAPI is started.
-        let count = unsafe { (self.functions.num_components)() };
+        let count = self.call(|papi| unsafe { (papi.num_components)() });
         (0..count).filter_map(|index| self.component(index)).collect()
     }
 
@@ -207,7 +244,7 @@ impl Papi {
         // SAFETY: PAPI returns null or a structure of its own, more than 1.5 KiB (0.6 KiB in version 6) long, that
         // stays while the library does; only bytes up to and including the flag are read.
         let bytes = unsafe {
-            let info = (self.functions.get_component_info)(index).cast::<u8>();
+            let info = self.call(|papi| (papi.get_component_info)(index)).cast::<u8>();
             if info.is_null() {
                 return None;
             }
@@ -236,15 +273,15 @@ impl Papi {
         let mut code = NATIVE_MASK;
         let mut modifier = ENUMERATE_FIRST;
         // SAFETY: `code` is a valid place; the name buffer is PAPI's own maximum (1024) and holds the closing zero.
-        unsafe {
-            while names.len() < limit && (self.functions.enum_cmp_event)(&mut code, modifier, index) == 0 {
+        self.call(|papi| unsafe {
+            while names.len() < limit && (papi.enum_cmp_event)(&mut code, modifier, index) == 0 {
                 modifier = ENUMERATE_NEXT;
                 let mut name = [0_u8; 1024];
-                if (self.functions.event_code_to_name)(code, name.as_mut_ptr().cast()) == 0 {
+                if (papi.event_code_to_name)(code, name.as_mut_ptr().cast()) == 0 {
                     names.push(text_of(&name));
                 }
             }
-        }
+        });
         names
     }
 
@@ -255,10 +292,10 @@ impl Papi {
         self.is_offered(event)?;
         let mut code = 0;
         // SAFETY: the name ends with a zero, the code is a valid place.
-        let found = unsafe { self.check((self.functions.event_name_to_code)(name.as_ptr(), &mut code)) };
-        found.map_err(|error| self.with_reason(event, error))?;
+        let found = self.call(|papi| unsafe { (papi.event_name_to_code)(name.as_ptr(), &mut code) });
+        self.check(found).map_err(|error| self.with_reason(event, error))?;
         // SAFETY: the code comes from PAPI.
-        self.check(unsafe { (self.functions.get_event_component)(code) })
+        self.check(self.call(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
     /// Software may offer its events late, so PAPI takes any name of one, which then never counts: who asks is told before.
@@ -323,7 +360,7 @@ impl Drop for IsKnown {
             && let Ok(papi) = library(None)
         {
             // SAFETY: this thread is known, and its sets ended before, since they cannot leave it.
-            unsafe { (papi.functions.unregister_thread)() };
+            papi.call(|papi| unsafe { (papi.unregister_thread)() });
         }
     }
 }
@@ -354,21 +391,21 @@ impl EventSet {
         let mut handle = NULL_SET;
         papi.enter()?;
         // SAFETY: the handle is a valid place.
-        papi.check(unsafe { (papi.functions.create_eventset)(&mut handle) })?;
+        papi.check(papi.call(|papi| unsafe { (papi.create_eventset)(&mut handle) }))?;
         let set = Self { papi, handle, count: 0, is_running: false, values: Vec::new(), not_send: PhantomData };
         set.configure(component, with_descendants)?;
         Ok(set)
     }
 
     fn configure(&self, component: c_int, with_descendants: bool) -> Result<(), PapiError> {
-        // SAFETY: the set exists; the option's structure is two integers, and the buffer is larger than the union.
-        unsafe {
-            self.papi.check((self.papi.functions.assign_eventset_component)(self.handle, component))?;
-            if with_descendants && self.papi.is_hardware(component) {
-                let mut option: [c_int; 256] = [0; 256];
-                (option[0], option[1]) = (self.handle, 1);
-                self.papi.check((self.papi.functions.set_opt)(OPTION_INHERIT, option.as_mut_ptr().cast()))?;
-            }
+        let papi = self.papi;
+        // SAFETY: the set exists.
+        papi.check(papi.call(|papi| unsafe { (papi.assign_eventset_component)(self.handle, component) }))?;
+        if with_descendants && papi.is_hardware(component) {
+            let mut option: [c_int; 256] = [0; 256];
+            (option[0], option[1]) = (self.handle, 1);
+            // SAFETY: the option's structure is two integers, and the buffer is larger than the union.
+            papi.check(papi.call(|papi| unsafe { (papi.set_opt)(OPTION_INHERIT, option.as_mut_ptr().cast()) }))?;
         }
         Ok(())
     }
@@ -377,8 +414,8 @@ impl EventSet {
     pub fn add(&mut self, event: &str) -> Result<(), PapiError> {
         let name = event_name(event)?;
         // SAFETY: the set is ours and the name ends with a zero.
-        let added = unsafe { self.papi.check((self.papi.functions.add_named_event)(self.handle, name.as_ptr())) };
-        added.map_err(|error| self.papi.with_reason(event, error))?;
+        let added = self.papi.call(|papi| unsafe { (papi.add_named_event)(self.handle, name.as_ptr()) });
+        self.papi.check(added).map_err(|error| self.papi.with_reason(event, error))?;
         self.count += 1;
         self.values.resize(self.count, 0);
         Ok(())
@@ -387,7 +424,7 @@ impl EventSet {
     /// Starts counting from zero.
     pub fn start(&mut self) -> Result<(), PapiError> {
         // SAFETY: the set is ours and stopped.
-        self.papi.check(unsafe { (self.papi.functions.start)(self.handle) })?;
+        self.papi.check(self.papi.call(|papi| unsafe { (papi.start)(self.handle) }))?;
         self.is_running = true;
         Ok(())
     }
@@ -403,7 +440,7 @@ impl EventSet {
             return None;
         }
         // SAFETY: there is one place per event of the set.
-        let code = unsafe { (self.papi.functions.read)(self.handle, self.values.as_mut_ptr()) };
+        let code = unsafe { (self.papi.read)(self.handle, self.values.as_mut_ptr()) };
         (code == 0).then_some(&self.values)
     }
 
@@ -411,7 +448,7 @@ impl EventSet {
     pub fn stop(&mut self) {
         if std::mem::take(&mut self.is_running) {
             // SAFETY: the set runs, and there is one place per event.
-            unsafe { (self.papi.functions.stop)(self.handle, self.values.as_mut_ptr()) };
+            self.papi.call(|papi| unsafe { (papi.stop)(self.handle, self.values.as_mut_ptr()) });
         }
     }
 }
@@ -420,10 +457,10 @@ impl Drop for EventSet {
     fn drop(&mut self) {
         self.stop();
         // SAFETY: the set is ours, on its own thread (it is not `Send`), and stopped.
-        unsafe {
-            (self.papi.functions.cleanup_eventset)(self.handle);
-            (self.papi.functions.destroy_eventset)(&mut self.handle);
-        }
+        self.papi.call(|papi| unsafe {
+            (papi.cleanup_eventset)(self.handle);
+            (papi.destroy_eventset)(&mut self.handle);
+        });
     }
 }
 
@@ -449,7 +486,7 @@ pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Component, lack, library};
+    use super::{Component, EventSet, lack, library};
 
     #[allow(clippy::print_stderr)]
     fn skip() {
@@ -462,6 +499,31 @@ mod tests {
         let hint = papi.nearest("PAPI_TOT_CYX").unwrap_or_default();
         assert!(hint.contains("`PAPI_TOT_CYC`"), "{hint}");
         assert_eq!(papi.nearest("no_such::EVENT_AT_ALL"), None);
+    }
+
+    #[test]
+    fn threads_that_begin_and_end_together_do_not_disturb_each_other() {
+        let Ok(papi) = library(None) else { return skip() };
+        // What every PAPI can count, with or without hardware: time, faults, and names that it has to look for.
+        let events = ["PAPI_TOT_INS", "perf::TASK-CLOCK", "perf::PAGE-FAULTS", "perf::CONTEXT-SWITCHES", "no:::such"];
+        let beside = || {
+            for round in 0..2 {
+                let mut sets: Vec<EventSet> = Vec::new();
+                for event in events {
+                    let Ok(component) = papi.component_of(event) else { continue };
+                    let Ok(mut set) = EventSet::new(papi, component, round % 2 == 0) else { continue };
+                    if set.add(event).and_then(|()| set.start()).is_ok() {
+                        sets.push(set);
+                    }
+                }
+                for set in &mut sets {
+                    assert!(set.read().is_some_and(|counts| counts.iter().all(|count| *count >= 0)));
+                }
+            }
+        };
+        for _ in 0..400 {
+            std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(beside))));
+        }
     }
 
     #[test]
