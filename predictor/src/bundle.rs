@@ -1,7 +1,7 @@
-//! A predictor in one file: a header of text, the trees as numbers, and a hash over all of it, compressed.
+//! A predictor in one file: a header of text and the trees as columns of numbers, compressed, and a hash over all of it.
 //!
 //! Written by strangers as far as reading goes: every length is checked before memory is taken, every tree is checked
-//! before it is climbed, nothing in a file is run. A file of a newer format, or one whose features are not those of this
+//! before it is climbed, nothing in a file is run. A file of another format, or one whose features are not those of this
 //! program, is refused rather than misread.
 
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use learn::operator::OperatorEnsemble;
 use learn::operator_statistics::OperatorStatistics;
 use learn::predictor::{About, Predictor};
 use learn::trees::Trees;
+use learn::trees::columns::{Reader, Writer};
 use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,13 +20,11 @@ use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
-/// The format this program writes, and the newest it reads.
-const FORMAT: u32 = 5;
-const MAX_BYTES: u64 = 1 << 30;
+/// The format this program writes and reads.
+const FORMAT: u32 = 6;
+const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
-/// Since this one, all between the format and the hash is compressed.
-const FIRST_COMPRESSED: u32 = 5;
 /// A quarter less than at level 9; whoever trains for minutes can wait for some seconds.
 const LEVEL: i32 = 22;
 
@@ -39,18 +38,13 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Operator {
-    #[serde(rename = "facts")]
     statistics: OperatorStatistics,
     known: usize,
     transfer: usize,
-    /// New in format 2, as corrections that lean to them.
-    #[serde(default, rename = "alone")]
     per_device: usize,
-    #[serde(rename = "adapted")]
     corrections: BTreeMap<String, Correction>,
-    /// The numbers of the choices that are told apart, by device; new in format 2, which wrote them as `1.0`.
-    #[serde(default, rename = "choosers")]
-    choice_classifiers: BTreeMap<String, Vec<f32>>,
+    /// The numbers of the choices that are told apart, by device.
+    choice_classifiers: BTreeMap<String, Vec<u32>>,
 }
 
 /// Writes a predictor, at once or not at all.
@@ -85,7 +79,7 @@ fn body(predictor: &Predictor) -> Vec<u8> {
         choice_classifiers: of
             .choice_classifiers
             .iter()
-            .map(|(device, classifier)| (device.clone(), classifier.choices().map(|choice| choice as f32).collect()))
+            .map(|(device, classifier)| (device.clone(), classifier.choices().collect()))
             .collect(),
     };
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
@@ -93,16 +87,9 @@ fn body(predictor: &Predictor) -> Vec<u8> {
     let header = serde_json::to_vec(&header).expect("numbers and texts have a JSON form");
     let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(&header);
-    for of in predictor.learned.operators.values() {
-        let choice_classifiers =
-            of.choice_classifiers.values().flat_map(|classifier| classifier.classes.iter().map(|(_, trees)| trees));
-        of.known
-            .iter()
-            .chain(&of.transfer)
-            .chain(&of.per_device)
-            .chain(choice_classifiers)
-            .for_each(|trees| trees.to_bytes(&mut bytes));
-    }
+    let mut writer = Writer::default();
+    predictor.learned.operators.values().flat_map(OperatorEnsemble::all_trees).for_each(|trees| writer.put(trees));
+    bytes.extend(writer.into_bytes());
     bytes
 }
 
@@ -114,27 +101,23 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a file of this program")?;
     let (format, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
     let format = u32::from_le_bytes(*format);
-    if format > FORMAT {
-        return Err(format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"));
+    if format != FORMAT {
+        return Err(match format > FORMAT {
+            true => format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"),
+            false => format!("its format {format} is older than what this program reads, {FORMAT}; train it again"),
+        });
     }
     let (body, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
     if blake3::hash(body).as_bytes() != hash {
         return Err("it is damaged: its content does not have the hash it ends with".to_owned());
     }
     let packed = rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?.0;
-    let mut unpacked = Vec::new();
-    let body = match format >= FIRST_COMPRESSED {
-        true => {
-            let reader = zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())?;
-            let read = reader.take(MAX_BYTES + 1).read_to_end(&mut unpacked);
-            read.map_err(|error| format!("it is damaged: {error}"))?;
-            if unpacked.len() as u64 > MAX_BYTES {
-                return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
-            }
-            &unpacked[..]
-        }
-        false => packed,
-    };
+    let mut body = Vec::new();
+    let reader = zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())?;
+    reader.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
+    if body.len() as u64 > MAX_BYTES {
+        return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
+    }
     let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
     let length = u32::from_le_bytes(*length) as usize;
     if length > MAX_HEADER_BYTES || length > rest.len() {
@@ -142,15 +125,13 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     }
     let (header, rest) = rest.split_at(length);
     let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header is wrong: {error}"))?;
-    let mut trees = rest;
+    let mut trees = Reader::new(rest)?;
     let predictor = learned(header, &mut trees)?;
-    match trees.is_empty() {
-        true => Ok(predictor),
-        false => Err("there is more in it than its header says".to_owned()),
-    }
+    trees.finish()?;
+    Ok(predictor)
 }
 
-fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, String> {
+fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predictor, String> {
     let about = header.about;
     let ours = FEATURES.iter().map(|feature| feature.name);
     if about.names.len() < FEATURES.len() || !ours.zip(&about.names).all(|(ours, theirs)| ours == theirs) {
@@ -167,7 +148,7 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
     for (name, operator) in header.operators {
         operator.statistics.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
         let mut read = |count: usize| {
-            let trees = (0..count).map(|_| Trees::from_bytes(bytes).and_then(|trees| of_width(trees, width)));
+            let trees = (0..count).map(|_| reader.take().and_then(|trees| of_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
         };
         let known = read(operator.known)?;
@@ -175,15 +156,12 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         let per_device = read(operator.per_device)?;
         let mut choice_classifiers = BTreeMap::new();
         for (device, choices) in operator.choice_classifiers {
-            let is_one = |choice: &f32| (1.0..=operator.statistics.choices.len() as f32).contains(choice);
+            let is_one = |choice: &u32| (1..=operator.statistics.choices.len()).contains(&(*choice as usize));
             if !choices.iter().all(is_one) {
                 return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
             }
             let trees = read(choices.len())?;
-            choice_classifiers.insert(
-                device,
-                ChoiceClassifier { classes: choices.into_iter().map(|choice| choice as u32).zip(trees).collect() },
-            );
+            choice_classifiers.insert(device, ChoiceClassifier { classes: choices.into_iter().zip(trees).collect() });
         }
         if operator.corrections.values().any(|correction| !correction.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));

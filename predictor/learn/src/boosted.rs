@@ -204,16 +204,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_trees_exactly() {
-        let (matrix, labels) = synthetic();
-        let trees =
-            fit(&matrix, &labels, &BoostingParameters { rounds: 5, ..BoostingParameters::usual() }, 3).expect("trees");
-        let mut bytes = Vec::new();
-        trees.to_bytes(&mut bytes);
-        assert_eq!(Trees::from_bytes(&mut &bytes[..]), Ok(trees));
-    }
-
-    #[test]
     fn models_of_another_kind_are_refused() {
         let (matrix, labels) = synthetic();
         let parameters = BoostingParameters { rounds: 1, ..BoostingParameters::usual() };

@@ -73,6 +73,22 @@ impl OperatorEnsemble {
         self.correction_inputs(matrix).iter().map(|input| correction.mean(input)).collect()
     }
 
+    /// All its trees, in the order of files.
+    pub fn all_trees(&self) -> impl Iterator<Item = &Trees> {
+        let classes = self.choice_classifiers.values().flat_map(|classifier| &classifier.classes);
+        self.known.iter().chain(&self.transfer).chain(&self.per_device).chain(classes.map(|(_, trees)| trees))
+    }
+
+    /// The same to change.
+    pub fn all_trees_mut(&mut self) -> impl Iterator<Item = &mut Trees> {
+        let classes = self.choice_classifiers.values_mut().flat_map(|classifier| &mut classifier.classes);
+        self.known
+            .iter_mut()
+            .chain(&mut self.transfer)
+            .chain(&mut self.per_device)
+            .chain(classes.map(|(_, trees)| trees))
+    }
+
     /// The trees that answer and how much each counts: those for the other kind of device where there are none of the right
     /// kind.
     pub fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {

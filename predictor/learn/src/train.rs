@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::in_place::InPlace;
 use crate::predictor::{About, Predictor};
 use crate::split::PARTS;
+use crate::trees::Trees;
 use crate::{FitOptions, by_operator, training, tune};
 use samples::Samples;
 use samples::features::Device;
@@ -29,6 +30,7 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
         of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();
+        of.all_trees_mut().for_each(Trees::round);
     }
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {

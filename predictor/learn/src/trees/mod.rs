@@ -5,6 +5,8 @@
 //! Children are neighbours, so a node holds one place. Sums are in the order of the trees, in single precision, as
 //! XGBoost does them.
 
+pub mod columns;
+
 use crate::error::{Error, Result};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,9 @@ use serde::{Deserialize, Serialize};
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
+/// Bits that are kept of what a leaf adds, which is off by a part in 8192 at most, and of how many rows came through a node.
+const LEAF_BITS: u32 = 12;
+const COVER_BITS: u32 = 8;
 /// Rows that go through a tree together.
 const LANES: usize = 8;
 
@@ -193,11 +198,14 @@ impl Trees {
                 let is_leaf = node.left == 0;
                 trees.leaves.push(if is_leaf { node.value / grown.len() as f32 } else { 0.0 });
                 trees.covers.push(node.cover);
-                trees.nodes.push(Split {
-                    left: root + if is_leaf { place as u32 } else { node.left },
-                    threshold: if is_leaf { f32::INFINITY } else { node.threshold },
-                    feature: node.feature,
-                    absent_left: true,
+                trees.nodes.push(match is_leaf {
+                    true => Split::leaf(root + place as u32),
+                    false => Split {
+                        left: root + node.left,
+                        threshold: node.threshold,
+                        feature: node.feature,
+                        absent_left: true,
+                    },
                 });
             }
         }
@@ -257,6 +265,12 @@ impl Trees {
                 self.covers.push(other.covers[place]);
             }
         }
+    }
+
+    /// Leaves no more of leaves and covers than answers need, so that they take less room.
+    pub(super) fn round(&mut self) {
+        self.leaves.iter_mut().for_each(|leaf| *leaf = rounded(*leaf, LEAF_BITS));
+        self.covers.iter_mut().for_each(|cover| *cover = rounded(*cover, COVER_BITS));
     }
 
     fn tree_document(&self, tree: usize) -> Tree {
@@ -400,52 +414,6 @@ impl Trees {
         Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
     }
 
-    /// Writes the trees into bytes that `from_bytes` reads.
-    pub fn to_bytes(&self, bytes: &mut Vec<u8>) {
-        let mut put = |number: u32| bytes.extend_from_slice(&number.to_le_bytes());
-        put(self.features as u32);
-        put(self.base.to_bits());
-        put(self.trees.len() as u32);
-        put(self.nodes.len() as u32);
-        self.trees.iter().for_each(|tree| put(tree.root));
-        for (node, (leaf, cover)) in self.nodes.iter().zip(self.leaves.iter().zip(&self.covers)) {
-            put(node.left);
-            put(u32::from(node.feature) | u32::from(node.absent_left) << 16);
-            put(if node.threshold == f32::INFINITY { leaf.to_bits() } else { node.threshold.to_bits() });
-            put(cover.to_bits());
-        }
-    }
-
-    /// Reads trees off the front of bytes, whatever they hold.
-    pub fn from_bytes(bytes: &mut &[u8]) -> std::result::Result<Trees, String> {
-        let mut take = || -> std::result::Result<u32, String> {
-            let (number, rest) = bytes.split_first_chunk::<4>().ok_or("it ends inside the trees")?;
-            *bytes = rest;
-            Ok(u32::from_le_bytes(*number))
-        };
-        let (features, base, trees, nodes) =
-            (take()? as usize, f32::from_bits(take()?), take()? as usize, take()? as usize);
-        if features > usize::from(u16::MAX) || trees > MAX_TREES || nodes > MAX_NODES || !base.is_finite() {
-            return Err("the trees are larger than any this program writes".to_owned());
-        }
-        let roots: Vec<u32> = (0..trees).map(|_| take()).collect::<std::result::Result<_, _>>()?;
-        let mut read = Trees { features, base, ..Trees::default() };
-        for place in 0..nodes as u32 {
-            let (left, packed, number, cover) = (take()?, take()?, f32::from_bits(take()?), f32::from_bits(take()?));
-            let is_leaf = left == place;
-            read.leaves.push(if is_leaf { number } else { 0.0 });
-            read.covers.push(cover);
-            read.nodes.push(Split {
-                left,
-                threshold: if is_leaf { f32::INFINITY } else { number },
-                feature: packed as u16,
-                absent_left: is_leaf || packed >> 16 & 1 == 1,
-            });
-        }
-        read.trees = read.spans(&roots)?;
-        Ok(read)
-    }
-
     /// Checks that every tree is one: from each root all places stay inside, go forward, and end.
     fn spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
         let mut spans = Vec::with_capacity(roots.len());
@@ -488,6 +456,20 @@ impl Trees {
             false => Ok(spans),
         }
     }
+}
+
+impl Split {
+    /// A node that leads to itself.
+    fn leaf(place: u32) -> Split {
+        Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
+    }
+}
+
+/// The nearest number of so many bits behind its first one.
+fn rounded(number: f32, bits: u32) -> f32 {
+    let lost = f32::MANTISSA_DIGITS - 1 - bits;
+    let nearest = f32::from_bits((number.to_bits() + (1 << (lost - 1))) >> lost << lost);
+    if nearest.is_finite() { nearest } else { number }
 }
 
 fn from_document(document: &Document) -> std::result::Result<Trees, String> {
@@ -547,15 +529,14 @@ fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
         let number = tree.split_conditions[old];
         trees.leaves.push(if is_leaf { number } else { 0.0 });
         trees.covers.push(tree.sum_hessian[old]);
-        trees.nodes.push(Split {
-            left: (if is_leaf { place } else { begin + order.len() }) as u32,
-            threshold: if is_leaf { f32::INFINITY } else { number },
-            feature: if is_leaf {
-                0
-            } else {
-                u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")?
+        trees.nodes.push(match is_leaf {
+            true => Split::leaf(place as u32),
+            false => Split {
+                left: (begin + order.len()) as u32,
+                threshold: number,
+                feature: u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")?,
+                absent_left: tree.default_left[old] != 0,
             },
-            absent_left: is_leaf || tree.default_left[old] != 0,
         });
         if !is_leaf {
             for child in [left, right] {

@@ -1,0 +1,323 @@
+//! Trees in bytes that compress well: one column after the other over all trees of a file, each as four rows of bytes.
+//!
+//! What is alike then lies side by side: most children stand where the next ones are expected, numbers share their first bytes, and
+//! trees of one fit ask a feature for few thresholds, so that a node holds the number of its threshold alone. Nothing is rounded.
+
+use super::{MAX_NODES, MAX_TREES, Split, Trees};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Numbers of four bytes, in the order they are put in.
+type Numbers = Vec<u32>;
+
+/// Sets of trees on their way into a file.
+#[derive(Default)]
+pub struct Writer {
+    columns: Columns<Numbers>,
+}
+
+/// Sets of trees on their way out of one.
+pub struct Reader<'a> {
+    columns: Columns<Column<'a>>,
+}
+
+/// The columns in the order of the file.
+#[derive(Default)]
+struct Columns<T> {
+    /// Of each set: its features, its base, its trees; of each tree its nodes.
+    counts: T,
+    /// Of each node 0 for a leaf, else by how much its children stand from where they are expected, and one more.
+    children: T,
+    /// Of each inner node its feature and, above, whether a row without it goes left.
+    questions: T,
+    /// Of each inner node the number of its threshold among those of its feature.
+    thresholds: T,
+    /// Of each feature of a set how many thresholds it has.
+    steps: T,
+    /// Those thresholds in ascending order, as differences.
+    differences: T,
+    /// Of each leaf what it adds.
+    leaves: T,
+    /// Of each node how many rows came through.
+    covers: T,
+}
+
+/// A column as it lies in a file.
+#[derive(Default)]
+struct Column<'a> {
+    rows: [&'a [u8]; 4],
+    next: usize,
+}
+
+impl<T> Columns<T> {
+    fn in_order(self) -> [T; 8] {
+        let Columns { counts, children, questions, thresholds, steps, differences, leaves, covers } = self;
+        [counts, children, questions, thresholds, steps, differences, leaves, covers]
+    }
+}
+
+impl Writer {
+    /// Puts a set behind those before.
+    pub fn put(&mut self, trees: &Trees) {
+        let columns = &mut self.columns;
+        columns.counts.extend([trees.features as u32, trees.base.to_bits(), trees.trees.len() as u32]);
+        let steps = steps_of(trees);
+        for feature in 0..trees.features as u32 {
+            let of = steps.get(&feature).map(Vec::as_slice).unwrap_or_default();
+            columns.steps.push(of.len() as u32);
+            let before = std::iter::once(&0).chain(of);
+            columns.differences.extend(of.iter().zip(before).map(|(key, before)| key - before));
+        }
+        for (tree, span) in trees.trees.iter().enumerate() {
+            let end = trees.trees.get(tree + 1).map_or(trees.nodes.len(), |next| next.root as usize);
+            let root = span.root as usize;
+            columns.counts.push((end - root) as u32);
+            let mut expected = root + 1;
+            for place in root..end {
+                let node = &trees.nodes[place];
+                let left = node.left as usize;
+                columns.covers.push(trees.covers[place].to_bits());
+                if left == place {
+                    columns.children.push(0);
+                    columns.leaves.push(trees.leaves[place].to_bits());
+                    continue;
+                }
+                columns.children.push(1 + folded(left as i64 - expected as i64));
+                expected = expected.max(left + 2);
+                let feature = u32::from(node.feature);
+                columns.questions.push(feature | u32::from(node.absent_left) << 16);
+                let number = steps[&feature].binary_search(&key(node.threshold)).expect("it is among its feature's");
+                columns.thresholds.push(number as u32);
+            }
+        }
+    }
+
+    /// All of them as bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for column in self.columns.in_order() {
+            bytes.extend((column.len() as u32).to_le_bytes());
+            for rank in 0..4 {
+                bytes.extend(column.iter().map(|number| number.to_le_bytes()[rank]));
+            }
+        }
+        bytes
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Of bytes, whatever they hold.
+    pub fn new(mut bytes: &'a [u8]) -> Result<Reader<'a>, String> {
+        let mut column = || -> Result<Column<'a>, String> {
+            let (length, rest) = bytes.split_first_chunk::<4>().ok_or(ENDS)?;
+            let length = u32::from_le_bytes(*length) as usize;
+            let (column, rest) = length.checked_mul(4).and_then(|all| rest.split_at_checked(all)).ok_or(ENDS)?;
+            bytes = rest;
+            Ok(Column { rows: std::array::from_fn(|rank| &column[rank * length..(rank + 1) * length]), next: 0 })
+        };
+        let columns = Columns {
+            counts: column()?,
+            children: column()?,
+            questions: column()?,
+            thresholds: column()?,
+            steps: column()?,
+            differences: column()?,
+            leaves: column()?,
+            covers: column()?,
+        };
+        match bytes.is_empty() {
+            true => Ok(Reader { columns }),
+            false => Err(MORE.to_owned()),
+        }
+    }
+
+    /// The next set.
+    pub fn take(&mut self) -> Result<Trees, String> {
+        let columns = &mut self.columns;
+        let (features, base, count) =
+            (columns.counts.take()? as usize, f32::from_bits(columns.counts.take()?), columns.counts.take()? as usize);
+        let too_large = || "the trees are larger than any this program writes".to_owned();
+        if features > usize::from(u16::MAX) || count > MAX_TREES || !base.is_finite() {
+            return Err(too_large());
+        }
+        let mut steps: Vec<Vec<f32>> = Vec::new();
+        for _ in 0..features {
+            let mut last = 0u32;
+            let step = (0..columns.steps.take()?).map(|_| {
+                last = last.checked_add(columns.differences.take()?).ok_or("thresholds do not ascend")?;
+                Ok(unkeyed(last))
+            });
+            steps.push(step.collect::<Result<_, String>>()?);
+        }
+        let mut trees = Trees { features, base, ..Trees::default() };
+        let mut roots = Vec::new();
+        for _ in 0..count {
+            let (root, nodes) = (trees.nodes.len(), columns.counts.take()? as usize);
+            if root + nodes > MAX_NODES {
+                return Err(too_large());
+            }
+            roots.push(root as u32);
+            let mut expected = root as i64 + 1;
+            for place in root..root + nodes {
+                trees.covers.push(f32::from_bits(columns.covers.take()?));
+                let Some(children) = columns.children.take()?.checked_sub(1) else {
+                    trees.leaves.push(f32::from_bits(columns.leaves.take()?));
+                    trees.nodes.push(Split::leaf(place as u32));
+                    continue;
+                };
+                let left = expected + unfolded(children);
+                expected = expected.max(left + 2);
+                let question = columns.questions.take()?;
+                let feature = question as u16;
+                let number = columns.thresholds.take()? as usize;
+                let threshold = steps.get(usize::from(feature)).and_then(|of| of.get(number));
+                trees.leaves.push(0.0);
+                trees.nodes.push(Split {
+                    left: u32::try_from(left)
+                        .ok()
+                        .filter(|left| *left as usize != place)
+                        .ok_or("a node leads to none")?,
+                    threshold: *threshold.ok_or("a node has no threshold")?,
+                    feature,
+                    absent_left: question >> 16 & 1 == 1,
+                });
+            }
+        }
+        trees.trees = trees.spans(&roots)?;
+        Ok(trees)
+    }
+
+    /// That nothing is left.
+    pub fn finish(self) -> Result<(), String> {
+        match self.columns.in_order().iter().all(|column| column.next == column.rows[0].len()) {
+            true => Ok(()),
+            false => Err(MORE.to_owned()),
+        }
+    }
+}
+
+const ENDS: &str = "it ends inside the trees";
+const MORE: &str = "there is more in it than its header says";
+
+impl Column<'_> {
+    fn take(&mut self) -> Result<u32, String> {
+        if self.next == self.rows[0].len() {
+            return Err(ENDS.to_owned());
+        }
+        let number = u32::from_le_bytes(self.rows.map(|row| row[self.next]));
+        self.next += 1;
+        Ok(number)
+    }
+}
+
+/// The thresholds of each feature, as keys in ascending order.
+fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
+    let mut steps: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let inner = trees.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place);
+    for (_, node) in inner {
+        steps.entry(u32::from(node.feature)).or_default().insert(key(node.threshold));
+    }
+    steps.into_iter().map(|(feature, keys)| (feature, keys.into_iter().collect())).collect()
+}
+
+/// A number whose order among its like is that of the threshold.
+fn key(threshold: f32) -> u32 {
+    let bits = threshold.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
+fn unkeyed(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
+}
+
+/// Small numbers of either sign as small ones.
+fn folded(number: i64) -> u32 {
+    ((number << 1) ^ (number >> 63)) as u32
+}
+
+fn unfolded(number: u32) -> i64 {
+    i64::from(number >> 1) ^ -i64::from(number & 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grown;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any trees: each list of numbers decides which nodes split, where their children stand, and all they hold.
+    fn grown() -> impl Strategy<Value = Trees> {
+        let node = (
+            0u16..7,
+            any::<f32>().prop_filter("a threshold is a number", |number| !number.is_nan()),
+            -9f32..9.0,
+            0u8..3,
+        );
+        let tree = proptest::collection::vec(node, 1..40);
+        proptest::collection::vec(tree, 0..6).prop_map(|trees| {
+            let tree = |numbers: &Vec<(u16, f32, f32, u8)>| {
+                let mut nodes = Vec::new();
+                let mut behind = 1;
+                for (place, (feature, threshold, value, skipped)) in numbers.iter().enumerate() {
+                    // Children may stand behind a gap of leaves that nobody leads to.
+                    let left = (behind + u32::from(*skipped)).max(place as u32 + 1);
+                    let is_inner = (left as usize + 1) < numbers.len();
+                    behind = if is_inner { left + 2 } else { behind };
+                    let left = if is_inner { left } else { 0 };
+                    let cover = value.abs();
+                    nodes.push(Grown { feature: *feature, threshold: *threshold, left, value: *value, cover });
+                }
+                nodes
+            };
+            Trees::of_grown(7, &trees.iter().map(tree).collect::<Vec<_>>())
+        })
+    }
+
+    fn bytes(sets: &[Trees]) -> Vec<u8> {
+        let mut writer = Writer::default();
+        sets.iter().for_each(|set| writer.put(set));
+        writer.into_bytes()
+    }
+
+    fn read(bytes: &[u8], count: usize) -> Result<Vec<Trees>, String> {
+        let mut reader = Reader::new(bytes)?;
+        let sets = (0..count).map(|_| reader.take()).collect::<Result<Vec<_>, _>>()?;
+        reader.finish()?;
+        Ok(sets)
+    }
+
+    proptest! {
+        #[test]
+        fn trees_come_back_as_they_were(sets in proptest::collection::vec(grown(), 0..4)) {
+            prop_assert_eq!(read(&bytes(&sets), sets.len()), Ok(sets));
+        }
+
+        #[test]
+        fn no_bytes_are_trusted(sets in proptest::collection::vec(grown(), 1..3), place: prop::sample::Index, byte: u8) {
+            let mut hostile = bytes(&sets);
+            *place.get_mut(&mut hostile) = byte;
+            let _ = read(&hostile, sets.len());
+            prop_assert!(read(&hostile[..place.index(hostile.len())], sets.len()).is_err());
+            prop_assert!(read(&[&bytes(&sets)[..], &[0]].concat(), sets.len()).is_err());
+        }
+
+        #[test]
+        fn keys_are_in_the_order_of_numbers(one: f32, other: f32) {
+            prop_assert_eq!(unkeyed(key(one)).to_bits(), one.to_bits());
+            prop_assert_eq!(key(one).cmp(&key(other)), one.total_cmp(&other));
+        }
+    }
+
+    #[test]
+    fn rounding_keeps_what_matters() {
+        let leaf = |value| Grown { feature: 0, threshold: 0.0, left: 0, value, cover: 1000.4 };
+        let values = [0.123_456_79f32, -7.654_321e-5, 0.0, f32::MAX];
+        let mut trees = Trees::of_grown(1, &values.map(|value| vec![leaf(4.0 * value.min(f32::MAX / 4.0))]));
+        let before = trees.leaves.clone();
+        trees.round();
+        for (now, before) in trees.leaves.iter().zip(&before) {
+            assert!(now.is_finite() && (now - before).abs() <= before.abs() / 8192.0, "{now} {before}");
+            assert!(now.to_bits().trailing_zeros() >= 11 || *before == f32::MAX, "{now}");
+        }
+        assert!(trees.covers.iter().all(|cover| *cover == 1000.0), "{:?}", trees.covers);
+    }
+}
