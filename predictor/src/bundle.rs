@@ -54,10 +54,29 @@ pub fn write(predictor: &Predictor, path: &Path) -> Result<()> {
 
 /// Reads a predictor.
 pub fn read(path: &Path) -> Result<Predictor> {
+    from_bytes(&content(path)?).map_err(|problem| Error::bundle(path, problem))
+}
+
+fn content(path: &Path) -> Result<Vec<u8>> {
     let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    from_bytes(&bytes).map_err(|problem| Error::bundle(path, problem))
+    Ok(bytes)
+}
+
+/// The devices a predictor was learned from; of its trees nothing is read, and the hash is not asked for.
+pub fn devices(path: &Path) -> Result<Vec<String>> {
+    let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
+        let mut body = unpacked(packed(bytes)?)?;
+        let mut length = [0; 4];
+        let damaged = |error: std::io::Error| format!("it is damaged: {error}");
+        body.read_exact(&mut length).map_err(damaged)?;
+        let length = header_bytes(length)?;
+        let mut header = Vec::new();
+        body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
+        Ok(read_header(&header)?.about.devices.into_keys().collect())
+    };
+    of(&content(path)?).map_err(|problem| Error::bundle(path, problem))
 }
 
 /// The content of a predictor's file.
@@ -95,6 +114,27 @@ fn body(predictor: &Predictor) -> Vec<u8> {
 
 /// Reads a predictor from the bytes of a file.
 pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
+    let packed = packed(bytes)?;
+    let (all, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
+    if blake3::hash(all).as_bytes() != hash {
+        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
+    }
+    let mut body = Vec::new();
+    unpacked(packed)?.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
+    if body.len() as u64 > MAX_BYTES {
+        return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
+    }
+    let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
+    let (header, rest) = rest.split_at_checked(header_bytes(*length)?).ok_or("its header is longer than the file")?;
+    let header = read_header(header)?;
+    let mut trees = Reader::new(rest)?;
+    let predictor = learned(header, &mut trees)?;
+    trees.finish()?;
+    Ok(predictor)
+}
+
+/// What of a file's bytes is compressed, if it is of this format.
+fn packed(bytes: &[u8]) -> std::result::Result<&[u8], String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes"));
     }
@@ -107,28 +147,20 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
             false => format!("its format {format} is older than what this program reads, {FORMAT}; train it again"),
         });
     }
-    let (body, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
-    if blake3::hash(body).as_bytes() != hash {
-        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
-    }
-    let packed = rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?.0;
-    let mut body = Vec::new();
-    let reader = zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())?;
-    reader.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
-    if body.len() as u64 > MAX_BYTES {
-        return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
-    }
-    let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
-    let length = u32::from_le_bytes(*length) as usize;
-    if length > MAX_HEADER_BYTES || length > rest.len() {
-        return Err("its header is longer than the file".to_owned());
-    }
-    let (header, rest) = rest.split_at(length);
-    let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header is wrong: {error}"))?;
-    let mut trees = Reader::new(rest)?;
-    let predictor = learned(header, &mut trees)?;
-    trees.finish()?;
-    Ok(predictor)
+    Ok(rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?.0)
+}
+
+fn unpacked(packed: &[u8]) -> std::result::Result<impl Read, String> {
+    zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())
+}
+
+fn header_bytes(length: [u8; 4]) -> std::result::Result<usize, String> {
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_HEADER_BYTES { Err("its header is longer than any".to_owned()) } else { Ok(length) }
+}
+
+fn read_header(bytes: &[u8]) -> std::result::Result<Header, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("its header is wrong: {error}"))
 }
 
 fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predictor, String> {

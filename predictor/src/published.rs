@@ -1,7 +1,9 @@
-//! The predictor that comes with the programs, and what is known of this machine beside it.
+//! The predictors that come with the programs, and what is known of this machine beside them.
 //!
-//! It lies in `datasets/published` of a checkout, or where the wheel puts it, `published` beside the folder of programs; so the first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
+//! They lie in `datasets/published` of a checkout, or where the wheel puts them, `published` beside the folder of programs; so the
+//! first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
 
+use crate::bundle;
 use crate::error::{Error, Result};
 use crate::this_host::Calibration;
 use learn::predictor::Predictor;
@@ -9,20 +11,25 @@ use std::path::{Path, PathBuf};
 
 /// The predictor for CPUs.
 pub const CPU: &str = "cpu.opp";
+/// The predictor for GPUs.
+pub const GPU: &str = "gpu.opp";
 
-/// Where it lies, seen from where this program does.
-pub fn find() -> Result<PathBuf> {
+/// Where the one for a device lies, seen from where this program does; for this machine's kind where none is named.
+pub fn find(device: Option<&str>) -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program = program.map_err(|error| Error::io("find", Path::new("oppredict"), error))?;
     let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
     let checkouts = program.ancestors().skip(1).map(|folder| folder.join("datasets/published"));
-    let found = installed.into_iter().chain(checkouts).map(|folder| folder.join(CPU)).find(|file| file.is_file());
-    found.ok_or_else(|| {
+    let folder = installed.into_iter().chain(checkouts).find(|folder| folder.join(CPU).is_file()).ok_or_else(|| {
         Error::Query(format!(
             "no predictor came with `{}`: give one with --predictor FILE, which `oppredict train` writes",
             program.display()
         ))
-    })
+    })?;
+    let (cpu, gpu) = (folder.join(CPU), folder.join(GPU));
+    let Some(device) = device.filter(|_| gpu.is_file()) else { return Ok(cpu) };
+    let is_of_cpu = bundle::devices(&cpu)?.iter().any(|known| known == device);
+    Ok(if is_of_cpu { cpu } else { gpu })
 }
 
 /// Where what is known of a class of hosts is kept.

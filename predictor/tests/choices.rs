@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use learn::predictor::{Predictor, Query};
-use learn::train;
+use learn::train::{self, TrainOptions};
 use learn::{Fitted, ensemble};
 use predictor::bundle;
 use samples::Samples;
@@ -56,7 +56,7 @@ fn choice(predictor: &Predictor, rows: f64, columns: f64) -> Option<String> {
 
 #[test]
 fn the_choice_is_guessed_and_kept() {
-    let predictor = train::train(&samples(), 0, false).expect("a predictor");
+    let predictor = train::train(&samples(), &TrainOptions::default()).expect("a predictor");
     assert_eq!(choice(&predictor, 700.0, 200.0).as_deref(), Some("tall"));
     assert_eq!(choice(&predictor, 200.0, 700.0).as_deref(), Some("wide"));
     assert_eq!(predictor.learned.operators["product"].statistics.choices, ["tall", "wide"], "the quicker first");

@@ -3,8 +3,9 @@
 mod common;
 
 use learn::Learner;
+use learn::adaptation;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
-use learn::{adaptation, train};
+use learn::train::{self, TrainOptions};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
@@ -44,7 +45,8 @@ fn half() -> Samples {
 
 /// A predictor of half of the table.
 fn trained_on_half() -> Predictor {
-    static TRAINED: LazyLock<Predictor> = LazyLock::new(|| train::train(&half(), 0, false).expect("a predictor"));
+    static TRAINED: LazyLock<Predictor> =
+        LazyLock::new(|| train::train(&half(), &TrainOptions::default()).expect("a predictor"));
     TRAINED.clone()
 }
 
@@ -52,7 +54,7 @@ fn trained_on_half() -> Predictor {
 fn without_large() -> Predictor {
     static WITHOUT_LARGE: LazyLock<Predictor> = LazyLock::new(|| {
         let samples = half();
-        train::train(&samples.select(&rows(&samples, false)), 0, false).expect("a predictor")
+        train::train(&samples.select(&rows(&samples, false)), &TrainOptions::default()).expect("a predictor")
     });
     WITHOUT_LARGE.clone()
 }
@@ -241,7 +243,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     for row in 0..samples.rows.len() {
         samples.rows[row].time_ns *= f64::from(samples.features.row(row)[rows]).powi(2);
     }
-    let predictor = train::train(&samples, 0, false).expect("a predictor");
+    let predictor = train::train(&samples, &TrainOptions::default()).expect("a predictor");
     let width = |size: f64| {
         let work = Work::contraction(3.0, size, 300.0, 200.0, false);
         let query =
@@ -502,12 +504,12 @@ fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
         let kept: Vec<usize> = (0..samples.rows.len()).filter(is_kept).collect();
         samples.select(&kept)
     };
-    let enough = train::train(&of(5), 0, false).expect("a predictor");
+    let enough = train::train(&of(5), &TrainOptions::default()).expect("a predictor");
     assert!(enough.learned.operators.contains_key("soft") && enough.about.not_learned.is_empty());
-    let scarce = train::train(&of(4), 0, false).expect("a predictor of the other");
+    let scarce = train::train(&of(4), &TrainOptions::default()).expect("a predictor of the other");
     assert_eq!(scarce.learned.operators.keys().collect::<Vec<_>>(), ["product"]);
     assert_eq!(scarce.about.not_learned, [("soft".to_owned(), 4)].into());
     let alone: Vec<usize> = (0..of(4).rows.len()).filter(|row| of(4).rows[*row].operator == soft).collect();
-    let error = train::train(&of(4).select(&alone), 0, false).expect_err("nothing is left").to_string();
+    let error = train::train(&of(4).select(&alone), &TrainOptions::default()).expect_err("nothing is left").to_string();
     assert!(error.contains("5 are needed, there are of soft 4") && error.contains("hint: "), "{error}");
 }

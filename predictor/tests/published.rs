@@ -78,7 +78,11 @@ fn learning_again_gives_the_same_figures() {
     };
     let rows: Vec<usize> = (0..all.rows.len()).filter(is_wanted).collect();
     let some = all.select(&rows);
-    let again = learn::train::train(&some, shipped.about.seed, false).expect("XGBoost's library");
+    let again = learn::train::train(
+        &some,
+        &learn::train::TrainOptions { seed: shipped.about.seed, ..learn::train::TrainOptions::default() },
+    )
+    .expect("XGBoost's library");
     let every: Vec<usize> = (0..some.rows.len()).collect();
     let figures = [&again, &shipped].map(|predictor| predictor.learned.predict(&some, &every));
     // What is drawn at random depends on which operators are learned together, so single rows differ by what trees do not know.

@@ -94,7 +94,11 @@ fn the_more_is_known_the_nearer_the_answer() {
 
 #[test]
 fn a_question_without_a_schedule_is_answered_for_the_default_one() {
-    let predictor = learn::train::train(&samples(), 7, true).expect("a predictor");
+    let predictor = learn::train::train(
+        &samples(),
+        &learn::train::TrainOptions { seed: 7, is_tuned: true, ..learn::train::TrainOptions::default() },
+    )
+    .expect("a predictor");
     let work = work(1000);
     let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
     let ask = |extras: &[(&str, f64)]| {
@@ -132,7 +136,11 @@ fn unrolled() -> Samples {
 
 #[test]
 fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
-    let predictor = learn::train::train(&unrolled(), 7, false).expect("a predictor");
+    let predictor = learn::train::train(
+        &unrolled(),
+        &learn::train::TrainOptions { seed: 7, ..learn::train::TrainOptions::default() },
+    )
+    .expect("a predictor");
     let operator = Operator { name: "product".to_owned(), text: "product".to_owned(), work: work(1000), count: 1 };
     let time = |knobs: &[(&str, f64)]| {
         let mut setting = Setting { threads: Some(1.0), ..Setting::default() };

@@ -28,7 +28,7 @@ const REGION: f64 = 0.1;
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FEWEST_ROWS: usize = 40;
 
-/// Training shapes of an operator, as points, and how intervals widen away from them. The names in files are those of format 4.
+/// Training shapes of an operator, as points, and how intervals widen away from them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicabilityDomain {
@@ -39,7 +39,6 @@ pub struct ApplicabilityDomain {
     /// Learned shapes, scaled.
     points: Vec<Vec<f32>>,
     /// The distance that nine tenths of other learned shapes have at most.
-    #[serde(rename = "usual")]
     usual_distance: f64,
     /// How many times as wide intervals are at so many usual distances beyond the first, ascending; by the regions held out.
     widths: Vec<(f64, f64)>,

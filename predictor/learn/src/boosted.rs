@@ -11,12 +11,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
     /// Squared errors: answers are means.
-    #[serde(rename = "squares")]
     SquaredError,
     /// Errors that weigh differently above and below (the pinball loss): this share of labels lies below answers.
     Quantile(f64),
     /// Pairs of rows of one group that stand in the wrong order.
-    #[serde(rename = "order")]
     PairwiseRanking,
 }
 
@@ -28,22 +26,18 @@ pub struct BoostingParameters {
     /// Trees.
     pub rounds: usize,
     /// Share of each tree that counts.
-    #[serde(rename = "rate")]
     pub learning_rate: f64,
     /// Splits from the root to a leaf, at most.
-    #[serde(rename = "depth")]
     pub max_depth: usize,
     /// Rows a leaf must hold.
-    #[serde(rename = "leaf_rows")]
     pub min_child_weight: f64,
+    /// A split that saves no more than this much of what is minimised is taken back: it would fit noise, and take room.
+    pub min_split_loss: f64,
     /// Share of rows a tree sees.
-    #[serde(rename = "row_share")]
     pub subsample: f64,
     /// Share of features a tree sees.
-    #[serde(rename = "feature_share")]
     pub colsample: f64,
     /// L2 penalty on leaves.
-    #[serde(rename = "penalty")]
     pub lambda: f64,
     /// Threads while growing.
     pub threads: usize,
@@ -58,6 +52,7 @@ impl BoostingParameters {
             learning_rate: 0.05,
             max_depth: 8,
             min_child_weight: 3.0,
+            min_split_loss: 0.0,
             subsample: 0.8,
             colsample: 0.5,
             lambda: 1.0,
@@ -105,6 +100,7 @@ impl BoostingParameters {
             ("eta", self.learning_rate.to_string()),
             ("max_depth", self.max_depth.to_string()),
             ("min_child_weight", self.min_child_weight.to_string()),
+            ("min_split_loss", self.min_split_loss.to_string()),
             ("subsample", self.subsample.to_string()),
             ("colsample_bytree", self.colsample.to_string()),
             ("lambda", self.lambda.to_string()),

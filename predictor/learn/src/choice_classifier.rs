@@ -25,7 +25,12 @@ pub struct ChoiceClassifier {
 
 impl ChoiceClassifier {
     /// Learns from rows that do not see the choice, and the choice of each; nothing where there is none to be made.
-    pub fn fit(matrix: &Matrix, chosen: &[u32], threads: usize, seed: u64) -> Result<Option<ChoiceClassifier>> {
+    pub fn fit(
+        matrix: &Matrix,
+        chosen: &[u32],
+        usual: &BoostingParameters,
+        seed: u64,
+    ) -> Result<Option<ChoiceClassifier>> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         chosen.iter().filter(|choice| **choice > 0).for_each(|choice| *counts.entry(*choice).or_default() += 1);
         let mut frequent: Vec<(u32, usize)> = counts.into_iter().filter(|(_, count)| *count >= FEWEST).collect();
@@ -35,7 +40,8 @@ impl ChoiceClassifier {
         frequent.sort_by_key(|(choice, count)| (Reverse(*count), *choice));
         frequent.truncate(MOST);
         frequent.sort_unstable();
-        let parameters = BoostingParameters { threads, ..parameters() };
+        let (threads, min_split_loss) = (usual.threads, usual.min_split_loss);
+        let parameters = BoostingParameters { threads, min_split_loss, ..parameters() };
         let class = |choice: u32| {
             let labels: Vec<f32> = chosen.iter().map(|other| f32::from(u8::from(*other == choice))).collect();
             Ok((choice, boosted::fit(matrix, &labels, &parameters, seed)?))

@@ -302,7 +302,7 @@ impl Ensemble {
         }
         for rows in by_device(samples, rows).into_values() {
             let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
-            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, parameters.threads, seed)?;
+            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, parameters, seed)?;
             choice_classifiers
                 .extend(classifier.map(|classifier| (samples.device_name(rows[0]).to_owned(), classifier)));
         }

@@ -40,9 +40,7 @@ const PRIOR_PENALTY: f64 = 3.0;
 pub struct Correction {
     /// What the smallest operators cost on the device.
     pub overhead_ns: f64,
-    #[serde(rename = "reach")]
     kernel: Kernel,
-    #[serde(rename = "places")]
     inputs: Vec<Input>,
     weights: Vec<f64>,
 }
@@ -54,7 +52,6 @@ pub struct Input {
     /// Its sizes, as logarithms.
     pub sizes: Vec<f32>,
     /// How far the answer of each ensemble member is from that of the ensemble.
-    #[serde(rename = "leanings")]
     pub deviations: Vec<f32>,
     /// The leaves it comes to in some trees.
     #[serde(default)]
@@ -65,16 +62,10 @@ pub struct Input {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kernel {
-    #[serde(rename = "length")]
     length_scale: f64,
-    #[serde(rename = "signal")]
     signal_variance: f64,
-    #[serde(rename = "slope")]
     linear_variance: f64,
-    /// New in format 3.
-    #[serde(default, rename = "kinship")]
     forest_variance: f64,
-    #[serde(rename = "noise")]
     noise_variance: f64,
 }
 

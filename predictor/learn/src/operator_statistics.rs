@@ -24,7 +24,6 @@ pub struct OperatorStatistics {
     /// Time of the smallest operators by device.
     pub overheads_ns: BTreeMap<String, f64>,
     /// The same with so many threads, ascending, where there were enough times of each.
-    #[serde(default)]
     pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
     /// Overhead on other devices: the middle of those that were measured.
     pub overhead_ns: f64,
@@ -35,27 +34,22 @@ pub struct OperatorStatistics {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
     /// The weight of trees of single devices in the blend that answers for other devices, against transfer trees.
-    #[serde(default, rename = "share_of_alone")]
     pub per_device_weight: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent for shapes held out while learning; nothing where that was not tried.
-    #[serde(default, rename = "mape_aside")]
     pub held_out_mape: Option<f64>,
     /// Half-widths of 90 % intervals, as logarithms, by device; under no name for devices never seen.
-    #[serde(rename = "spreads")]
     pub half_widths: BTreeMap<String, f64>,
     /// The same for questions that know less of the schedule than what was learned from.
-    #[serde(default, rename = "spreads_before")]
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
     /// What its sizes are called in the table that was learned from, by the names of features.
-    #[serde(default, rename = "words", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
-    /// Its schedules; none in files before format 4, and of what was measured without any.
-    #[serde(default)]
+    /// Its schedules; none of what was measured without any.
     pub schedules: Schedules,
-    /// Where its training data lies, and how intervals widen away from it; new in format 4.
-    #[serde(default, rename = "unlike", skip_serializing_if = "Option::is_none")]
+    /// Where its training data lies, and how intervals widen away from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applicability: Option<ApplicabilityDomain>,
 }
 

@@ -30,11 +30,11 @@ pub struct About {
     pub devices: BTreeMap<String, Device>,
     /// Seed of everything random.
     pub seed: u64,
+    /// What a split had to save.
+    pub min_split_loss: f64,
     /// How trees were grown, by operator, where that was searched for; the usual way for all others.
-    #[serde(default, rename = "growth")]
     pub parameters: BTreeMap<String, BoostingParameters>,
     /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
-    #[serde(default)]
     pub not_learned: BTreeMap<String, usize>,
     /// What running in their places does to operators, by device, where that was seen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

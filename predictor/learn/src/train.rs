@@ -13,9 +13,21 @@ use samples::features::Device;
 use samples::records::in_place::PlacedNetwork;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted. Operators of
-/// fewer shapes than can be held out are left out: nobody could say how far off their answers are.
-pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> {
+/// How to learn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainOptions {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Search for how the trees of each operator are best grown.
+    pub is_tuned: bool,
+    /// What a split must save, [`BoostingParameters::min_split_loss`]: the more, the smaller the predictor.
+    pub min_split_loss: f64,
+}
+
+/// Learns from all samples, and how wide intervals must be. Operators of fewer shapes than can be held out are left out: nobody could
+/// say how far off their answers are.
+pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
+    let TrainOptions { seed, is_tuned, min_split_loss } = *options;
     let (all, not_learned) = judged(samples);
     if all.is_empty() {
         return Err(nothing_judged(&not_learned));
@@ -24,7 +36,10 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let devices = devices.len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
     let parameters = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
-    let parameters_of = |operator: &str| parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
+    let parameters_of = |operator: &str| {
+        let found = parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
+        BoostingParameters { min_split_loss, ..found }
+    };
     let options = FitOptions { seed, purpose, intervals: true };
     let mut learned = training::fit_with_options(samples, &all, &parameters_of, &options)?;
     for (name, of) in &mut learned.operators {
@@ -42,6 +57,7 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
         names: samples.names.clone(),
         devices,
         seed,
+        min_split_loss,
         parameters,
         not_learned,
         in_place: in_place(samples),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where a schedule comes from is told beside its knobs, and is none of them.
 const FROM: &str = "knob.from=";
 /// Sizes that spaces look at: what differs there makes another kind of operator …
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 /// … and what differs there makes a larger or smaller one of the same kind.
 const EXTENTS: usize = 6;
 
@@ -256,6 +256,7 @@ fn coordinates(work: &Work) -> Vec<f64> {
         work.taps,
         work.stride,
         work.element_bytes,
+        work.input_element_bytes,
         claim(work.groups > 1.0),
         claim(work.pad > 0.0),
         claim(work.bytes_weights > 0.0),

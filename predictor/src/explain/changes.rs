@@ -257,6 +257,7 @@ mod tests {
             names,
             devices: BTreeMap::from([("here".to_owned(), device)]),
             seed: 0,
+            min_split_loss: 0.0,
             parameters: BTreeMap::new(),
             not_learned: BTreeMap::new(),
             in_place: BTreeMap::new(),

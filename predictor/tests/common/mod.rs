@@ -46,7 +46,11 @@ pub fn trained() -> &'static [u8] {
         // Rows of both operators stand in turns, so an odd step takes of both.
         let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
         samples.keep(&few);
-        let predictor = learn::train::train(&samples, 7, false).expect("a predictor");
+        let predictor = learn::train::train(
+            &samples,
+            &learn::train::TrainOptions { seed: 7, ..learn::train::TrainOptions::default() },
+        )
+        .expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");
         predictor::bundle::write(&predictor, &path).expect("a file");

@@ -94,6 +94,7 @@ pub const FEATURES: &[Feature] = features! {
         "offset_alignment", "log2 count", |s| if s.work.offset == 0.0 { 5.0 } else { alignment(s.work.offset) };
         "epilogue", "count", |s| s.work.epilogue;
         "element_bytes", "bytes", |s| s.work.element_bytes;
+        "input_element_bytes", "bytes", |s| s.work.input_element_bytes;
     }
     Work {
         "flops", "log2 operations", |s| s.work.flops.max(1.0).log2();

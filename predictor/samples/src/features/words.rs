@@ -22,7 +22,8 @@ pub fn in_words(form: Form, feature: &'static str) -> &'static str {
         (_, "run") => "elements moved in one piece",
         (_, "step") => "elements from one that is moved to the next",
         (_, "offset_alignment") => "alignment of the first element that is moved",
-        (_, "element_bytes") => "bytes of an element",
+        (_, "element_bytes") => "bytes of an element of the result",
+        (_, "input_element_bytes") => "bytes of an element that is read",
         (_, other) => other,
     }
 }

@@ -77,8 +77,15 @@ pub struct Work {
     pub bytes_weights: f64,
     /// Bytes that are written.
     pub bytes_out: f64,
-    /// Bytes of one element.
+    /// Bytes of one element of the output.
     pub element_bytes: f64,
+    /// Bytes of one element of the first input.
+    #[serde(default = "of_single_precision")]
+    pub input_element_bytes: f64,
+}
+
+fn of_single_precision() -> f64 {
+    4.0
 }
 
 /// What absent counts are in files that do not have them.
@@ -112,7 +119,8 @@ impl Work {
             bytes_in: 0.0,
             bytes_weights: 0.0,
             bytes_out: 0.0,
-            element_bytes: 4.0,
+            element_bytes: of_single_precision(),
+            input_element_bytes: of_single_precision(),
         }
     }
 

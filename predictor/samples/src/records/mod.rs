@@ -360,6 +360,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         bytes_weights: counted.bytes_weights as f64,
         bytes_out: counted.bytes_out as f64,
         element_bytes: anchor.output.dtype.bytes() as f64,
+        input_element_bytes: task.parameters.first().map_or(4.0, |parameter| parameter.ty.dtype.bytes() as f64),
         ..Work::of_form(form_of(&anchor.op))
     }
     .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
