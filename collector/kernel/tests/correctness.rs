@@ -668,3 +668,26 @@ fn moves_that_only_searches_make() {
     assert!(candidates.len() >= tasks.len() * each.min(3), "{}", candidates.len());
     check_candidates(&tasks, &candidates);
 }
+
+/// What searches found wrong or damaging, as they found it: results written apart from sums whose channels are blocks.
+#[test]
+fn moves_that_were_wrong_once() {
+    let cases = [
+        (
+            "conv2d:ci=120,hw=40,co=192,k=3,p=1,bias=1,act=relu",
+            r#"{"block":16,"grain":8,"layout":"blocked","order":"kernel_first","outer":"cxy","pad_at":"inline","parallel":3,"split_r":4,"tile_c":1,"tile_x":1,"tile_y":5,"unroll":1,"vectorize":"yes","write_at":"root"}"#,
+        ),
+        (
+            "conv2d:ci=4,hw=8,co=8,k=3,p=1,bias=1,act=relu",
+            r#"{"block":8,"grain":1,"layout":"blocked","order":"kernel_first","outer":"cxy","pad_at":"inline","parallel":1,"split_r":1,"tile_c":1,"tile_x":1,"tile_y":4,"unroll":0,"vectorize":"yes","write_at":"root"}"#,
+        ),
+        (
+            "conv2d:ci=192,hw=17,co=192,k=1x7,p=0x3x0x3,bias=1,act=relu",
+            r#"{"block":8,"cache_x":4,"layout":"blocked","order":"xyc","outer":"ycx","pad_at":"root","parallel":2,"split_r":1,"sum_at":"cache","tile_c":8,"tile_x":1,"tile_y":8,"unroll":0,"vectorize":"yes","write_at":"root"}"#,
+        ),
+    ];
+    let tasks: Vec<(String, Task)> = cases.iter().map(|(text, _)| ((*text).to_owned(), task(text))).collect();
+    let schedule = |knobs: &str| Schedule::Template { knobs: serde_json::from_str(knobs).expect("knobs") };
+    let candidates: Vec<_> = cases.iter().enumerate().map(|(place, (_, knobs))| (place, schedule(knobs))).collect();
+    check_candidates(&tasks, &candidates);
+}

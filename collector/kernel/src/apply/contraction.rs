@@ -39,8 +39,9 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         _ => written_apart(lowered, moves, &anchor)?,
     };
     let tile = Tile::new(knobs, is_blocked)?;
-    let tiled = tile_result(form, moves, &result, &tile, knobs)?;
-    let reduction = schedule_anchor(form, moves, &anchor, knobs, &tile, &tiled)?;
+    let dimensions = |count: usize| Dimensions::of(form, count, is_blocked && !has_phases, lowered);
+    let tiled = tile_result(&dimensions, moves, &result, &tile, knobs)?;
+    let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
     // Columns that fill whole tiles are cut to those of the result where all of a row are there.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
     let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, "parallel")?).unwrap_or(1) };
@@ -93,7 +94,8 @@ fn skip_padding(moves: &Moves, window: &Window, tile: &Tile, reduction: &[Loop])
     let mut inside: Option<Expression> = None;
     for d in 0..spatial {
         let (stride, head) = (window.strides[d], window.heads[d]);
-        let reach = (tile.extent(Form::Conv, d + 2, spatial + 2) - 1) * stride;
+        let whole = Dimensions { form: Form::Conv, rank: spatial + 2, is_blocked: false };
+        let reach = (tile.extent(&whole, d + 2) - 1) * stride;
         let first = at[d + 2].mul(&index(stride)?)?.add(&taps[d].mul(&index(window.dilations[d])?)?)?;
         let is_inside = first.at_least(&index(head - reach)?)?.and(&first.less(&index(head + window.extents[d])?)?)?;
         inside = Some(match inside {
@@ -125,30 +127,65 @@ fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Opti
     Ok((sums, Some(end)))
 }
 
-/// Extents of a register tile in elements of the result.
+/// The dimensions of a result or of its sums.
+struct Dimensions {
+    form: Form,
+    /// How many there are in the result.
+    rank: usize,
+    /// Whether the channels stand as blocks, and those of a block behind all others.
+    is_blocked: bool,
+}
+
+impl Dimensions {
+    /// Of a block with so many loops: sums of blocked layouts have one more than the result.
+    fn of(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
+        let rank = lowered.task.steps[0].output.shape.len();
+        let is_blocked = is_blocked && count == rank + 1;
+        Dimensions { form, rank: if is_blocked { rank } else { count }, is_blocked }
+    }
+
+    fn channels(&self) -> usize {
+        match self.form {
+            Form::Conv => 1,
+            Form::Product => self.rank - 1,
+        }
+    }
+
+    fn columns(&self) -> usize {
+        match self.form {
+            Form::Conv => self.rank - 1,
+            Form::Product => self.rank - 2,
+        }
+    }
+}
+
+/// Extents of a register tile.
 struct Tile {
+    /// Blocks of channels.
     channels: i64,
+    /// Channels of a block.
+    block: i64,
     rows: i64,
     columns: i64,
 }
 
 impl Tile {
     fn new(knobs: &Knobs, is_blocked: bool) -> Result<Tile> {
-        let block = if is_blocked { number(knobs, "block")? } else { 1 };
         Ok(Tile {
-            channels: number(knobs, "tile_c")? * block,
+            channels: number(knobs, "tile_c")?,
+            block: if is_blocked { number(knobs, "block")? } else { 1 },
             rows: number(knobs, "tile_y")?,
             columns: number(knobs, "tile_x")?,
         })
     }
 
-    fn extent(&self, form: Form, place: usize, rank: usize) -> i64 {
+    fn extent(&self, dimensions: &Dimensions, place: usize) -> i64 {
+        let Dimensions { form, rank, is_blocked } = *dimensions;
         match form {
-            Form::Conv if place == 1 => self.channels,
-            Form::Conv if place == rank - 1 => self.columns,
+            _ if place == rank => self.block,
+            _ if place == dimensions.channels() => self.channels * if is_blocked { 1 } else { self.block },
+            _ if place == dimensions.columns() => self.columns,
             Form::Conv if place > 1 && place == rank - 2 => self.rows,
-            Form::Product if place == rank - 1 => self.channels,
-            Form::Product if place + 2 == rank => self.columns,
             Form::Conv | Form::Product => 1,
         }
     }
@@ -181,14 +218,20 @@ impl Tiled {
     }
 }
 
-fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, knobs: &Knobs) -> Result<Tiled> {
+fn tile_result(
+    dimensions: &impl Fn(usize) -> Dimensions,
+    moves: &Moves,
+    result: &Block,
+    tile: &Tile,
+    knobs: &Knobs,
+) -> Result<Tiled> {
     let loops = moves.loops(result)?;
-    let rank = loops.len();
+    let dimensions = dimensions(loops.len());
     let (mut outer, mut inside, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     for (place, target) in loops.iter().enumerate() {
-        let parts = moves.split(target, &[None, Some(tile.extent(form, place, rank))])?;
+        let parts = moves.split(target, &[None, Some(tile.extent(&dimensions, place))])?;
         inner.push(parts[1].clone());
-        let together = together(form, place, rank, knobs);
+        let together = together(&dimensions, place, knobs);
         if together > 1 {
             let halves = moves.split(&parts[0], &[None, Some(together)])?;
             outer.push(halves[0].clone());
@@ -197,38 +240,35 @@ fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, knobs: &K
             outer.push(parts[0].clone());
         }
     }
-    let places = order_of_places(form, rank, choice(knobs, "outer")?);
+    let places = order_of_places(&dimensions, choice(knobs, "outer")?);
     let mut ordered: Vec<Loop> = places.iter().map(|&place| outer[place].clone()).collect();
     let together = ordered.len();
     for place in &places {
         ordered.extend(inside.iter().filter(|(own, _)| own == place).map(|(_, target)| target.clone()));
     }
     moves.reorder(&ordered.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
-    let columns = match form {
-        Form::Conv => rank - 1,
-        Form::Product => rank - 2,
-    };
+    let columns = dimensions.columns();
     let rows = places.iter().position(|&place| place == columns).expect("columns are a place");
     Ok(Tiled { outer: ordered, inner, rows, together })
 }
 
-/// Tiles along a dimension of the result that are taken together.
-fn together(form: Form, place: usize, rank: usize, knobs: &Knobs) -> i64 {
+/// Tiles along a dimension that are taken together.
+fn together(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
     let one = Tile {
         channels: knobs.number("cache_c").unwrap_or(1),
+        block: 1,
         rows: knobs.number("cache_y").unwrap_or(1),
         columns: knobs.number("cache_x").unwrap_or(1),
     };
-    one.extent(form, place, rank)
+    one.extent(dimensions, place)
 }
 
-/// The dimensions of the result in the order of the loops over its tiles.
-fn order_of_places(form: Form, rank: usize, outer: &str) -> Vec<usize> {
-    let channel = match form {
-        Form::Conv => 1,
-        Form::Product => rank - 1,
-    };
-    order::of_tiles(outer, channel, rank, form == Form::Conv)
+/// The dimensions in the order of the loops over tiles; there is one tile along a block.
+fn order_of_places(dimensions: &Dimensions, outer: &str) -> Vec<usize> {
+    let Dimensions { form, rank, is_blocked } = *dimensions;
+    let mut places = order::of_tiles(outer, dimensions.channels(), rank, form == Form::Conv);
+    places.extend(is_blocked.then_some(rank));
+    places
 }
 
 /// The anchor inside a tile: reduction loops, then the tile, its last loop a vector. Where the sums of several tiles are finished
@@ -236,7 +276,7 @@ fn order_of_places(form: Form, rank: usize, outer: &str) -> Vec<usize> {
 ///
 /// Returns the reduction loops, outermost first.
 fn schedule_anchor(
-    form: Form,
+    dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
     anchor: &Block,
     knobs: &Knobs,
@@ -252,8 +292,9 @@ fn schedule_anchor(
     let (reduction, ends_with_depth) = order_reduction(moves, &loops[surrounding + spatial..], knobs)?;
     let mut tiles = Vec::new();
     if is_cached {
+        let dimensions = dimensions(spatial);
         for (place, target) in own.iter_mut().enumerate() {
-            let parts = moves.split(target, &[None, Some(tile.extent(form, place, spatial))])?;
+            let parts = moves.split(target, &[None, Some(tile.extent(&dimensions, place))])?;
             tiles.push(parts[0].clone());
             *target = parts[1].clone();
         }
