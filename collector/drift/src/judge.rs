@@ -114,6 +114,14 @@ struct Seen<'a> {
     of_machine: f64,
 }
 
+impl Seen<'_> {
+    /// What of its code differs.
+    fn causes(&self) -> Vec<Cause> {
+        let facts = |side: Side| self.line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
+        differences(&facts(Side::Before), &facts(Side::After))
+    }
+}
+
 /// Judges all lines of a history.
 pub fn judge(history: &History, bounds: Bounds) -> Drift {
     let (machine, of_machine) = machine(history);
@@ -137,7 +145,14 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         .zip(&judged)
         .map(|(one, (variance, freedom))| student_tails(one.difference / variance.sqrt(), *freedom))
         .collect();
-    let q_values = adjusted(&tails);
+    let mut q_values = adjusted(&tails);
+    if is_single {
+        let scores: Vec<f64> =
+            seen.iter().zip(&judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect();
+        let is_same_code: Vec<bool> = seen.iter().map(|one| one.causes().is_empty()).collect();
+        let of_others = mirrored(&scores, &is_same_code);
+        q_values.iter_mut().zip(of_others).for_each(|(own, of_others)| *own = own.max(of_others));
+    }
     let mut changes: Vec<Change> =
         seen.iter().zip(&judged).zip(&q_values).map(|((one, judged), q)| change(one, *judged, *q, bounds)).collect();
     changes.sort_by(|one, other| {
@@ -208,6 +223,31 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     })
 }
 
+/// For each line the share of chance findings among those that changed as much as it and in its direction, by what changed as much in
+/// the other one: one look at a line may be disturbed from its beginning to its end, on either side alike, and says nothing of it.
+/// Only lines whose code is the same are taken to have changed by chance.
+fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
+    // Down and up: how many are there, and how many of them have the same code.
+    let (mut all, mut same) = ([0usize; 2], [0usize; 2]);
+    let mut shares = vec![1.0; scores.len()];
+    for &place in &order {
+        let side = usize::from(scores[place] > 0.0);
+        all[side] += 1;
+        same[side] += usize::from(is_same_code[place]);
+        shares[place] = same[1 - side] as f64 / all[side] as f64;
+    }
+    // Who changed more is found where who changed less is.
+    let mut least = [f64::INFINITY; 2];
+    for &place in order.iter().rev() {
+        let side = usize::from(scores[place] > 0.0);
+        least[side] = least[side].min(shares[place]);
+        shares[place] = least[side].min(1.0);
+    }
+    shares
+}
+
 /// The variance of the difference of a line.
 fn variance(one: &Seen<'_>, prior: Option<Prior>, unrest: Option<f64>) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
@@ -247,7 +287,6 @@ fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds:
         true => Verdict::Same,
         false => Verdict::Unclear,
     };
-    let facts = |side: Side| one.line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
     Change {
         identity: one.line.identity.clone(),
         before_ns: one.means.0.exp(),
@@ -257,7 +296,7 @@ fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds:
         q_value,
         verdict,
         nights: one.nights,
-        causes: differences(&facts(Side::Before), &facts(Side::After)),
+        causes: one.causes(),
     }
 }
 

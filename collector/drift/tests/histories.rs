@@ -123,6 +123,30 @@ fn slower(drift: &Drift) -> BTreeSet<usize> {
     slower.map(|change| number(&change.identity.task)).collect()
 }
 
+/// Two nights, one look at each task on either side: a neighbour disturbs one look in ten from its beginning to its end.
+#[test]
+fn looks_that_were_disturbed_are_no_changes() {
+    let truth = Truth { nights: 2, changed: 0, ..TRUTH };
+    let disturbed = |changed: usize, factor: f64| {
+        let mut generator = ChaCha8Rng::seed_from_u64(5);
+        let mut gather = Gather::new(false, false);
+        let mut drawn = Truth { changed, factor, ..truth.clone() }.draw();
+        for (night, record) in &mut drawn {
+            let is_disturbed = record.model_name.is_none() && generator.random::<f64>() < 0.1;
+            let by = if is_disturbed { 1.2 + generator.random::<f64>() } else { 1.0 };
+            record.median_ns = record.median_ns.map(|ns| ns * by);
+            gather.take(record, if *night == 0 { Side::Before } else { Side::After });
+        }
+        judge(&gather.finish(), Bounds::default())
+    };
+    let drift = disturbed(0, 1.0);
+    let found = drift.count(Verdict::Slower) + drift.count(Verdict::Faster);
+    assert!(found <= 10, "{found} of about 190 that were disturbed");
+    // What is slower by more than most disturbances is found all the same.
+    let (recall, wrong) = rates(&slower(&disturbed(60, 4.0)), 60);
+    assert!(recall >= 0.95 && wrong <= 0.05, "{recall} {wrong}");
+}
+
 /// 3 % in 20 of 1,000 tasks, whose single runs scatter by 5 %; ten nights, each record the median of 64 runs.
 #[test]
 fn a_few_slow_tasks_among_many_are_found_and_hardly_others() {
