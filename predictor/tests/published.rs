@@ -68,6 +68,28 @@ fn the_predictor_was_learned_from_the_dataset() {
     assert_eq!(shipped.about.devices.len(), 1);
 }
 
+#[test]
+fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
+    let (path, mapping) = (published("gpu.opp"), published("../../configs/gpu-ops.toml"));
+    let devices = bundle::devices(&path).expect("a predictor of this program");
+    let shipped = bundle::read(&path).expect("a predictor of this program");
+    assert_eq!(devices, shipped.about.devices.keys().cloned().collect::<Vec<_>>());
+    assert!(devices.len() >= 7, "{devices:?}");
+    for device in &devices {
+        // Without a predictor named, the device decides which of those that ship is asked.
+        let asked = std::process::Command::new(env!("CARGO_BIN_EXE_oppredict"))
+            .args(["predict", "--op", "linear:B=1,M=512,N=768,K=3072"])
+            .args(["--device", device, "--json", "--mapping"])
+            .arg(&mapping)
+            .output()
+            .expect("the program runs");
+        let said = String::from_utf8_lossy(&asked.stdout).into_owned() + &String::from_utf8_lossy(&asked.stderr);
+        let document: Value = said.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+        let time_ns = document["operators"][0]["time_ns"].as_f64();
+        assert!(time_ns.is_some_and(|time_ns| (1e3..1e8).contains(&time_ns)), "{device}: {said}");
+    }
+}
+
 /// Some operators are enough to see that learning gives what was shipped, and take seconds.
 #[test]
 fn learning_again_gives_the_same_figures() {
