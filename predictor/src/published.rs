@@ -14,8 +14,9 @@ pub const CPU: &str = "cpu.opp";
 /// The predictor for GPUs.
 pub const GPU: &str = "gpu.opp";
 
-/// Where the one for a device lies, seen from where this program does; for this machine's kind where none is named.
-pub fn find(device: Option<&str>) -> Result<PathBuf> {
+/// Where the one for a device lies, seen from where this program does: that for GPUs where a GPU of its own is named, or a device that
+/// a mapping describes, else that for CPUs.
+pub fn find(device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program = program.map_err(|error| Error::io("find", Path::new("oppredict"), error))?;
     let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
@@ -28,8 +29,9 @@ pub fn find(device: Option<&str>) -> Result<PathBuf> {
     })?;
     let (cpu, gpu) = (folder.join(CPU), folder.join(GPU));
     let Some(device) = device.filter(|_| gpu.is_file()) else { return Ok(cpu) };
-    let is_of_cpu = bundle::devices(&cpu)?.iter().any(|known| known == device);
-    Ok(if is_of_cpu { cpu } else { gpu })
+    let knows = |file: &Path| Ok::<_, Error>(bundle::devices(file)?.iter().any(|known| known == device));
+    let is_of_gpu = knows(&gpu)? || (is_described && !knows(&cpu)?);
+    Ok(if is_of_gpu { gpu } else { cpu })
 }
 
 /// Where what is known of a class of hosts is kept.

@@ -26,6 +26,25 @@ fn learned_from() -> Samples {
     samples(&[published("cpu")], &Policy::default()).expect("samples")
 }
 
+/// The program with what ships where it looks for it, wherever it was built.
+struct Installed(tempfile::TempDir);
+
+impl Installed {
+    fn new() -> Installed {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(folder.path().join("bin")).expect("a folder of programs");
+        let program = folder.path().join("bin/oppredict");
+        std::fs::copy(env!("CARGO_BIN_EXE_oppredict"), &program).expect("the program");
+        std::os::unix::fs::symlink(published("").canonicalize().expect("what ships"), folder.path().join("published"))
+            .expect("a link");
+        Installed(folder)
+    }
+
+    fn command(&self) -> std::process::Command {
+        std::process::Command::new(self.0.path().join("bin/oppredict"))
+    }
+}
+
 #[test]
 fn the_dataset_is_as_its_manifest_and_card_say() {
     let manifest = manifest();
@@ -75,9 +94,11 @@ fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
     let shipped = bundle::read(&path).expect("a predictor of this program");
     assert_eq!(devices, shipped.about.devices.keys().cloned().collect::<Vec<_>>());
     assert!(devices.len() >= 7, "{devices:?}");
+    let installed = Installed::new();
     for device in &devices {
         // Without a predictor named, the device decides which of those that ship is asked.
-        let asked = std::process::Command::new(env!("CARGO_BIN_EXE_oppredict"))
+        let asked = installed
+            .command()
             .args(["predict", "--op", "linear:B=1,M=512,N=768,K=3072"])
             .args(["--device", device, "--json", "--mapping"])
             .arg(&mapping)
@@ -88,6 +109,18 @@ fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
         let time_ns = document["operators"][0]["time_ns"].as_f64();
         assert!(time_ns.is_some_and(|time_ns| (1e3..1e8).contains(&time_ns)), "{device}: {said}");
     }
+}
+
+#[test]
+fn a_device_that_none_of_them_knows_is_looked_for_among_cpus() {
+    let asked = Installed::new()
+        .command()
+        .args(["predict", "--op", "max_pool2d:c=64,hw=56,k=3,s=2,p=1", "--device", "Tesla T5"])
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&asked.stderr);
+    let host_class = manifest()["host_class"].as_str().expect("a class of hosts").to_owned();
+    assert!(!asked.status.success() && said.contains(&host_class), "{said}");
 }
 
 /// Some operators are enough to see that learning gives what was shipped, and take seconds.

@@ -57,7 +57,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
 
 /// Measures how far this machine is, and keeps it.
 fn this_host(arguments: &Adapt) -> Result<u8> {
-    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| published::find(None), Ok)?)?;
+    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| published::find(None, false), Ok)?)?;
     let host_class = measure::host::Facts::read().host_class();
     let kept = arguments.out.clone().or_else(|| published::calibration_file(&host_class)).ok_or_else(|| {
         Error::Query("there is no folder for what is kept, as HOME is not set: say where with --out FILE".to_owned())

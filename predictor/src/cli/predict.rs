@@ -19,7 +19,8 @@ use std::path::Path;
 
 /// Answers and prints.
 pub fn run(predict: &Predict) -> Result<u8> {
-    let file = predict.predictor.clone().map_or_else(|| published::find(predict.device.as_deref()), Ok)?;
+    let shipped = || published::find(predict.device.as_deref(), predict.mapping.is_some());
+    let file = predict.predictor.clone().map_or_else(shipped, Ok)?;
     let mut predictor = bundle::read(&file)?;
     let mapping = predict.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {

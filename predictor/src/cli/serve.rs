@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Says where it listens, then answers until it is ended.
 pub fn run(arguments: &Serve) -> Result<u8> {
-    let file = arguments.predictor.clone().map_or_else(|| published::find(None), Ok)?;
+    let file = arguments.predictor.clone().map_or_else(|| published::find(None, false), Ok)?;
     let mut predictor = bundle::read(&file)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
