@@ -2,10 +2,9 @@
 
 mod common;
 
-use learn::Learner;
-use learn::adaptation;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
+use learn::{Learner, adaptation};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;

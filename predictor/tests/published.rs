@@ -4,6 +4,7 @@
 
 use datasets::{Choose, Outcome, Source, Store};
 use learn::Fitted;
+use learn::train::{TrainOptions, data_hash, train};
 use predictor::bundle;
 use samples::Samples;
 use samples::records::{Policy, samples};
@@ -83,7 +84,7 @@ fn the_dataset_is_as_its_manifest_and_card_say() {
 fn the_predictor_was_learned_from_the_dataset() {
     let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
     let samples = learned_from();
-    assert_eq!(shipped.about.data_hash, learn::train::data_hash(&samples), "make it anew: `scripts/publish learn`");
+    assert_eq!(shipped.about.data_hash, data_hash(&samples), "make it anew: `scripts/publish learn`");
     assert_eq!(shipped.about.devices.len(), 1);
 }
 
@@ -133,11 +134,8 @@ fn learning_again_gives_the_same_figures() {
     };
     let rows: Vec<usize> = (0..all.rows.len()).filter(is_wanted).collect();
     let some = all.select(&rows);
-    let again = learn::train::train(
-        &some,
-        &learn::train::TrainOptions { seed: shipped.about.seed, ..learn::train::TrainOptions::default() },
-    )
-    .expect("XGBoost's library");
+    let again =
+        train(&some, &TrainOptions { seed: shipped.about.seed, ..TrainOptions::default() }).expect("XGBoost's library");
     let every: Vec<usize> = (0..some.rows.len()).collect();
     let figures = [&again, &shipped].map(|predictor| predictor.learned.predict(&some, &every));
     // What is drawn at random depends on which operators are learned together, so single rows differ by what trees do not know.

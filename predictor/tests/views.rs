@@ -2,6 +2,7 @@
 
 use learn::Learner;
 use learn::predictor::Query;
+use learn::train::{TrainOptions, train};
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::queries::{Cell, Operator, Setting, predict};
 use samples::features::{Device, View, Work};
@@ -94,11 +95,8 @@ fn the_more_is_known_the_nearer_the_answer() {
 
 #[test]
 fn a_question_without_a_schedule_is_answered_for_the_default_one() {
-    let predictor = learn::train::train(
-        &samples(),
-        &learn::train::TrainOptions { seed: 7, is_tuned: true, ..learn::train::TrainOptions::default() },
-    )
-    .expect("a predictor");
+    let predictor =
+        train(&samples(), &TrainOptions { seed: 7, is_tuned: true, ..TrainOptions::default() }).expect("a predictor");
     let work = work(1000);
     let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
     let ask = |extras: &[(&str, f64)]| {
@@ -136,11 +134,7 @@ fn unrolled() -> Samples {
 
 #[test]
 fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
-    let predictor = learn::train::train(
-        &unrolled(),
-        &learn::train::TrainOptions { seed: 7, ..learn::train::TrainOptions::default() },
-    )
-    .expect("a predictor");
+    let predictor = train(&unrolled(), &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
     let operator = Operator { name: "product".to_owned(), text: "product".to_owned(), work: work(1000), count: 1 };
     let time = |knobs: &[(&str, f64)]| {
         let mut setting = Setting { threads: Some(1.0), ..Setting::default() };

@@ -112,14 +112,8 @@ struct Seen<'a> {
     /// Variance of the difference by what medians say of themselves, and by what is known of the machine.
     own: f64,
     of_machine: f64,
-}
-
-impl Seen<'_> {
     /// What of its code differs.
-    fn causes(&self) -> Vec<Cause> {
-        let facts = |side: Side| self.line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
-        differences(&facts(Side::Before), &facts(Side::After))
-    }
+    causes: Vec<Cause>,
 }
 
 /// Judges all lines of a history.
@@ -140,16 +134,12 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         let scale = spread_of_all(&seen, &judged);
         judged.iter_mut().for_each(|(variance, _)| *variance *= scale.powi(2).max(1.0));
     }
-    let tails: Vec<f64> = seen
-        .iter()
-        .zip(&judged)
-        .map(|(one, (variance, freedom))| student_tails(one.difference / variance.sqrt(), *freedom))
-        .collect();
+    let scores = scores(&seen, &judged);
+    let tails: Vec<f64> =
+        scores.iter().zip(&judged).map(|(score, (_, freedom))| student_tails(*score, *freedom)).collect();
     let mut q_values = adjusted(&tails);
     if is_single {
-        let scores: Vec<f64> =
-            seen.iter().zip(&judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect();
-        let is_same_code: Vec<bool> = seen.iter().map(|one| one.causes().is_empty()).collect();
+        let is_same_code: Vec<bool> = seen.iter().map(|one| one.causes.is_empty()).collect();
         let of_others = mirrored(&scores, &is_same_code);
         q_values.iter_mut().zip(of_others).for_each(|(own, of_others)| *own = own.max(of_others));
     }
@@ -211,6 +201,7 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     let (ys, others) = (corrected(&before), corrected(&after));
     let freedom = (ys.len() + others.len() - 2) as f64;
     let squares = squares(&ys) + squares(&others);
+    let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
     let plain = |points: &[&Point]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
     Some(Seen {
         line,
@@ -220,6 +211,7 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
         spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
         own: own(&before) + own(&after),
         of_machine: of_machine(&before) + of_machine(&after),
+        causes: differences(&facts(Side::Before), &facts(Side::After)),
     })
 }
 
@@ -270,10 +262,14 @@ fn freedom(one: &Seen<'_>, prior: Option<Prior>) -> f64 {
 fn spread_of_all(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> f64 {
     /// From the median of absolute values to the standard deviation, of a normal distribution.
     const NORMAL: f64 = 1.4826;
-    let mut scores: Vec<f64> =
-        seen.iter().zip(judged).map(|(one, (variance, _))| (one.difference / variance.sqrt()).abs()).collect();
-    scores.sort_by(f64::total_cmp);
-    NORMAL * median(&scores)
+    let mut sizes: Vec<f64> = scores(seen, judged).into_iter().map(f64::abs).collect();
+    sizes.sort_by(f64::total_cmp);
+    NORMAL * median(&sizes)
+}
+
+/// The difference of each line in its standard deviations.
+fn scores(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
+    seen.iter().zip(judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect()
 }
 
 fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
@@ -296,7 +292,7 @@ fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds:
         q_value,
         verdict,
         nights: one.nights,
-        causes: one.causes(),
+        causes: one.causes.clone(),
     }
 }
 

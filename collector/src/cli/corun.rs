@@ -131,8 +131,8 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     }
     let records = records_of(&store, &wanted)?;
     let members: Vec<Beside> = beside(&records);
-    let lost = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
     let losses = losses(&records);
+    let is_lossy = !losses.is_empty();
     if arguments.json {
         let store = store.root().display().to_string();
         let (operators, combinations) = (operators.len(), planned.len());
@@ -143,7 +143,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
         print(&footer(planned.len(), known_before, &outcomes, &store))?;
     }
     Ok(match signal.load(Ordering::Relaxed) {
-        0 if lost > 0 => DONE_WITH_LOSSES,
+        0 if is_lossy => DONE_WITH_LOSSES,
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
     })

@@ -250,8 +250,7 @@ pub struct Train {
     /// Search for how the trees of each operator are best grown (takes about seven times as long)
     #[arg(long)]
     pub tune: bool,
-    /// What a split of a tree must save of the squared error of logarithms: with many rows, 0.03 halves the file or more and costs
-    /// little
+    /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
     #[arg(long, default_value_t = 0.0, value_name = "SAVED")]
     pub min_split_loss: f64,
     /// End with one JSON document

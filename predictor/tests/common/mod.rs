@@ -1,5 +1,6 @@
 //! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
 
+use learn::train::{TrainOptions, train};
 use samples::Samples;
 use samples::table::Mapping;
 use std::fmt::Write;
@@ -46,11 +47,7 @@ pub fn trained() -> &'static [u8] {
         // Rows of both operators stand in turns, so an odd step takes of both.
         let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
         samples.keep(&few);
-        let predictor = learn::train::train(
-            &samples,
-            &learn::train::TrainOptions { seed: 7, ..learn::train::TrainOptions::default() },
-        )
-        .expect("a predictor");
+        let predictor = train(&samples, &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");
         predictor::bundle::write(&predictor, &path).expect("a file");

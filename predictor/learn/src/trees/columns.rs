@@ -6,13 +6,10 @@
 use super::{MAX_NODES, MAX_TREES, Split, Trees};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers of four bytes, in the order they are put in.
-type Numbers = Vec<u32>;
-
 /// Sets of trees on their way into a file.
 #[derive(Default)]
 pub struct Writer {
-    columns: Columns<Numbers>,
+    columns: Columns<Vec<u32>>,
 }
 
 /// Sets of trees on their way out of one.
@@ -42,7 +39,6 @@ struct Columns<T> {
 }
 
 /// A column as it lies in a file.
-#[derive(Default)]
 struct Column<'a> {
     rows: [&'a [u8]; 4],
     next: usize,
@@ -67,12 +63,11 @@ impl Writer {
             let before = std::iter::once(&0).chain(of);
             columns.differences.extend(of.iter().zip(before).map(|(key, before)| key - before));
         }
-        for (tree, span) in trees.trees.iter().enumerate() {
-            let end = trees.trees.get(tree + 1).map_or(trees.nodes.len(), |next| next.root as usize);
-            let root = span.root as usize;
-            columns.counts.push((end - root) as u32);
-            let mut expected = root + 1;
-            for place in root..end {
+        for tree in 0..trees.len() {
+            let places = trees.places(tree);
+            columns.counts.push(places.len() as u32);
+            let mut expected = places.start + 1;
+            for place in places {
                 let node = &trees.nodes[place];
                 let left = node.left as usize;
                 columns.covers.push(trees.covers[place].to_bits());

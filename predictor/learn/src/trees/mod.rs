@@ -10,6 +10,7 @@ pub mod columns;
 use crate::error::{Error, Result};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Trees in one file, nodes in one tree, steps from a root to a leaf.
 const MAX_TREES: usize = 100_000;
@@ -248,8 +249,7 @@ impl Trees {
 
     /// Copies a tree of others, its root to a place that waits for it.
     fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
-        let begin = other.trees[tree].root as usize;
-        let end = other.trees.get(tree + 1).map_or(other.nodes.len(), |next| next.root as usize);
+        let Range { start: begin, end } = other.places(tree);
         let behind = self.nodes.len();
         let moved = |place: usize| if place == begin { root } else { behind + place - begin - 1 };
         for place in begin..end {
@@ -274,8 +274,7 @@ impl Trees {
     }
 
     fn tree_document(&self, tree: usize) -> Tree {
-        let root = self.trees[tree].root as usize;
-        let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
+        let Range { start: root, end } = self.places(tree);
         let nodes = &self.nodes[root..end];
         let leaf = |place: usize| nodes[place].left as usize == root + place;
         let child =
@@ -312,6 +311,12 @@ impl Trees {
                 "size_leaf_vector": "1",
             }),
         }
+    }
+
+    /// Where a tree's nodes stand.
+    fn places(&self, tree: usize) -> Range<usize> {
+        let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
+        self.trees[tree].root as usize..end
     }
 
     /// Number of trees.
