@@ -6,7 +6,7 @@ use job::target::{cuda, cuda_text, llvm};
 use models::Task;
 
 /// Axes, settings and rules of this version as a hash; default points may change without it.
-const KNOWN: (u32, &str) = (4, "fb75262aa8b06330");
+const KNOWN: (u32, &str) = (5, "c10e8db335bdd26f");
 
 const TASKS: &[&str] = &[
     "dense(f32[32,64], const f32[64,64]) | bias_add(_, const f32[64]) axis=1",
@@ -15,6 +15,7 @@ const TASKS: &[&str] = &[
     "conv(f32[1,16,14,14], const f32[32,16,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1",
     "conv(f32[1,32,28,28], const f32[32,1,3,3]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=32",
     "q_conv(u8[1,16,14,14], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
+    r#"pool(f32[1,16,28,28]) mode="max" kernel=[3,3] strides=[2,2] pads=[1,1,1,1] dilations=[1,1] ceil=false count_pad=false"#,
     "softmax(f32[8,100]) axis=1 log=false",
     r#"unary(f32[4,64]) function="gelu""#,
 ];

@@ -641,7 +641,7 @@ fn any_legal_window() {
 #[test]
 fn moves_that_only_searches_make() {
     const DRAWS: usize = 400;
-    const MOVES: [&str; 6] = ["cache_c", "cache_y", "cache_x", "sum_at", "grain", "write_at"];
+    const MOVES: [&str; 7] = ["cache_c", "cache_y", "cache_x", "sum_at", "grain", "write_at", "windows"];
     let each = std::env::var("OPCOLLECT_MOVES").ok().and_then(|count| count.parse().ok()).unwrap_or(3);
     let texts = [
         "conv2d:ci=6,hw=11,co=24,k=3,p=1,bias=1,act=relu",
@@ -652,7 +652,11 @@ fn moves_that_only_searches_make() {
         "conv3d:ci=4,size=5x7x10,co=16,k=3,p=1",
         "matmul:m=19,n=48,k=20",
         "dense:m=13,n=50,k=24,bias=1,act=relu",
+        "conv_transpose2d:ci=8,hw=7,co=24,k=4,s=2,p=1,bias=1",
         "max_pool2d:c=5,hw=13,k=3,s=2,p=1",
+        "avg_pool2d:c=3,hw=18,k=3,p=1",
+        "avg_pool3d:c=2,size=5x7x20,k=2x3x2,s=1x2x2,p=0x1x1,count_pad=1",
+        "max_pool2d:c=4,hw=37,k=5,d=2,p=2,ceil=1,s=2",
     ];
     let tasks: Vec<(String, Task)> = texts.iter().map(|text| ((*text).to_owned(), task(text))).collect();
     let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();

@@ -8,7 +8,7 @@ use crate::flat::{ENOUGH, flat, of_elements};
 use crate::phases;
 use crate::target::Cpu;
 use crate::tiles::{count, filled};
-use models::{Op, Task};
+use models::{Op, PoolMode, Task};
 use std::collections::BTreeMap;
 
 pub(super) const UNLIMITED: Limits = Limits::Registers {
@@ -94,6 +94,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 _ => whole_vector(machine, columns),
             };
             let mut space = spatial(machine, &output, vector, is_padded);
+            let usual = space.default.clone();
             if let (Op::Pool { kernel, .. }, true) = (&anchor.op, is_strided) {
                 let window = kernel.iter().copied().max().unwrap_or(1);
                 space.default.0.extend(of_strided(machine, &output, is_padded.then_some(window)));
@@ -101,6 +102,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             if let Some(row) = row {
                 add_partial_sums(&mut space, machine, row);
             }
+            add_columns(&mut space, machine, task, usual);
             space
         }
     };
@@ -656,6 +658,56 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
             vec![number("vector", vector), number("parallel", all), number("grain", 2)]
         }
         None => Vec::new(),
+    }
+}
+
+/// Pools may reduce the columns of windows first, as vectors of neighbours in a row of the input. Of maxima that is the default; means
+/// are divided at the end of each element, which costs what neighbours share. All as seen with AVX-512.
+/// `usual` is the default of work on elements that are independent.
+fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
+    let anchor = &task.steps[0];
+    let Op::Pool { mode, kernel, strides, pads, .. } = &anchor.op else { return };
+    let (data, lanes) = (parameter_extents(task, 0), machine.vector_lanes);
+    let output = anchor.output.extents().unwrap_or_default();
+    let ([above @ .., last], [.., columns], [.., row]) = (&kernel[..], &output[..], &data[..]) else { return };
+    // Places are told by 32-bit numbers where rows have ends.
+    let is_small = data.iter().try_fold(1i32, |all, &extent| all.checked_mul(i32::try_from(extent).ok()?)).is_some();
+    if *last == 1 || above.iter().all(|&extent| extent == 1) || !is_small {
+        return;
+    }
+    // A row whose numbers fit half of the registers is one vector.
+    let whole = if *row <= 16 * lanes { *row } else { 4 * lanes };
+    let settings = [1, 8, 16, 32].into_iter().filter(|&width| width < whole).chain([whole]);
+    let text = "whether windows are reduced as a whole or their columns first";
+    space.axes.push(choices("windows", text, ["whole", "columns_first"]));
+    space.axes.push(numbers("row", "columns of windows reduced as one vector, where they are first", settings));
+    if *mode != PoolMode::Max {
+        return;
+    }
+    let is_padded = pads.iter().any(|&pad| pad > 0);
+    let is_strided = strides.last().is_some_and(|&stride| stride > 1);
+    // The compiler makes vectors of the results, except for short rows of which padding takes the ends.
+    let vector = match () {
+        () if is_padded && !is_strided && *columns >= lanes => lanes,
+        () if is_padded && is_strided && *columns < lanes => {
+            [8, 4].into_iter().find(|vector| vector <= columns).unwrap_or(1)
+        }
+        () => 1,
+    };
+    space.default = usual;
+    space.default.0.remove("pad_at");
+    space.default.0.insert("windows".to_owned(), choice("columns_first"));
+    for (name, setting) in [("row", whole), ("vector", vector)] {
+        space.default.0.insert(name.to_owned(), Setting::Number(setting));
+    }
+    // Short rows are too little to walk plane by plane.
+    if vector > 1 || (is_strided && *columns < lanes) {
+        let all = i64::try_from(output.len()).unwrap_or(1) - 1;
+        space.default.0.insert("parallel".to_owned(), Setting::Number(all));
+    }
+    let steps: i64 = output.iter().rev().skip(1).product();
+    if vector == 1 && is_strided && *columns < lanes && steps >= 4 {
+        space.default.0.insert("grain".to_owned(), Setting::Number(2));
     }
 }
 

@@ -34,7 +34,7 @@ use models::Task;
 
 /// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
 /// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The space of a task on a machine.
 ///
@@ -121,6 +121,7 @@ impl Space {
         match name {
             "cache_c" | "cache_y" | "cache_x" | "grain" => Some(Setting::Number(1)),
             "sum_at" | "write_at" => Some(axes::choice("tile")),
+            "windows" => Some(axes::choice("whole")),
             _ => None,
         }
     }

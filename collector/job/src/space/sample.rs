@@ -73,6 +73,8 @@ pub fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.choice("pool") == Some("no") {
         knobs.0.remove("grain");
     }
+    // What columns come to is computed from the input as it is.
+    knobs.0.remove(if knobs.choice("windows") == Some("columns_first") { "pad_at" } else { "row" });
     if knobs.winograd_tile().is_some() {
         knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions" | "pool"));
     } else {

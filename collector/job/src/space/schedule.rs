@@ -215,6 +215,11 @@ impl Schedule {
         Some(ByTaps { tile: is_copied.then(|| [number("tile_y"), number("tile_x")]) })
     }
 
+    /// Whether a pool reduces the columns of windows before the rows of what these come to.
+    pub fn columns_first(&self) -> bool {
+        matches!(self, Schedule::Template { knobs } if knobs.choice("windows") == Some("columns_first"))
+    }
+
     /// How it computes exponentials and their kin.
     pub fn functions(&self) -> Functions {
         match self {

@@ -4,6 +4,7 @@ mod attention;
 mod contraction;
 mod dots;
 mod gpu;
+mod pool;
 mod rows;
 mod spatial;
 mod winograd;
@@ -73,6 +74,9 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
                 }
                 (Template::Contraction, Layout::Dots { .. }) => dots::apply(task, lowered, knobs, &moves)?,
                 (Template::Contraction, _) => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
+                (Template::Spatial, _) if schedule.columns_first() => {
+                    pool::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?
+                }
                 (Template::Spatial, _) => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
                 (Template::Rows, Layout::Blocked { .. }) => attention::apply(lowered, knobs, &moves)?,
                 (Template::Rows, _) => rows::apply(task, lowered, knobs, &moves)?,

@@ -20,6 +20,7 @@ mod transposed;
 mod winograd;
 
 pub(crate) use contraction::column_of;
+pub(crate) use pool::has_ends;
 
 use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
@@ -46,6 +47,8 @@ pub struct Form {
     pub has_vectors: bool,
     /// Whether a convolution reads all channels at one place of a window after those at another.
     pub by_taps: Option<ByTaps>,
+    /// Whether a pool reduces the columns of windows before the rows of what these come to.
+    pub columns_first: bool,
     /// Of what type indices are.
     pub indices: DType,
 }
@@ -62,6 +65,7 @@ impl Form {
             columns: if is_cpu { schedule.columns() } else { 1 },
             has_vectors: is_cpu && schedule.has_vectors(),
             by_taps: schedule.by_taps().filter(|_| is_cpu),
+            columns_first: is_cpu && schedule.columns_first(),
             // A processor's addresses have 64 bits: where shorter numbers might run over, LLVM cannot see neighbours as such.
             indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
@@ -116,6 +120,8 @@ pub enum Part {
     Windows,
     /// Helps the anchor, such as the maximum of a softmax.
     Helper,
+    /// What the columns of a pool's windows come to.
+    Columns,
     /// The reduction or main computation.
     Anchor,
     /// Elementwise work on the anchor's result.
@@ -164,6 +170,7 @@ pub(crate) struct Writer {
     columns: i64,
     has_vectors: bool,
     by_taps: Option<ByTaps>,
+    columns_first: bool,
     window: Option<Window>,
 }
 
@@ -213,7 +220,10 @@ impl Writer {
 
 /// Writes a task down for TVM.
 pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
-    expression::with_indices(form.indices, || lower_flat(task, form))
+    // TVM takes the ends of rows, where windows reach into the padding, apart by 32-bit indices only.
+    let has_ends = form.columns_first && has_ends(task);
+    let indices = if has_ends { DType::I32 } else { form.indices };
+    expression::with_indices(indices, || lower_flat(task, form))
 }
 
 fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
@@ -236,7 +246,7 @@ fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
 }
 
 fn write(task: &Task, form: Form) -> Result<Lowered> {
-    let Form { layout, sums, columns, has_vectors, by_taps, is_flat: _, indices: _ } = form;
+    let Form { layout, sums, columns, has_vectors, by_taps, columns_first, is_flat: _, indices: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
@@ -251,6 +261,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
         columns,
         has_vectors,
         by_taps,
+        columns_first,
         window: None,
     };
     let mut parameters = Vec::new();

@@ -1,12 +1,12 @@
 //! Pooling over windows and over all of space.
 
-use super::movement::{both, pad};
+use super::movement::{both, pad, padded_at};
 use super::pointwise::unary;
 use super::products::with_leading;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
-use models::{Op, PoolMode, UnaryOp};
+use models::{Op, PoolMode, Task, TensorType, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
@@ -19,6 +19,38 @@ struct Window {
     tails: Vec<i64>,
     dilations: Vec<i64>,
     count_pad: bool,
+}
+
+impl Window {
+    /// That of a pool over windows.
+    fn of(op: &Op) -> Option<Window> {
+        let Op::Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = op else { return None };
+        let (heads, tails) = pads.split_at(kernel.len());
+        Some(Window {
+            kernel: kernel.clone(),
+            strides: strides.clone(),
+            heads: heads.to_vec(),
+            tails: tails.to_vec(),
+            dilations: dilations.clone(),
+            count_pad: *count_pad,
+        })
+    }
+
+    /// How far windows reach past the end of the input: rounding up may let the last one reach past the padding.
+    fn reach(&self, d: usize, old: i64, new: i64) -> i64 {
+        let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
+        (last - self.heads[d] - old).max(0)
+    }
+}
+
+/// Whether windows at the ends of rows reach past the input.
+pub(crate) fn has_ends(task: &Task) -> bool {
+    let step = &task.steps[0];
+    let Some(window) = Window::of(&step.op) else { return false };
+    let last = window.kernel.len() - 1;
+    let row = |ty: &TensorType| ty.extents().and_then(|extents| extents.last().copied());
+    let extents = task.parameters.first().and_then(|data| row(&data.ty)).zip(row(&step.output));
+    extents.is_some_and(|(old, new)| window.heads[last] > 0 || window.reach(last, old, new) > 0)
 }
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -38,17 +70,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             };
             (*mode, window)
         }
-        Op::Pool { mode, kernel, strides, pads, dilations, ceil: _, count_pad } => {
-            let window = Window {
-                kernel: kernel.clone(),
-                strides: strides.clone(),
-                heads: pads[..spatial].to_vec(),
-                tails: pads[spatial..].to_vec(),
-                dilations: dilations.clone(),
-                count_pad: *count_pad,
-            };
-            (*mode, window)
-        }
+        Op::Pool { mode, .. } => (*mode, Window::of(op).expect("it is a pool")),
         Op::AdaptivePool { mode, .. } => return adaptive(writer, *mode, data, output),
         other => unreachable!("`{other:?}` is not a pool"),
     };
@@ -58,36 +80,42 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = window.kernel.len();
     let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
-    // Rounding up may let the last window reach past the padding.
-    let reach: Vec<i64> = (0..spatial)
-        .map(|d| {
-            let last = (new[d] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1;
-            (last - window.heads[d] - old[d]).max(0)
-        })
-        .collect();
+    let reach: Vec<i64> = (0..spatial).map(|d| window.reach(d, old[d], new[d])).collect();
     let is_padded = window.heads.iter().chain(&reach).any(|&extent| extent > 0);
     let (how, outside) = match mode {
         PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
         PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
-    };
-    let padded = if is_padded {
-        let name = output.name("pad_temp");
-        pad(writer, (&name, Part::Pad), data, (&with_leading(&window.heads), &with_leading(&reach)), &outside)?
-    } else {
-        data.clone()
     };
     let taps = taps(window)?;
     let name = output.name(match mode {
         PoolMode::Max => "pool_max",
         PoolMode::Average | PoolMode::Lp { .. } => "pool_sum",
     });
-    let reduced = writer.block(&name, Part::Anchor, output.like(), |i| {
-        let mut at = vec![i[0].clone(), i[1].clone()];
-        for d in 0..spatial {
-            at.push(position(window, d, &i[d + 2], &taps[d])?);
-        }
-        reduce(how, output.dtype, &term(mode, &padded.at(&at)?)?, &taps)
-    })?;
+    let reduced = if writer.columns_first {
+        let columns = columns(writer, (mode, how), window, (data, &old, &reach), (output, &new))?;
+        let last = spatial - 1;
+        let (mut heads, mut tails) = (vec![0; spatial + 2], vec![0; spatial + 2]);
+        (heads[last + 2], tails[last + 2]) = (window.heads[last], reach[last]);
+        writer.block(&name, Part::Anchor, output.like(), |i| {
+            let mut at = i.to_vec();
+            at[last + 2] = position(window, last, &i[last + 2], &taps[last])?;
+            reduce(how, output.dtype, &padded_at(&columns, (&heads, &tails), &at, &outside)?, &taps[last..])
+        })?
+    } else {
+        let padded = if is_padded {
+            let name = output.name("pad_temp");
+            pad(writer, (&name, Part::Pad), data, (&with_leading(&window.heads), &with_leading(&reach)), &outside)?
+        } else {
+            data.clone()
+        };
+        writer.block(&name, Part::Anchor, output.like(), |i| {
+            let mut at = vec![i[0].clone(), i[1].clone()];
+            for d in 0..spatial {
+                at.push(position(window, d, &i[d + 2], &taps[d])?);
+            }
+            reduce(how, output.dtype, &term(mode, &padded.at(&at)?)?, &taps)
+        })?
+    };
     match mode {
         PoolMode::Max => return Ok(reduced),
         PoolMode::Lp { order } => return root(writer, order, &reduced, output),
@@ -97,6 +125,50 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
     writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| match &share {
         Share::Same(count) => reduced.at(i)?.mul(&constant(output.dtype, 1.0 / *count as f64)?),
         Share::Counted(counts) => reduced.at(i)?.div(&counts.at(&i[2..])?),
+    })
+}
+
+/// What the columns of windows come to, for every row of results and every column of the input: neighbouring windows share them, and
+/// neighbours of a row lie side by side whatever the windows' steps are.
+fn columns(
+    writer: &mut Writer,
+    (mode, how): (PoolMode, Reduction),
+    window: &Window,
+    (data, old, reach): (&Tensor, &[i64], &[i64]),
+    (output, new): (&Output, &[i64]),
+) -> Result<Tensor> {
+    let last = window.kernel.len() - 1;
+    let mut extents = output.extents.clone();
+    extents[last + 2] = Extent::Known(old[last]);
+    let (mut heads, mut tails) = (with_leading(&window.heads), with_leading(reach));
+    (heads[last + 2], tails[last + 2]) = (0, 0);
+    let outside = if how == Reduction::Max { lowest(data.dtype)? } else { constant(data.dtype, 0.0)? };
+    // Where every window has a place of the input, the nearest of these stands for what lies outside: no test is needed.
+    let is_near = |d: usize| {
+        let last_begins = (new[d] - 1) * window.strides[d] - window.heads[d];
+        window.dilations[d] == 1 && window.heads[d] < window.kernel[d] && last_begins < old[d]
+    };
+    let has_nearest = how == Reduction::Max && (0..last).all(is_near);
+    let taps = taps(window)?;
+    writer.block(&output.name("pool_columns"), Part::Columns, (output.dtype, &extents), |i| {
+        let mut at = i.to_vec();
+        for d in 0..last {
+            at[d + 2] = position(window, d, &i[d + 2], &taps[d])?;
+        }
+        let x = if has_nearest {
+            for d in 0..last {
+                if window.heads[d] > 0 {
+                    at[d + 2] = at[d + 2].sub(&index(window.heads[d])?)?.max(&index(0)?)?;
+                }
+                if reach[d] > 0 {
+                    at[d + 2] = at[d + 2].min(&index(old[d] - 1)?)?;
+                }
+            }
+            data.at(&at)?
+        } else {
+            padded_at(data, (&heads, &tails), &at, &outside)?
+        };
+        reduce(how, output.dtype, &term(mode, &x)?, &taps[..last])
     })
 }
 

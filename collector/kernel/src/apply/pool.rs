@@ -1,0 +1,56 @@
+//! Pools that reduce the columns of windows first: for each row of results, what these come to for every column of the input, as
+//! vectors of neighbours, and then the windows of the row from that.
+
+use super::{Knobs, Result, block_of_part, fuse_grains, last_epilogue, number};
+use crate::lower::{Lowered, Part, has_ends};
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+
+pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
+    let columns = block_of_part(lowered, moves, Part::Columns)?.expect("the columns of windows come first");
+    let epilogue = last_epilogue(&lowered.blocks, moves)?;
+    let loops = moves.loops(epilogue.as_ref().unwrap_or(&anchor))?;
+    let (row, outer) = loops[..rank].split_last().expect("a pool has rows");
+    let parts = moves.split(row, &[None, Some(number(knobs, "vector")?)])?;
+    let (inside, vector) = (&parts[0], &parts[1]);
+    let window = match &epilogue {
+        Some(_) => {
+            moves.compute_at(&anchor, inside)?;
+            let own = moves.loops(&anchor)?;
+            let [.., places, window] = &own[..] else { unreachable!("a window has a row") };
+            moves.reorder(&[window.clone(), places.clone()])?;
+            moves.vectorize(places)?;
+            window.clone()
+        }
+        None => {
+            moves.reorder(&[loops[rank].clone(), vector.clone()])?;
+            loops[rank].clone()
+        }
+    };
+    moves.vectorize(vector)?;
+    if has_ends(&lowered.task) {
+        moves.annotate_loop(inside, "pragma_loop_partition_hint", 1)?;
+    }
+    let parallel = usize::try_from(number(knobs, "parallel")?).unwrap_or(1);
+    let fused = fuse_grains(moves, outer, parallel, knobs)?;
+    let of_one_row = outer.last().filter(|_| parallel < outer.len()).unwrap_or(&fused);
+    reduce_columns(moves, &columns, of_one_row, (rank, number(knobs, "row")?))?;
+    // Last, because loops around a decomposed reduction can no longer be marked.
+    moves.unroll(&window)?;
+    moves.decompose_reduction(&anchor, &window)?;
+    Ok(())
+}
+
+/// What the columns of windows come to, for one row of results.
+fn reduce_columns(moves: &Moves, columns: &Block, around: &Loop, (rank, width): (usize, i64)) -> Result<()> {
+    let taps = moves.reduces(columns)?.len() - rank;
+    moves.compute_at(columns, around)?;
+    let loops = moves.loops(columns)?;
+    let (others, window) = loops.split_at(loops.len() - taps);
+    let parts = moves.split(others.last().expect("the input has rows"), &[None, Some(width)])?;
+    moves.reorder(&window.iter().chain(&parts[1..]).cloned().collect::<Vec<_>>())?;
+    moves.vectorize(&parts[1])?;
+    window.iter().try_for_each(|tap| moves.unroll(tap))?;
+    moves.decompose_reduction(columns, &window[0])?;
+    Ok(())
+}
