@@ -39,6 +39,16 @@ pub struct Setting {
     pub extrapolate: bool,
 }
 
+impl Operator {
+    /// The operator as it was learned: under the name and with the sizes of a foreign table, where that has it.
+    pub fn as_learned(&self, predictor: &Predictor) -> Operator {
+        match predictor.learned_as(&self.name, &self.work) {
+            Some((name, work)) => Operator { name, work, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+}
+
 /// An operator and its answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct OperatorPrediction {
@@ -376,8 +386,8 @@ pub fn predict_model(
         return Err(Error::Query(problem.to_owned()));
     }
     let device = device(predictor, setting)?;
-    let (known, others): (Vec<&Operator>, Vec<&Operator>) =
-        operators.iter().partition(|operator| predictor.learned.operators.contains_key(&operator.name));
+    let is_known = |operator: &Operator| predictor.learned_as(&operator.name, &operator.work).is_some();
+    let (known, others): (Vec<&Operator>, Vec<&Operator>) = operators.iter().partition(|operator| is_known(operator));
     let setting = Setting { extrapolate: true, ..setting.clone() };
     let known: Vec<Operator> = known.into_iter().cloned().collect();
     let mut learned = predict(predictor, &known, &setting)?.into_iter();
@@ -385,7 +395,7 @@ pub fn predict_model(
         let (threads, extras) = (setting.threads, &setting.extras);
         predictor.bound(&Query { operator: &operator.name, work: &operator.work, device, threads, extras })
     });
-    let answered = |operator: &Operator| match predictor.learned.operators.contains_key(&operator.name) {
+    let answered = |operator: &Operator| match is_known(operator) {
         true => Ok(learned.next().expect("all that are known were asked")),
         false => {
             let prediction = bounds.next().expect("all others have a bound")?;
@@ -398,8 +408,19 @@ pub fn predict_model(
 /// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
 /// as in the default schedule.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    let asked = |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.asked(predictor, operator)?));
-    predict_some(predictor, questions.iter().map(asked).collect())
+    let asked = |(operator, setting): &(Operator, Setting)| {
+        let operator = operator.as_learned(predictor);
+        let setting = setting.asked(predictor, &operator)?;
+        Ok((operator, setting))
+    };
+    let mut answers = predict_some(predictor, questions.iter().map(asked).collect());
+    for (answer, (operator, _)) in answers.iter_mut().zip(questions) {
+        let learned_as = operator.as_learned(predictor).name;
+        if let (Ok(answer), true) = (answer, learned_as != operator.name) {
+            answer.learned_as = Some(learned_as);
+        }
+    }
+    answers
 }
 
 /// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
@@ -513,6 +534,7 @@ mod tests {
                 reference_ns: 21.0,
                 bound: "memory",
                 choice: None,
+                learned_as: None,
                 basis: Basis::Learned,
                 outside: Vec::new(),
             };

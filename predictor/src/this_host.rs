@@ -261,6 +261,7 @@ mod tests {
             reference_ns: 500.0,
             bound,
             choice: None,
+            learned_as: None,
             basis: Basis::Learned,
             outside: Vec::new(),
         }

@@ -8,6 +8,7 @@ use learn::train::{TrainOptions, data_hash, train};
 use predictor::bundle;
 use samples::Samples;
 use samples::records::{Policy, samples};
+use samples::table::Mapping;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +96,11 @@ fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
     let shipped = bundle::read(&path).expect("a predictor of this program");
     assert_eq!(devices, shipped.about.devices.keys().cloned().collect::<Vec<_>>());
     assert!(devices.len() >= 7, "{devices:?}");
+    assert_eq!(
+        shipped.about.stand_ins,
+        Mapping::read(&mapping).expect("a mapping").stand_ins(),
+        "make it anew: `scripts/publish learn`"
+    );
     let installed = Installed::new();
     for device in &devices {
         // Without a predictor named, the device decides which of those that ship is asked.
@@ -109,6 +115,28 @@ fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
         let document: Value = said.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default();
         let time_ns = document["operators"][0]["time_ns"].as_f64();
         assert!(time_ns.is_some_and(|time_ns| (1e3..1e8).contains(&time_ns)), "{device}: {said}");
+    }
+}
+
+#[test]
+fn whole_networks_on_gpus_are_answered_by_what_tables_have_for_their_operators() {
+    let installed = Installed::new();
+    let asked = |flags: &[&str]| {
+        let asked = installed.command().args(["predict", "--device", "Tesla T4", "--json"]).args(flags).output();
+        let asked = asked.expect("the program runs");
+        let last = String::from_utf8_lossy(&asked.stdout).lines().last().unwrap_or_default().to_owned();
+        serde_json::from_str::<Value>(&last).unwrap_or_else(|error| panic!("{error}: {asked:?}"))["models"][0].clone()
+    };
+    let bert = ["--modelsource", "transformers", "--model", "bert-base", "--sequence", "128"];
+    for (flags, stand_ins, most) in
+        [(&["--model", "resnet-18"][..], &["conv", "linear"][..], 0.05), (&bert[..], &["linear", "ln"][..], 0.2)]
+    {
+        let model = asked(flags);
+        let total = |name: &str| model["total"][name].as_f64().expect("a time");
+        let layers = model["layers"].as_array().expect("layers");
+        let learned_as: Vec<&str> = layers.iter().filter_map(|layer| layer["learned_as"].as_str()).collect();
+        assert!(stand_ins.iter().all(|name| learned_as.contains(name)), "{flags:?}: {learned_as:?}");
+        assert!(total("bounds_ns") <= most * total("time_ns"), "{flags:?}: {}", model["total"]);
     }
 }
 

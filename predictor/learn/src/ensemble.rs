@@ -119,7 +119,9 @@ pub fn fit(
     }
     if !scarce.is_empty() && is_pooled {
         let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
-        let parameters = BoostingParameters::usual().for_transfer();
+        // One setting holds for all operators.
+        let min_split_loss = parameters_of(&scarce[0].0).min_split_loss;
+        let parameters = BoostingParameters { min_split_loss, ..BoostingParameters::usual().for_transfer() };
         let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &parameters, seed))?;
         for (name, shapes) in scarce {
             fitted.operators.entry(name).and_modify(|entry| {

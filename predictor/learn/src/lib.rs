@@ -127,7 +127,9 @@ impl Learner {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
             Learner::Ensemble => {
-                Box::new(training::fit_with_options(samples, train, &|_| BoostingParameters::usual(), options)?)
+                let min_split_loss = options.min_split_loss;
+                let parameters = |_: &str| BoostingParameters { min_split_loss, ..BoostingParameters::usual() };
+                Box::new(training::fit_with_options(samples, train, &parameters, options)?)
             }
             Learner::Tuned => {
                 let chosen = tune::search(samples, train, seed, purpose)?;
@@ -160,6 +162,8 @@ pub struct FitOptions {
     pub purpose: Purpose,
     /// Whether the width of intervals is learned, too, by those who can.
     pub intervals: bool,
+    /// What a split of our trees must save.
+    pub min_split_loss: f64,
 }
 
 /// How far an interval reaches below and above an answer, as logarithms.

@@ -8,6 +8,7 @@ use super::operator_statistics::OperatorStatistics;
 use crate::error::{Error, Result};
 use crate::split::PARTS;
 use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
+use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -39,6 +40,9 @@ pub struct About {
     /// What running in their places does to operators, by device, where that was seen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,
+    /// By the names of tasks, which of the operators that were learned stand for operators of neural networks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stand_ins: BTreeMap<String, Vec<StandIn>>,
 }
 
 /// A predictor.
@@ -99,6 +103,8 @@ pub struct Prediction {
     pub bound: &'static str,
     /// What the device's library is expected to run, where the data says what libraries ran.
     pub choice: Option<String>,
+    /// What of the learned operators answered, where a foreign table has another name for it.
+    pub learned_as: Option<String>,
     /// What the answer rests on.
     pub basis: Basis,
     /// Why the question is outside of what was learned from; empty inside.
@@ -145,6 +151,19 @@ impl Predictor {
             .collect()
     }
 
+    /// What of all that was learned is asked for an operator of a neural network: itself, where it was learned, or what a foreign table
+    /// has for it, with the sizes in the table's words; nothing where there is neither.
+    pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
+        let is_learned = |name: &String| self.learned.operators.contains_key(name);
+        match self.about.stand_ins.get(operator) {
+            Some(stand_ins) => {
+                let (found, work) = stand_in::best(stand_ins, work)?;
+                Some((found.operator.clone(), work)).filter(|(name, _)| is_learned(name))
+            }
+            None => Some((operator.to_owned(), work.clone())).filter(|(name, _)| is_learned(name)),
+        }
+    }
+
     /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
     pub fn bound(&self, query: &Query<'_>) -> Result<Prediction> {
         let (device, threads) = self.place(query)?;
@@ -165,11 +184,21 @@ impl Predictor {
             reference_ns: time_ns,
             bound: bound_of(memory_ns, attainable_ns, overhead_ns),
             choice: None,
+            learned_as: None,
             basis: Basis::Bound,
-            outside: vec![format!(
-                "nothing was learned of `{}`{few}: this is its bound, the least it can take",
-                query.operator
-            )],
+            outside: vec![match self.about.stand_ins.get(query.operator) {
+                Some(stand_ins) => {
+                    let names: Vec<String> = stand_ins.iter().map(|one| format!("`{}`", one.operator)).collect();
+                    let names = names.join(" and ");
+                    format!("{names}, as learned, has no such sizes: this is its bound, the least it can take")
+                }
+                None => {
+                    format!(
+                        "nothing was learned of `{}`{few}: this is its bound, the least it can take",
+                        query.operator
+                    )
+                }
+            }],
         })
     }
 
@@ -314,6 +343,7 @@ impl ResolvedQuery<'_> {
             reference_ns: self.reference_ns,
             bound: self.bound,
             choice: self.choice.take(),
+            learned_as: None,
             basis: self.basis,
             outside: std::mem::take(&mut self.outside),
         }

@@ -1,7 +1,7 @@
 //! From samples to a predictor that can be kept.
 
 use crate::boosted::BoostingParameters;
-use crate::ensemble::Purpose;
+use crate::ensemble::{Ensemble, Purpose};
 use crate::error::{Error, Result};
 use crate::in_place::InPlace;
 use crate::predictor::{About, Predictor};
@@ -11,6 +11,7 @@ use crate::{FitOptions, by_operator, training, tune};
 use samples::Samples;
 use samples::features::Device;
 use samples::records::in_place::PlacedNetwork;
+use samples::stand_in::StandIn;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How to learn.
@@ -40,7 +41,7 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
         let found = parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
         BoostingParameters { min_split_loss, ..found }
     };
-    let options = FitOptions { seed, purpose, intervals: true };
+    let options = FitOptions { seed, purpose, intervals: true, min_split_loss };
     let mut learned = training::fit_with_options(samples, &all, &parameters_of, &options)?;
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
@@ -61,8 +62,17 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
         parameters,
         not_learned,
         in_place: in_place(samples),
+        stand_ins: stand_ins(samples, &learned),
     };
     Ok(Predictor { about, learned })
+}
+
+/// What stands for operators of neural networks and was learned.
+fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<StandIn>> {
+    let mut stand_ins = samples.stand_ins.clone();
+    stand_ins.values_mut().for_each(|some| some.retain(|one| learned.operators.contains_key(&one.operator)));
+    stand_ins.retain(|_, some| !some.is_empty());
+    stand_ins
 }
 
 /// What running in their places does to operators, of each device.

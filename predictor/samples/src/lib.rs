@@ -9,6 +9,7 @@ pub mod features;
 pub mod records;
 mod samples;
 pub mod schedules;
+pub mod stand_in;
 pub mod statistics;
 pub mod table;
 

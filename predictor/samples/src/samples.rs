@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
 use crate::records::in_place::PlacedNetwork;
 use crate::schedules::Schedules;
+use crate::stand_in::StandIn;
 use std::collections::{BTreeMap, HashMap};
 
 /// One measured row, as far as splitting and scoring see it.
@@ -93,6 +94,8 @@ pub struct Samples {
     pub schedules: BTreeMap<String, Schedules>,
     /// By operator, what its sizes are called in a foreign table, by the names of features.
     pub size_names: BTreeMap<String, BTreeMap<String, String>>,
+    /// By the names of tasks, what stands for operators of neural networks in a foreign table.
+    pub stand_ins: BTreeMap<String, Vec<StandIn>>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
     /// What speaks against the data being what it is said to be, for a person to look at.
@@ -145,6 +148,7 @@ impl Samples {
             choices: self.choices.clone(),
             schedules: self.schedules.clone(),
             size_names: self.size_names.clone(),
+            stand_ins: self.stand_ins.clone(),
             left_out: self.left_out.clone(),
             warnings: self.warnings.clone(),
             filter_hints: self.filter_hints.clone(),
@@ -346,6 +350,11 @@ impl SamplesBuilder {
     /// Says what the sizes of an operator are called, by the names of features.
     pub fn set_size_names(&mut self, operator: &str, size_names: BTreeMap<String, String>) {
         self.samples.size_names.insert(operator.to_owned(), size_names);
+    }
+
+    /// Says what stands for operators of neural networks.
+    pub fn set_stand_ins(&mut self, stand_ins: BTreeMap<String, Vec<StandIn>>) {
+        self.samples.stand_ins = stand_ins;
     }
 
     /// Says what the default schedule of an operator is, whether or not its time is learned from.

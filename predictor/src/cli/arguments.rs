@@ -176,6 +176,12 @@ fn share(text: &str) -> Result<f64, String> {
     if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` is no limit".to_owned()) }
 }
 
+/// What a split must save.
+fn saved(text: &str) -> std::result::Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
+}
+
 /// How to evaluate.
 #[derive(Clone, Debug, Args)]
 pub struct Eval {
@@ -220,6 +226,9 @@ pub struct Eval {
     /// which take a build and no run
     #[arg(long, default_value = "code", value_name = "NAME")]
     pub know: String,
+    /// What a split of our trees must save of the squared error of logarithms, as `train` has it
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    pub min_split_loss: f64,
     /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
     #[arg(long)]
     pub curve: bool,
@@ -251,7 +260,7 @@ pub struct Train {
     #[arg(long)]
     pub tune: bool,
     /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
-    #[arg(long, default_value_t = 0.0, value_name = "SAVED")]
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
     /// End with one JSON document
     #[arg(long)]

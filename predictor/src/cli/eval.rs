@@ -139,6 +139,7 @@ fn plan(eval: &Eval) -> Result<Plan> {
         score_apart: eval.score_apart,
         score_default: eval.score_default,
         score_networks: eval.score_networks,
+        min_split_loss: eval.min_split_loss,
         ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
     })
 }

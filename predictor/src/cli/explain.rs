@@ -45,7 +45,7 @@ fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Ex
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
     }
-    let operator = queries::operator(text, mapping.as_ref())?;
+    let operator = queries::operator(text, mapping.as_ref())?.as_learned(&predictor);
     let mut setting = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),

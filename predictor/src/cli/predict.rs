@@ -456,7 +456,8 @@ fn remarks(prediction: &Prediction) -> report::Cell {
         Some((end, _)) => format!("by `{}…`", &name[..end]),
         None => format!("by `{name}`"),
     };
-    let choice = prediction.choice.iter().map(short);
+    let learned_as = prediction.learned_as.iter().map(|name| format!("as `{name}`"));
+    let choice = learned_as.chain(prediction.choice.iter().map(short));
     let outside = (!prediction.outside.is_empty()).then(|| match prediction.basis {
         Basis::Learned => format!("outside: {}", prediction.outside.join("; ")),
         Basis::Extrapolated => format!("extrapolated: {}", prediction.outside.join("; ")),

@@ -2,7 +2,7 @@
 
 use super::arguments::{Train, Xgboost};
 use super::{begin, finish, load, print};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::{bundle, exchange as trees};
 use learn::train::{TrainOptions, few_shapes};
 use serde_json::json;
@@ -12,9 +12,6 @@ pub fn run(train: &Train) -> Result<u8> {
     let out = begin(Some(&train.out))?;
     let samples = load(&train.data)?;
     let min_split_loss = train.min_split_loss;
-    if !(min_split_loss >= 0.0 && min_split_loss.is_finite()) {
-        return Err(Error::Query(format!("--min-split-loss is {min_split_loss}; give a number of at least 0")));
-    }
     let predictor =
         learn::train::train(&samples, &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss })?;
     finish(out, || bundle::to_bytes(&predictor))?;

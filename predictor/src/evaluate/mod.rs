@@ -120,6 +120,8 @@ pub struct Plan {
     pub score_default: bool,
     /// Whether only shapes that stand in a neural network are scored; all others are learned from.
     pub score_networks: bool,
+    /// What a split of our trees must save.
+    pub min_split_loss: f64,
 }
 
 impl Plan {
@@ -136,6 +138,7 @@ impl Plan {
             score_apart: None,
             score_default: false,
             score_networks: false,
+            min_split_loss: 0.0,
         }
     }
 }
@@ -257,7 +260,12 @@ fn ask(
     seed: u64,
     split: &Split,
 ) -> Result<(Vec<Option<Predictions>>, Cost)> {
-    let options = FitOptions { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
+    let options = FitOptions {
+        seed,
+        purpose: plan.protocol.purpose(),
+        intervals: plan.intervals,
+        min_split_loss: plan.min_split_loss,
+    };
     // Shapes are hashes, so their low bits draw evenly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
     let train: Vec<usize> = split.train.iter().filter(is_learned).copied().collect();

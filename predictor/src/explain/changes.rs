@@ -261,6 +261,7 @@ mod tests {
             parameters: BTreeMap::new(),
             not_learned: BTreeMap::new(),
             in_place: BTreeMap::new(),
+            stand_ins: BTreeMap::new(),
         };
         Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }

@@ -7,6 +7,7 @@ use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
 use crate::samples::RawSample;
+use crate::stand_in::StandIn;
 use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +110,9 @@ pub(super) struct Shape {
     pad: Option<Size>,
     operands: Option<Size>,
     flops_per_element: Option<Size>,
+    /// Operators of neural networks, by the names of their tasks, that are this one.
+    #[serde(default)]
+    kinds: Vec<String>,
 }
 
 impl Mapping {
@@ -180,6 +184,17 @@ impl Mapping {
         Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
+    /// What operators of neural networks are among its own, by the names of their tasks.
+    pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
+        let mut stand_ins: BTreeMap<String, Vec<StandIn>> = BTreeMap::new();
+        for (operator, shape) in &self.operators {
+            for kind in &shape.kinds {
+                stand_ins.entry(kind.clone()).or_default().push(shape.stand_in(operator));
+            }
+        }
+        stand_ins
+    }
+
     /// The columns that mean something.
     pub fn columns(&self) -> BTreeSet<&str> {
         let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(Size::column);
@@ -190,6 +205,20 @@ impl Mapping {
 }
 
 impl Shape {
+    fn stand_in(&self, operator: &str) -> StandIn {
+        let number = |size: &Option<Size>| match size {
+            Some(Size::Number(number)) => Some(*number),
+            Some(Size::Column(_)) | None => None,
+        };
+        StandIn {
+            operator: operator.to_owned(),
+            form: self.form,
+            shared: self.shared,
+            operands: number(&self.operands),
+            flops_per_element: number(&self.flops_per_element),
+        }
+    }
+
     /// What sizes are called that are columns of the table, by the names of their features, which are the mapping's words.
     pub(super) fn size_names(&self) -> BTreeMap<String, String> {
         self.columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()

@@ -11,6 +11,7 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
     let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
     let mut builder = SamplesBuilder::new(devices);
     mapping.operators.iter().for_each(|(name, shape)| builder.set_size_names(name, shape.size_names()));
+    builder.set_stand_ins(mapping.stand_ins());
     for path in paths {
         let table = super::read(path)?;
         let times = numbers(path, &table, &mapping.time.column)?;
