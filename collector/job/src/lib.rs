@@ -9,6 +9,7 @@ pub mod kept;
 pub mod listing;
 mod packing;
 pub mod phases;
+pub mod pools;
 pub mod prepared;
 pub mod revision;
 pub mod serving;

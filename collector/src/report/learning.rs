@@ -340,7 +340,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
             one.stop.words().to_owned(),
         ]);
     }
-    let text = table.on(paper).to_string();
+    let text = table.on(paper).to_string() + &in_vain(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
         "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it\n\
@@ -348,6 +348,20 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
         100.0 * run_share,
         100.0 * build_share,
         100.0 * tuner_share
+    )
+}
+
+/// How many searches found nothing that is faster than the default schedule: there no tuner is better than another.
+fn in_vain(learnings: &[Learning]) -> String {
+    const LITTLE: f64 = 1.01;
+    let gains = learnings.iter().filter_map(|one| Some(one.default_ns? / one.best_ns?));
+    let few = gains.filter(|gain| *gain < LITTLE).count();
+    if few == 0 {
+        return String::new();
+    }
+    let of = learnings.len();
+    format!(
+        "\n{few} of {of} searches gained less than 1 % over the default schedule: there this tuner is no better than any other, `random` included"
     )
 }
 

@@ -661,8 +661,8 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
     }
 }
 
-/// Pools may reduce the columns of windows first, as vectors of neighbours in a row of the input. Of maxima that is the default; means
-/// are divided at the end of each element, which costs what neighbours share. All as seen with AVX-512.
+/// Pools may reduce the columns of windows first, as vectors of neighbours in a row of the input. That is the default of maxima, and of
+/// means whose windows take steps over rows that are not long. All as seen with AVX-512.
 /// `usual` is the default of work on elements that are independent.
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
@@ -681,11 +681,16 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let text = "whether windows are reduced as a whole or their columns first";
     space.axes.push(choices("windows", text, ["whole", "columns_first"]));
     space.axes.push(numbers("row", "columns of windows reduced as one vector, where they are first", settings));
-    if *mode != PoolMode::Max {
-        return;
-    }
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let is_strided = strides.last().is_some_and(|&stride| stride > 1);
+    let is_default = match mode {
+        PoolMode::Max => true,
+        PoolMode::Average => is_strided && *row <= 4 * lanes,
+        PoolMode::Lp { .. } => false,
+    };
+    if !is_default {
+        return;
+    }
     // The compiler makes vectors of the results, except for short rows of which padding takes the ends.
     let vector = match () {
         () if is_padded && !is_strided && *columns >= lanes => lanes,

@@ -2,8 +2,9 @@
 //! vectors of neighbours, and then the windows of the row from that.
 
 use super::{Knobs, Result, block_of_part, fuse_grains, last_epilogue, number};
-use crate::lower::{Lowered, Part, has_ends};
+use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::pools::has_ends;
 
 pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");

@@ -20,7 +20,6 @@ mod transposed;
 mod winograd;
 
 pub(crate) use contraction::column_of;
-pub(crate) use pool::has_ends;
 
 use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
@@ -28,6 +27,7 @@ use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
 use job::flat::flat;
 use job::phases;
+use job::pools::has_ends;
 use job::space::{ByTaps, Layout, Schedule};
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use std::collections::HashMap;

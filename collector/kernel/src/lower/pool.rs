@@ -6,52 +6,10 @@ use super::products::with_leading;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
-use models::{Op, PoolMode, Task, TensorType, UnaryOp};
+use job::pools::Window;
+use models::{Op, PoolMode, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
-
-struct Window {
-    kernel: Vec<i64>,
-    strides: Vec<i64>,
-    /// Heads of the spatial dimensions.
-    heads: Vec<i64>,
-    /// Tails that count as input when `count_pad` is set.
-    tails: Vec<i64>,
-    dilations: Vec<i64>,
-    count_pad: bool,
-}
-
-impl Window {
-    /// That of a pool over windows.
-    fn of(op: &Op) -> Option<Window> {
-        let Op::Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = op else { return None };
-        let (heads, tails) = pads.split_at(kernel.len());
-        Some(Window {
-            kernel: kernel.clone(),
-            strides: strides.clone(),
-            heads: heads.to_vec(),
-            tails: tails.to_vec(),
-            dilations: dilations.clone(),
-            count_pad: *count_pad,
-        })
-    }
-
-    /// How far windows reach past the end of the input: rounding up may let the last one reach past the padding.
-    fn reach(&self, d: usize, old: i64, new: i64) -> i64 {
-        let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
-        (last - self.heads[d] - old).max(0)
-    }
-}
-
-/// Whether windows at the ends of rows reach past the input.
-pub(crate) fn has_ends(task: &Task) -> bool {
-    let step = &task.steps[0];
-    let Some(window) = Window::of(&step.op) else { return false };
-    let last = window.kernel.len() - 1;
-    let row = |ty: &TensorType| ty.extents().and_then(|extents| extents.last().copied());
-    let extents = task.parameters.first().and_then(|data| row(&data.ty)).zip(row(&step.output));
-    extents.is_some_and(|(old, new)| window.heads[last] > 0 || window.reach(last, old, new) > 0)
-}
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let data = &inputs[0];
@@ -91,6 +49,8 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
         PoolMode::Max => "pool_max",
         PoolMode::Average | PoolMode::Lp { .. } => "pool_sum",
     });
+    let divisor = if mode == PoolMode::Average { window.divisor(&old, &new) } else { None };
+    let share = divisor.map(|count| constant(output.dtype, 1.0 / count as f64)).transpose()?;
     let reduced = if writer.columns_first {
         let columns = columns(writer, (mode, how), window, (data, &old, &reach), (output, &new))?;
         let last = spatial - 1;
@@ -99,7 +59,10 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
         writer.block(&name, Part::Anchor, output.like(), |i| {
             let mut at = i.to_vec();
             at[last + 2] = position(window, last, &i[last + 2], &taps[last])?;
-            reduce(how, output.dtype, &padded_at(&columns, (&heads, &tails), &at, &outside)?, &taps[last..])
+            let sum = padded_at(&columns, (&heads, &tails), &at, &outside)?;
+            // A product and a sum are one instruction.
+            let part = share.as_ref().map_or(Ok(sum.clone()), |share| sum.mul(share))?;
+            reduce(how, output.dtype, &part, &taps[last..])
         })?
     } else {
         let padded = if is_padded {
@@ -119,13 +82,17 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
     match mode {
         PoolMode::Max => return Ok(reduced),
         PoolMode::Lp { order } => return root(writer, order, &reduced, output),
+        PoolMode::Average if share.is_some() && writer.columns_first => return Ok(reduced),
         PoolMode::Average => {}
     }
-    let share = share(writer, window, is_padded, &old, output)?;
-    writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| match &share {
-        Share::Same(count) => reduced.at(i)?.mul(&constant(output.dtype, 1.0 / *count as f64)?),
-        Share::Counted(counts) => reduced.at(i)?.div(&counts.at(&i[2..])?),
-    })
+    let name = output.name("pool_avg");
+    match share {
+        Some(share) => writer.block(&name, Part::Epilogue, output.like(), |i| reduced.at(i)?.mul(&share)),
+        None => {
+            let counts = counts(writer, window, &old, output)?;
+            writer.block(&name, Part::Epilogue, output.like(), |i| reduced.at(i)?.div(&counts.at(&i[2..])?))
+        }
+    }
 }
 
 /// What the columns of windows come to, for every row of results and every column of the input: neighbouring windows share them, and
@@ -263,19 +230,10 @@ fn position(window: &Window, d: usize, place: &Expression, tap: &Axis) -> Elemen
     place.mul(&index(window.strides[d])?)?.add(&tap.variable.mul(&index(window.dilations[d])?)?)
 }
 
-/// By how much a window's sum is divided.
-enum Share {
-    Same(i64),
-    /// One count per output position.
-    Counted(Tensor),
-}
-
-fn share(writer: &mut Writer, window: &Window, is_padded: bool, old: &[i64], output: &Output) -> Result<Share> {
-    if !is_padded {
-        return Ok(Share::Same(window.kernel.iter().product()));
-    }
+/// How many places of each window count.
+fn counts(writer: &mut Writer, window: &Window, old: &[i64], output: &Output) -> Result<Tensor> {
     let taps = taps(window)?;
-    let counts = writer.block(&output.name("pool_count"), Part::Helper, (output.dtype, &output.extents[2..]), |i| {
+    writer.block(&output.name("pool_count"), Part::Helper, (output.dtype, &output.extents[2..]), |i| {
         let mut inside: Option<Expression> = None;
         for (d, tap) in taps.iter().enumerate() {
             let at = position(window, d, &i[d], tap)?;
@@ -289,6 +247,5 @@ fn share(writer: &mut Writer, window: &Window, is_padded: bool, old: &[i64], out
         let inside = inside.expect("a pool has at least one spatial dimension");
         let one = inside.select(&constant(output.dtype, 1.0)?, &constant(output.dtype, 0.0)?)?;
         reduce(Reduction::Sum, output.dtype, &one, &taps)
-    })?;
-    Ok(Share::Counted(counts))
+    })
 }

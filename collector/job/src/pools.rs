@@ -1,0 +1,84 @@
+//! Windows of pools: how far they reach, and what sums are divided by.
+
+use models::{Op, Task, TensorType};
+
+/// The windows of a pool, by their spatial dimensions.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Extents.
+    pub kernel: Vec<i64>,
+    /// Places of the input from one window to the next.
+    pub strides: Vec<i64>,
+    /// Padding before the input.
+    pub heads: Vec<i64>,
+    /// Padding after it, which counts as input when `count_pad` is set.
+    pub tails: Vec<i64>,
+    /// Places of the input from one of a window's to the next.
+    pub dilations: Vec<i64>,
+    /// Whether padding counts in means.
+    pub count_pad: bool,
+}
+
+impl Window {
+    /// That of a pool over windows.
+    pub fn of(op: &Op) -> Option<Window> {
+        let Op::Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = op else { return None };
+        let (heads, tails) = pads.split_at(kernel.len());
+        Some(Window {
+            kernel: kernel.clone(),
+            strides: strides.clone(),
+            heads: heads.to_vec(),
+            tails: tails.to_vec(),
+            dilations: dilations.clone(),
+            count_pad: *count_pad,
+        })
+    }
+
+    /// How far windows reach past the end of the input: rounding up may let the last one reach past the padding.
+    pub fn reach(&self, d: usize, old: i64, new: i64) -> i64 {
+        let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
+        (last - self.heads[d] - old).max(0)
+    }
+
+    /// How many places count in every window; nothing where that differs. `old` and `new` are the spatial extents of input and result.
+    pub fn divisor(&self, old: &[i64], new: &[i64]) -> Option<i64> {
+        let counts_all = |d: usize| {
+            let reach = self.reach(d, old[d], new[d]);
+            if self.count_pad { reach <= self.tails[d] } else { reach == 0 && self.heads[d] == 0 }
+        };
+        (0..self.kernel.len()).all(counts_all).then(|| self.kernel.iter().product())
+    }
+}
+
+/// Whether windows at the ends of rows reach past the input.
+pub fn has_ends(task: &Task) -> bool {
+    let step = &task.steps[0];
+    let Some(window) = Window::of(&step.op) else { return false };
+    let last = window.kernel.len() - 1;
+    let row = |ty: &TensorType| ty.extents().and_then(|extents| extents.last().copied());
+    let extents = task.parameters.first().and_then(|data| row(&data.ty)).zip(row(&step.output));
+    extents.is_some_and(|(old, new)| window.heads[last] > 0 || window.reach(last, old, new) > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Window;
+
+    #[test]
+    fn means_of_windows_that_are_all_alike_are_divided_by_one_number() {
+        let of = |pad: i64, count_pad: bool| Window {
+            kernel: vec![3],
+            strides: vec![2],
+            heads: vec![pad],
+            tails: vec![pad],
+            dilations: vec![1],
+            count_pad,
+        };
+        assert_eq!(of(0, false).divisor(&[9], &[4]), Some(3));
+        assert_eq!(of(1, false).divisor(&[9], &[5]), None);
+        assert_eq!(of(1, true).divisor(&[9], &[5]), Some(3));
+        // The last window reaches past the padding.
+        assert_eq!(of(0, false).divisor(&[10], &[5]), None);
+        assert_eq!(of(1, true).divisor(&[10], &[6]), None);
+    }
+}
