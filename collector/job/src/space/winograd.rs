@@ -38,7 +38,7 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     space.axes.push(numbers("tile_p", "tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
     let knobs = &mut space.default.0;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
-    match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct()) {
+    match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct(machine)) {
         Some(best) => {
             knobs.clear();
             knobs.insert("algorithm".to_owned(), choice(if best.tile == 2 { "winograd2" } else { "winograd4" }));
@@ -72,6 +72,8 @@ struct Best {
 mod cost {
     /// Of a byte of the filters: in a whole model they come from far away.
     pub(super) const BYTE: f64 = 15.0;
+    /// The same where a core computes half a vector at a time: it waits less for what it computes slower with.
+    pub(super) const BYTE_OF_HALVES: f64 = 3.0;
     /// Of transforming an element of the input or the result.
     pub(super) const ELEMENT: [f64; 2] = [150.0, 110.0];
     /// Loads per product of a register tile that hides them.
@@ -88,14 +90,15 @@ impl Shape {
     }
 
     /// What bringing in filters costs.
-    fn filters(&self, numbers: i64) -> f64 {
-        (numbers * self.sources * self.channels * 4) as f64 * cost::BYTE
+    fn filters(&self, numbers: i64, machine: &Cpu) -> f64 {
+        let byte = if machine.is_halved { cost::BYTE_OF_HALVES } else { cost::BYTE };
+        (numbers * self.sources * self.channels * 4) as f64 * byte
     }
 
-    fn direct(&self) -> f64 {
+    fn direct(&self, machine: &Cpu) -> f64 {
         let taps = (KERNEL * KERNEL) as i64;
         let products = self.images * self.places[0] * self.places[1] * taps * self.sources * self.channels;
-        (2.0 * products as f64 + self.filters(taps)) * cost::MARGIN
+        (2.0 * products as f64 + self.filters(taps, machine)) * cost::MARGIN
     }
 
     fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<Best> {
@@ -103,7 +106,7 @@ impl Shape {
         let tiles = self.tiles(tile);
         let elements = self.images * self.places[0] * self.places[1] * (self.sources + self.channels);
         let transforming = elements as f64 * cost::ELEMENT[usize::from(tile > 2)];
-        let fixed = transforming + self.filters(window * window);
+        let fixed = transforming + self.filters(window * window, machine);
         let room = machine.vector_registers - 4;
         let of_block = |&block: &i64| {
             let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
@@ -124,5 +127,26 @@ impl Shape {
             _ => Some(one),
         };
         blocks.flat_map(of_block).fold(None, cheaper)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::space::space;
+    use crate::target::llvm;
+    use models::Fuse;
+
+    #[test]
+    fn filters_from_far_away_are_worth_their_products_where_those_are_slow() {
+        let algorithm = |cpu: &str, text: &str| {
+            let graph = zoo::simple::build(text).expect("an operator");
+            let task = models::plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
+            let space = space(&task, &llvm(cpu, &["avx512f".to_owned()], 2).machine);
+            space.default.choice("algorithm").expect("an algorithm").to_owned()
+        };
+        let large = "conv2d:ci=512,hw=7,co=512,k=3,p=1";
+        assert_eq!(["znver5", "znver4"].map(|cpu| algorithm(cpu, large)), ["direct", "winograd2"]);
+        let small = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
+        assert_eq!(["znver5", "znver4"].map(|cpu| algorithm(cpu, small)), ["winograd4", "winograd4"]);
     }
 }

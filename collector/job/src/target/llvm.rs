@@ -14,7 +14,9 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     };
     let cores = i64::try_from(cores).unwrap_or(1);
     let text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores }).to_string();
-    Target { kind: Kind::Llvm, text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores }) }
+    // Zen 4 has the instructions of 512 bits and units of 256.
+    let is_halved = cpu == "znver4" && vector_lanes == 16;
+    Target { kind: Kind::Llvm, text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved }) }
 }
 
 /// Whether a text names an llvm target: the word, or a JSON description of that kind.

@@ -98,4 +98,7 @@ pub struct Cpu {
     pub vector_registers: i64,
     /// Cores that may work at once.
     pub cores: i64,
+    /// Whether a core computes vectors in two steps, half at a time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_halved: bool,
 }
