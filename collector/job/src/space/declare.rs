@@ -662,11 +662,11 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
 }
 
 /// Pools may reduce the columns of windows first, as vectors of neighbours in a row of the input. That is the default of maxima, and of
-/// means whose windows take steps over rows that are not long. All as seen with AVX-512.
+/// means whose windows take steps over rows that are not long or leave padding out. All as seen with AVX-512.
 /// `usual` is the default of work on elements that are independent.
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
-    let Op::Pool { mode, kernel, strides, pads, .. } = &anchor.op else { return };
+    let Op::Pool { mode, kernel, strides, pads, count_pad, .. } = &anchor.op else { return };
     let (data, lanes) = (parameter_extents(task, 0), machine.vector_lanes);
     let output = anchor.output.extents().unwrap_or_default();
     let ([above @ .., last], [.., columns], [.., row]) = (&kernel[..], &output[..], &data[..]) else { return };
@@ -683,35 +683,30 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     space.axes.push(numbers("row", "columns of windows reduced as one vector, where they are first", settings));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let is_strided = strides.last().is_some_and(|&stride| stride > 1);
-    let is_default = match mode {
-        PoolMode::Max => true,
-        PoolMode::Average => is_strided && *row <= 4 * lanes,
-        PoolMode::Lp { .. } => false,
-    };
-    if !is_default {
-        return;
-    }
-    // The compiler makes vectors of the results, except for short rows of which padding takes the ends.
-    let vector = match () {
-        () if is_padded && !is_strided && *columns >= lanes => lanes,
-        () if is_padded && is_strided && *columns < lanes => {
-            [8, 4].into_iter().find(|vector| vector <= columns).unwrap_or(1)
+    let largest = |most: i64, of: i64| [16, 8, 4].into_iter().find(|vector| *vector <= of.min(most)).unwrap_or(1);
+    let (row, vector) = match (mode, is_padded, is_strided) {
+        // The compiler makes vectors of the results, except for short rows of which padding takes the ends.
+        (PoolMode::Max, true, true) if *columns < lanes => (whole, largest(8, *columns)),
+        (PoolMode::Max, true, false) if *columns % lanes == 0 => (whole, lanes),
+        (PoolMode::Max, _, _) => (whole, 1),
+        (PoolMode::Average, true, true) if *row <= 4 * lanes => (largest(8, *row), largest(4, *columns)),
+        (PoolMode::Average, true, false) if !*count_pad && *row % largest(lanes, *row) <= 1 => {
+            (largest(lanes, *row), largest(lanes, *columns))
         }
-        () => 1,
+        (PoolMode::Average, false, true) if *row <= 4 * lanes => (whole, 1),
+        (PoolMode::Average | PoolMode::Lp { .. }, _, _) => return,
     };
     space.default = usual;
     space.default.0.remove("pad_at");
     space.default.0.insert("windows".to_owned(), choice("columns_first"));
-    for (name, setting) in [("row", whole), ("vector", vector)] {
+    for (name, setting) in [("row", row), ("vector", vector)] {
         space.default.0.insert(name.to_owned(), Setting::Number(setting));
     }
     // Short rows are too little to walk plane by plane.
-    if vector > 1 || (is_strided && *columns < lanes) {
+    let steps: i64 = output.iter().rev().skip(1).product();
+    if !is_padded && is_strided && *columns < lanes && steps >= 4 {
         let all = i64::try_from(output.len()).unwrap_or(1) - 1;
         space.default.0.insert("parallel".to_owned(), Setting::Number(all));
-    }
-    let steps: i64 = output.iter().rev().skip(1).product();
-    if vector == 1 && is_strided && *columns < lanes && steps >= 4 {
         space.default.0.insert("grain".to_owned(), Setting::Number(2));
     }
 }

@@ -12,7 +12,8 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let epilogue = last_epilogue(&lowered.blocks, moves)?;
     let loops = moves.loops(epilogue.as_ref().unwrap_or(&anchor))?;
     let (row, outer) = loops[..rank].split_last().expect("a pool has rows");
-    let parts = moves.split(row, &[None, Some(number(knobs, "vector")?)])?;
+    let width = number(knobs, "vector")?;
+    let parts = moves.split(row, &[None, Some(width)])?;
     let (inside, vector) = (&parts[0], &parts[1]);
     let window = match &epilogue {
         Some(_) => {
@@ -29,7 +30,10 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         }
     };
     moves.vectorize(vector)?;
-    if has_ends(&lowered.task) {
+    // Where tiles reach past the end, too, TVM takes apart one or the other, now so and now so.
+    let columns_of_result = lowered.task.steps[0].output.extents().and_then(|extents| extents.last().copied());
+    let is_whole = columns_of_result.is_some_and(|columns| columns % width == 0);
+    if has_ends(&lowered.task) && is_whole {
         moves.annotate_loop(inside, "pragma_loop_partition_hint", 1)?;
     }
     let parallel = usize::try_from(number(knobs, "parallel")?).unwrap_or(1);
