@@ -209,7 +209,7 @@ fn a_search_of_other_spaces_is_not_gone_on_with() {
     }
     let ran = run(bench.opcollect(&command)).expect(2);
     let message =
-        "error: store `store` has this search in version 1 of the schedule spaces, and this program has version 4";
+        "error: store `store` has this search in version 1 of the schedule spaces, and this program has version 5";
     assert!(ran.stderr.contains(message) && ran.stderr.contains("hint: give another `--store`"), "{ran}");
     run(bench.opcollect(&command.replace("--trials 2", "--trials 3"))).expect(0);
 }
