@@ -21,9 +21,9 @@ pub use portable::Portable;
 
 use bench::{Bench, Build};
 use executor::program::Numbers;
-use executor::{FolderError, Program, ProgramError, folder, program, staged};
+use executor::{FolderError, Program, ProgramError, Writing, folder, program, staged};
 use job::space::{Schedule, space};
-use job::target::Target;
+use job::target::{Kind, Target};
 use job::{Artifact, BuildJob, Packing};
 use models::{Plan, StagePlan, Task, TensorType};
 use reference::Tensor;
@@ -113,9 +113,10 @@ pub fn make(
         return Err(NetworkError::Build { task: one.task.describe(), place, why });
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
+    let writing = if target.kind == Kind::Cuda { Writing::Apart } else { Writing::InPlace };
     let program = match stages {
-        None => program(numbers.graph, plan, &packings)?,
-        Some(stages) => staged(numbers.graph, plan, &packings, stages)?,
+        None => program(numbers.graph, plan, &packings, writing)?,
+        Some(stages) => staged(numbers.graph, plan, &packings, stages, writing)?,
     };
     let texts: Vec<_> = artifacts.iter().map(Artifact::code).collect();
     let codes: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
@@ -128,7 +129,7 @@ pub fn make(
 pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
     let plain = |task: &Task| vec![Packing::Plain; task.parameters.len() + 1];
     let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();
-    let program = program(numbers.graph, plan, &packings)?;
+    let program = program(numbers.graph, plan, &packings, Writing::Apart)?;
     let texts = plan.tasks.iter().map(|one| serde_json::to_vec(&one.task).expect("a task holds only JSON values"));
     let texts: Vec<Vec<u8>> = texts.collect();
     let codes: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();

@@ -35,7 +35,7 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
         }
     });
     let operators = operators.collect();
-    let mut memory = memory(&seen, built, &lifetimes(graph, plan)?);
+    let mut memory = memory(&seen, built, &lifetimes(graph, plan, made.program.writing())?);
     memory.extend_from_slice(&seen.memory);
     memory.sort_by_key(|event| event.at_ns);
     Ok(Profile { operators, memory, ..seen })

@@ -1,7 +1,7 @@
 //! What was written is read; what was changed is refused.
 
 use super::*;
-use crate::program::{Numbers, program};
+use crate::program::{Numbers, Writing, program};
 use models::fuse::{Fuse, plan};
 use std::io::Seek;
 
@@ -10,7 +10,7 @@ fn small() -> (models::Graph, Program) {
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
     let packings: Vec<_> =
         cut.tasks.iter().map(|one| vec![job::Packing::Plain; one.task.parameters.len() + 1]).collect();
-    let made = program(&graph, &cut, &packings).expect("a program");
+    let made = program(&graph, &cut, &packings, Writing::InPlace).expect("a program");
     (graph, made)
 }
 

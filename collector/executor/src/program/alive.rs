@@ -1,6 +1,6 @@
 //! When intermediate tensors live: from the call that makes them to the last that reads them.
 
-use super::parts::Parts;
+use super::parts::{Parts, Writing};
 use super::staged::{Span, in_turns};
 use super::{Result, Values};
 use crate::memory::Lifetime;
@@ -30,9 +30,10 @@ pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span])
 }
 
 /// When the intermediate tensors of a program live, by its calls: those of the plan that have something to do.
-pub fn lifetimes(graph: &Graph, plan: &Plan) -> Result<Vec<Lifetime>> {
+pub fn lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = Values::of(graph)?;
-    let parts = Parts::of(&values, plan);
+    let spans = in_turns(plan);
+    let parts = Parts::of(&values, plan, &spans, writing);
     // A call that has nothing to do makes nothing, and what it reads lives until the call before it at least.
     let mut number = 0usize;
     let mut last_of = Vec::with_capacity(plan.calls.len());
@@ -44,5 +45,5 @@ pub fn lifetimes(graph: &Graph, plan: &Plan) -> Result<Vec<Lifetime>> {
     }
     let by_calls =
         |(_, one): (ValueId, Lifetime)| Lifetime { first: first_of[one.first], last: last_of[one.last], ..one };
-    Ok(alive(&values, &parts, plan, &in_turns(plan)).into_iter().map(by_calls).collect())
+    Ok(alive(&values, &parts, plan, &spans).into_iter().map(by_calls).collect())
 }

@@ -9,6 +9,7 @@ mod parts;
 mod staged;
 
 pub use alive::lifetimes;
+pub use parts::Writing;
 
 use crate::memory::{Lifetime, layout};
 use alive::alive;
@@ -44,6 +45,17 @@ pub struct Program {
     /// Which calls run side by side; none where all run one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+}
+
+impl Program {
+    /// How its calls write.
+    pub fn writing(&self) -> Writing {
+        let is_in_place = |call: &Call| match call.arguments.split_last() {
+            Some((result, operands)) => operands.iter().any(|operand| operand.place == result.place),
+            None => false,
+        };
+        if self.calls.iter().any(is_in_place) { Writing::InPlace } else { Writing::Apart }
+    }
 }
 
 /// One call of built code.
@@ -120,14 +132,20 @@ pub enum ProgramError {
 type Result<T> = std::result::Result<T, ProgramError>;
 
 /// The program of a graph that was cut into calls, whose tasks' codes want their operands, and last their result, stored so.
-pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<Program> {
-    Ok(made(graph, plan, packings, &in_turns(plan))?.0)
+pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
+    Ok(made(graph, plan, packings, &in_turns(plan), writing)?.0)
 }
 
 /// The same with calls side by side, as a plan that was checked says.
-pub fn staged(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], stages: &StagePlan) -> Result<Program> {
+pub fn staged(
+    graph: &Graph,
+    plan: &Plan,
+    packings: &[Vec<Packing>],
+    stages: &StagePlan,
+    writing: Writing,
+) -> Result<Program> {
     let staged = Staged::of(plan, stages);
-    let (program, place_of) = made(graph, &staged.plan, packings, &staged.spans)?;
+    let (program, place_of) = made(graph, &staged.plan, packings, &staged.spans, writing)?;
     Ok(Program { stages: staged.stages(&place_of), ..program })
 }
 
@@ -138,9 +156,10 @@ fn made(
     plan: &Plan,
     packings: &[Vec<Packing>],
     spans: &[Span],
+    writing: Writing,
 ) -> Result<(Program, Vec<Option<usize>>)> {
     let values = Values::of(graph)?;
-    let parts = Parts::of(&values, plan);
+    let parts = Parts::of(&values, plan, spans, writing);
     let (activations, memory) = activations(&values, &parts, plan, spans);
     let mut writer = Writer { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
     writer.places.extend(activations);

@@ -1,12 +1,29 @@
-//! Tensors that are joined lie where the joined one lies.
+//! Tensors that lie where another one lies.
 //!
 //! Where nothing is outside of the dimension along which tensors are joined, each of them is one stretch of the result. So
 //! whoever makes them writes them there, and joining takes no call.
+//!
+//! A result may also be written over an operand that nobody reads any more, where each of its elements comes from the
+//! operand's at the same place: what a residual block adds to is read and written once instead of being read and another
+//! tensor written.
 
 use super::Values;
+use super::staged::Span;
 use crate::memory::ALIGNMENT_BYTES;
-use models::{Call, Op, Operand, Plan, ValueId};
+use models::operator::Class;
+use models::{Call, Op, Operand, Plan, Task, ValueId};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+
+/// Where a call may write its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Writing {
+    /// Never where it reads. Code for GPUs may compute an element more than once.
+    Apart,
+    /// Over an operand that is read for the last time, element by element.
+    InPlace,
+}
 
 /// What lies inside of what.
 #[derive(Default)]
@@ -18,9 +35,18 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn of(values: &Values, plan: &Plan) -> Parts {
-        let mut parts = Parts::default();
+    /// `spans` says from which call to which each runs beside others.
+    pub(super) fn of(values: &Values, plan: &Plan, spans: &[Span], writing: Writing) -> Parts {
         let outputs: HashSet<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
+        let mut parts = Parts::joined(values, plan, &outputs);
+        if writing == Writing::InPlace {
+            parts.overwrite(values, plan, spans, &outputs);
+        }
+        parts
+    }
+
+    fn joined(values: &Values, plan: &Plan, outputs: &HashSet<ValueId>) -> Parts {
+        let mut parts = Parts::default();
         let mut made: HashSet<ValueId> = HashSet::new();
         for (place, call) in plan.calls.iter().enumerate() {
             let whole = values.root(call.result);
@@ -38,6 +64,35 @@ impl Parts {
             made.insert(whole);
         }
         parts
+    }
+
+    /// Lets results lie where an operand lies that nobody reads after them, or beside them.
+    fn overwrite(&mut self, values: &Values, plan: &Plan, spans: &[Span], outputs: &HashSet<ValueId>) {
+        let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (place, call) in plan.calls.iter().enumerate() {
+            for id in &call.arguments {
+                readers.entry(values.root(*id)).or_default().push(place);
+            }
+        }
+        let mut made: HashSet<ValueId> = HashSet::new();
+        for (place, call) in plan.calls.iter().enumerate() {
+            let result = values.root(call.result);
+            let is_free = |operand: &ValueId| {
+                let is_last = |&reader: &usize| reader == place || spans[reader].last < spans[place].first;
+                made.contains(operand)
+                    && !outputs.contains(operand)
+                    && !self.wholes.contains_key(operand)
+                    && readers[operand].iter().all(is_last)
+                    && readers[operand].iter().filter(|reader| **reader == place).count() == 1
+            };
+            let mut operands =
+                overwritable(&plan.tasks[call.task].task).map(|index| values.root(call.arguments[index]));
+            let has_place = outputs.contains(&result) || self.wholes.contains_key(&result) || self.is_done(place);
+            if let Some(operand) = operands.find(|operand| !has_place && is_free(operand)) {
+                self.wholes.insert(operand, (result, 0));
+            }
+            made.insert(result);
+        }
     }
 
     /// The tensor that is no part of another one in which this one lies, and where.
@@ -78,4 +133,21 @@ fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, 
         offset += values.ty(*id).bytes()?;
     }
     Some(found)
+}
+
+/// The parameters of a task that its result may be written over: each element of the result comes from the one at the same
+/// place, which nothing else is made of.
+fn overwritable(task: &Task) -> impl Iterator<Item = usize> + '_ {
+    let result = &task.steps[task.steps.len() - 1].output;
+    let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;
+    let first = task.steps.iter().rposition(looks_around).map_or(0, |last| last + 1);
+    task.parameters.iter().enumerate().filter_map(move |(index, parameter)| {
+        let uses = |steps: &[models::Step]| {
+            let inputs = steps.iter().flat_map(|step| &step.inputs);
+            inputs.filter(|input| **input == Operand::Parameter(index)).count()
+        };
+        let is_alike = parameter.ty.shape == result.shape && parameter.ty.dtype.bytes() == result.dtype.bytes();
+        (is_alike && !parameter.is_constant && uses(&task.steps[first..]) == 1 && uses(&task.steps[..first]) == 0)
+            .then_some(index)
+    })
 }

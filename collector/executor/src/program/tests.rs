@@ -2,7 +2,7 @@
 
 use super::*;
 use models::fuse::{Fuse, plan};
-use models::{GraphBuilder, Op, Parallel, UnaryOp};
+use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
 /// Programs whose calls run side by side, by each rule.
 fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
@@ -11,7 +11,7 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
     let of = |parallel| {
         let stages = StagePlan::by_rule(graph, plan, 3, parallel);
         assert_eq!(stages.check(graph, plan, 3, "here"), Ok(()));
-        staged(graph, plan, &packings, &stages).expect("a program")
+        staged(graph, plan, &packings, &stages, Writing::InPlace).expect("a program")
     };
     [Parallel::Sequential, Parallel::Stream, Parallel::Full].map(of).to_vec()
 }
@@ -38,10 +38,14 @@ fn lie_apart(program: &Program) {
 }
 
 fn cut(graph: &Graph) -> (Plan, Program) {
+    cut_to(graph, Writing::InPlace)
+}
+
+fn cut_to(graph: &Graph, writing: Writing) -> (Plan, Program) {
     let cut = plan(graph, Fuse::Epilogue).expect("calls");
     let packings: Vec<Vec<Packing>> =
         cut.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
-    let made = program(graph, &cut, &packings).expect("a program");
+    let made = program(graph, &cut, &packings, writing).expect("a program");
     (cut, made)
 }
 
@@ -113,7 +117,10 @@ fn check(graph: &Graph) -> Program {
         let turned = Program { calls, ..staged };
         assert_eq!(run(graph, &plan, &turned, &inputs), wanted, "in stages");
     }
-    let lifetimes = lifetimes(graph, &plan).expect("numbers");
+    let (_, apart) = cut_to(graph, Writing::Apart);
+    assert_eq!(apart.writing(), Writing::Apart);
+    assert_eq!(run(graph, &plan, &apart, &inputs), wanted, "no result over an operand");
+    let lifetimes = lifetimes(graph, &plan, program.writing()).expect("numbers");
     assert_eq!(layout(&lifetimes).least_bytes, program.least_activation_bytes, "lifetimes by calls that do something");
     assert!(lifetimes.iter().all(|one| one.first <= one.last && one.last < program.calls.len()));
     program
@@ -165,7 +172,8 @@ fn open_sizes_are_refused() {
     let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
-    let refused = program(&graph, &cut, &[vec![Packing::Plain; 2]]).expect_err("a size is open").to_string();
+    let refused =
+        program(&graph, &cut, &[vec![Packing::Plain; 2]], Writing::InPlace).expect_err("a size is open").to_string();
     assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
 }
 
@@ -217,4 +225,59 @@ fn what_is_joined_lies_together() {
         vec![softmax(builder, beside), softmax(builder, odd)]
     });
     assert_eq!(apart, 8);
+}
+
+#[test]
+fn results_are_written_over_what_is_read_for_the_last_time() {
+    // How many calls write over an operand of theirs.
+    let over = |make: &dyn Fn(&mut GraphBuilder, ValueId) -> Vec<ValueId>| {
+        let mut builder = GraphBuilder::new("over");
+        let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
+        let outputs = make(&mut builder, x);
+        let program = check(&builder.finish(&outputs).expect("a graph"));
+        let is_over = |call: &&Call| {
+            let (result, operands) = call.arguments.split_last().expect("a result");
+            operands.iter().any(|operand| operand.place == result.place)
+        };
+        (program.calls.iter().filter(is_over).count(), program.activation_bytes / 128)
+    };
+    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
+    let add = |builder: &mut GraphBuilder, a, b| builder.push(Op::Binary { function: BinaryOp::Add }, &[a, b]).unwrap();
+    // A block that adds to what it read: that is read by its first operator, too, but before.
+    let residual = |builder: &mut GraphBuilder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        let three = softmax(builder, two);
+        add(builder, three, one)
+    };
+    let blocks = over(&|builder, x| {
+        let first = residual(builder, x);
+        let second = residual(builder, first);
+        vec![softmax(builder, second)]
+    });
+    assert_eq!(blocks, (2, 2), "a block takes its own tensor and one more");
+    // What is read again later, answered with, or given is not written over; nor is what rows are made of.
+    let kept = over(&|builder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        let sum = add(builder, two, x);
+        let three = softmax(builder, sum);
+        let sum = add(builder, three, one);
+        let four = softmax(builder, sum);
+        let last = add(builder, four, one);
+        vec![softmax(builder, last), softmax(builder, two)]
+    });
+    assert_eq!(kept.0, 1, "the last reader alone");
+    // Nor what is added to itself, or stretched.
+    let stretched = over(&|builder, x| {
+        let one = softmax(builder, x);
+        let twice = add(builder, one, one);
+        let row = Op::Slice { axes: vec![1], starts: vec![0], stops: vec![1], steps: vec![1] };
+        let row = builder.push(row, &[one]).unwrap();
+        let row = softmax(builder, row);
+        let two = softmax(builder, twice);
+        let all = add(builder, two, row);
+        vec![softmax(builder, all)]
+    });
+    assert_eq!(stretched.0, 0);
 }

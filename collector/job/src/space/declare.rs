@@ -319,7 +319,7 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
     let default = contraction_default(machine, extents, &blocks, &widths);
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
-        unrolled_elements: 8 * machine.vector_registers * lanes,
+        unrolled_elements: written_out(machine),
         window: extents.window,
         tiles: None,
         sums: dots::registers(machine),
@@ -419,7 +419,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     set("tile_c", Setting::Number(tile.channels));
     set("tile_y", Setting::Number(tile.rows));
     set("tile_x", Setting::Number(tile.columns));
-    set("split_r", Setting::Number(1));
+    set("split_r", Setting::Number(steps_written_out(machine, extents, &tile)));
     if extents.is_conv {
         // Of channels that are read by one channel only there is nothing to sum but taps: the compiler, given a row of them
         // written out, spills sums.
@@ -434,12 +434,48 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     set("outer", choice(if is_by_space { "space" } else { "channels" }));
     set("parallel", Setting::Number(3));
     if extents.is_padded {
-        // A channel that is read by one channel only is padded where it is used.
-        set("pad_at", choice(if is_depthwise { "outer" } else { "root" }));
+        set("pad_at", choice(padded_at(extents, &tile)));
     }
     // The compiler's own vectors read elements far from each other better.
     set("vectorize", choice(if is_depthwise && extents.step > 2 { "no" } else { "yes" }));
     Knobs(knobs)
+}
+
+/// Where the padded input of a convolution is computed. A copy of its own is another way through memory, written by one core and
+/// read by another; a copy for each row of tiles is near, and less than the sums of few channels.
+fn padded_at(extents: &Extents, tile: &Tile) -> &'static str {
+    /// Channels of images, and windows whose rows are so short that a test of each place costs less than a copy.
+    const IMAGE: i64 = 4;
+    const SMALL: i64 = 3;
+    let is_image = extents.depth <= IMAGE;
+    // Which columns of a whole row lie outside is known when its places are written out, and a last tile that reaches past the
+    // end has its tests anyway.
+    let is_whole_row = tile.rows == 1 && tile.columns == extents.columns;
+    let is_filled = extents.columns % tile.columns != 0;
+    match extents {
+        // A channel that is read by one channel only is padded where it is used.
+        _ if is_depthwise(extents) => "outer",
+        // What lies outside is left out tap by tap, phases read one input, and planes and rows have no rows of tiles to share.
+        _ if !extents.may_fill || !extents.is_close || extents.reaches.len() != 2 => "root",
+        _ if is_whole_row || is_filled || (is_image && extents.window <= SMALL) => "inline",
+        _ if is_image => "root",
+        _ => "outer",
+    }
+}
+
+/// Steps of a sum of products that are written out at once: those of a window are written out anyway.
+fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
+    let is_product = !extents.is_conv || (extents.is_single && !is_depthwise(extents));
+    let elements = tile.block.max(1) * tile.channels * tile.rows * tile.columns;
+    let fits = |&steps: &i64| {
+        extents.depth % steps == 0 && steps <= machine.sum_steps && steps * elements <= written_out(machine)
+    };
+    [8, 4].into_iter().filter(|_| is_product).find(fits).unwrap_or(1)
+}
+
+/// Elements of a register tile times the steps written out that a build may take.
+fn written_out(machine: &Cpu) -> i64 {
+    8 * machine.vector_registers * machine.vector_lanes
 }
 
 /// A register tile by its extents.

@@ -142,6 +142,8 @@ pub(super) fn add_to_product(space: &mut Space, machine: &Cpu) {
     layout.settings.push(choice("dots"));
     space.axes.push(bytes(machine));
     space.default.0.insert("layout".to_owned(), choice("dots"));
+    // Quads are four steps each.
+    space.default.0.insert("split_r".to_owned(), Setting::Number(1));
     space.default.0.extend(space.axes.last().map(|bytes| ("bytes".to_owned(), bytes.settings[0].clone())));
 }
 

@@ -46,7 +46,11 @@ mod tests {
     fn answer(task: &str, cores: i64) -> Option<String> {
         let task = Task::from_text(task).unwrap();
         let mut space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
-        extend(&mut space, &task, &Cpu { vector_lanes: 16, vector_registers: 32, cores, is_halved: false });
+        extend(
+            &mut space,
+            &task,
+            &Cpu { vector_lanes: 16, vector_registers: 32, cores, is_halved: false, sum_steps: 1 },
+        );
         space.default.choice("pool").map(str::to_owned)
     }
 

@@ -16,7 +16,13 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     let text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores }).to_string();
     // Zen 4 has the instructions of 512 bits and units of 256.
     let is_halved = cpu == "znver4" && vector_lanes == 16;
-    Target { kind: Kind::Llvm, text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved }) }
+    // Seen on one core with the instructions of Sapphire Rapids: products take 4 to 20 % less with eight steps written out.
+    let sum_steps = if vector_lanes == 16 && !cpu.starts_with("znver") { 8 } else { 1 };
+    Target {
+        kind: Kind::Llvm,
+        text,
+        machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved, sum_steps }),
+    }
 }
 
 /// Whether a text names an llvm target: the word, or a JSON description of that kind.

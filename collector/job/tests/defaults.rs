@@ -1,0 +1,43 @@
+//! What default schedules do, by the machine that they are for.
+#![allow(missing_docs)]
+
+use job::space::space;
+use job::target::llvm;
+use models::{Fuse, plan};
+
+/// The settings of some axes in the default schedule of an operator on a CPU with vectors of 512 bits.
+fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
+    let graph = zoo::simple::build(operator).unwrap_or_else(|error| panic!("{operator}: {error}"));
+    let task = plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
+    let space = space(&task, &llvm(cpu, &["avx512f".to_owned()], 2).machine);
+    let knobs = &space.default.0;
+    let shown = axes.iter().map(|axis| knobs.get(*axis).map_or("-".to_owned(), ToString::to_string));
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn steps_of_products_are_written_out_where_that_was_seen_to_pay() {
+    let steps = |cpu, operator| settings(cpu, operator, &["split_r"]);
+    for operator in ["conv2d:ci=512,hw=28,co=128,k=1", "dense:m=128,n=768,k=768", "matmul:m=512,n=512,k=512"] {
+        assert_eq!([steps("sapphirerapids", operator), steps("znver5", operator)], ["8", "1"], "{operator}");
+    }
+    // Eight do not divide the sum, the taps of a window are written out anyway, and a channel by itself sums nothing else.
+    assert_eq!(steps("sapphirerapids", "dense:m=128,n=768,k=100"), "4");
+    assert_eq!(steps("sapphirerapids", "dense:m=128,n=768,k=99"), "1");
+    assert_eq!(steps("sapphirerapids", "conv2d:ci=64,hw=56,co=64,k=3,p=1,s=2"), "1");
+    assert_eq!(steps("sapphirerapids", "depthwise_conv2d:c=64,hw=56,k=3,p=1"), "1");
+}
+
+#[test]
+fn padding_is_near_where_it_is_read() {
+    let padded = |operator| settings("znver5", operator, &["pad_at"]);
+    // Rows of tiles, whole rows, tiles that reach past the end, and an image.
+    assert_eq!(padded("conv2d:ci=128,hw=56,co=128,k=3,p=1,s=2"), "outer");
+    assert_eq!(padded("conv2d:ci=512,hw=14,co=512,k=3,p=1,s=2"), "inline");
+    assert_eq!(padded("conv2d:ci=128,hw=33,co=128,k=3,p=1,s=2"), "inline");
+    assert_eq!(padded("conv2d:ci=3,hw=224,co=32,k=3,p=1,s=2"), "inline");
+    // Long rows of windows over an image, what lies far apart, and what is no plane.
+    assert_eq!(padded("conv2d:ci=3,hw=224,co=64,k=7,p=3,s=2"), "root");
+    assert_eq!(padded("conv2d:ci=256,hw=33,co=256,k=3,p=12,d=12"), "root");
+    assert_eq!(padded("conv3d:ci=64,hw=14,co=64,k=3,p=1"), "root");
+}
