@@ -12,12 +12,10 @@ use super::staged::Span;
 use crate::memory::ALIGNMENT_BYTES;
 use models::operator::Class;
 use models::{Call, Op, Operand, Plan, Task, ValueId};
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
 /// Where a call may write its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
     /// Never where it reads. Code for GPUs may compute an element more than once.
     Apart,
