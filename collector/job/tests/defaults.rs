@@ -41,3 +41,16 @@ fn padding_is_near_where_it_is_read() {
     assert_eq!(padded("conv2d:ci=256,hw=33,co=256,k=3,p=12,d=12"), "root");
     assert_eq!(padded("conv3d:ci=64,hw=14,co=64,k=3,p=1"), "root");
 }
+
+#[test]
+fn short_rows_of_single_channels_are_tiled_as_was_seen_on_each_kind_of_core() {
+    let tile = |cpu, operator| settings(cpu, operator, &["tile_c", "tile_y", "tile_x"]);
+    let check = |operator, intel, zen| {
+        assert_eq!([tile("sapphirerapids", operator), tile("znver5", operator)], [intel, zen], "{operator}");
+    };
+    check("depthwise_conv2d:c=192,hw=28,k=3,p=1", "2 7 14", "1 7 14");
+    check("depthwise_conv2d:c=384,hw=14,k=3,p=1", "2 7 1", "2 7 1");
+    check("depthwise_conv2d:c=960,hw=7,k=3,p=1", "2 7 7", "2 7 1");
+    check("depthwise_conv2d:c=576,hw=14,k=3,p=1,s=2", "2 7 1", "2 7 1");
+    check("depthwise_conv2d:c=96,hw=56,k=3,p=1,s=2", "1 7 14", "1 7 14");
+}

@@ -87,8 +87,8 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
         let functions = object::functions(bytes).unwrap();
         kernel::code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()))
     };
-    let wide = Cpu { vector_lanes: 16, vector_registers: 32, cores: 2, is_halved: false, sum_steps: 1 };
-    let half = Cpu { vector_lanes: 8, vector_registers: 16, cores: 2, is_halved: false, sum_steps: 1 };
+    let wide = Cpu { vector_lanes: 16, vector_registers: 32, cores: 2, is_halved: false, is_intel: false };
+    let half = Cpu { vector_lanes: 8, vector_registers: 16, cores: 2, is_halved: false, is_intel: false };
     for text in [
         "q_conv(u8[1,24,9,9], const i8[16,24,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0",
         "q_dense(u8[24,64], const i8[96,64]) x_zero=5 w_zero=0",
@@ -103,7 +103,7 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
         let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}"#;
         let object = bytes_on(
             arm,
-            Cpu { vector_lanes: 4, vector_registers: 32, cores: 2, is_halved: false, sum_steps: 1 },
+            Cpu { vector_lanes: 4, vector_registers: 32, cores: 2, is_halved: false, is_intel: false },
             text,
         );
         let words = object.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));

@@ -49,7 +49,7 @@ mod tests {
         extend(
             &mut space,
             &task,
-            &Cpu { vector_lanes: 16, vector_registers: 32, cores, is_halved: false, sum_steps: 1 },
+            &Cpu { vector_lanes: 16, vector_registers: 32, cores, is_halved: false, is_intel: false },
         );
         space.default.choice("pool").map(str::to_owned)
     }

@@ -54,7 +54,7 @@ fn arm(architecture: &str, mcpu: &str, cores: i64) -> Target {
             (json!({ "kind": "llvm", "mtriple": triple, "mcpu": mcpu, "num-cores": cores }), 32)
         }
     };
-    let machine = Machine::Cpu(Cpu { vector_lanes: 4, vector_registers, cores, is_halved: false, sum_steps: 1 });
+    let machine = Machine::Cpu(Cpu { vector_lanes: 4, vector_registers, cores, is_halved: false, is_intel: false });
     Target { kind: Kind::Llvm, text: text.to_string(), machine }
 }
 

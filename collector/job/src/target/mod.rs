@@ -101,16 +101,7 @@ pub struct Cpu {
     /// Whether a core computes vectors in two steps, half at a time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_halved: bool,
-    /// Steps of a sum that default schedules of products write out.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub sum_steps: i64,
-}
-
-fn one() -> i64 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-fn is_one(steps: &i64) -> bool {
-    *steps == 1
+    /// Whether it is Intel's, with vectors of 512 bits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_intel: bool,
 }
