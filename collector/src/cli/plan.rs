@@ -137,7 +137,7 @@ fn check_target(target: &Target) -> Result<(), String> {
         return Err(format!("its target is of the kind `{}` and says something else", target.kind));
     }
     let bounds: Vec<Bound> = match target.machine {
-        Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, .. }) => vec![
+        Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
             ("vector_lanes", vector_lanes, 1..=1024),
             ("vector_registers", vector_registers, 1..=1024),
             ("cores", cores, 1..=65_536),
