@@ -5,7 +5,8 @@
 use datasets::{Choose, Key, Record};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tests::{Bench, Ran, processes, run, start, stores};
 
 const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=32,k=16 --config quick.toml --store store";
@@ -28,7 +29,8 @@ fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
 fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
     let bench = Bench::new();
     let command = format!("{PRODUCT} --iftune true --trials 24 --patience 0 --json");
-    let mut running = start(bench.opcollect(&command));
+    // How long it may take makes no other search of it.
+    let mut running = start(bench.opcollect(&format!("{command} --budget 1000")));
     let store = bench.path("store");
     running.until(|_| (stores::journal_lines(&store).len() >= 6).then_some(())).expect("it goes on after six trials");
     let workers = processes::children(running.pid());
@@ -99,6 +101,9 @@ fn winners_of_a_whole_model_are_timed_in_their_places() {
         sources.contains(&datasets::ScheduleSource::Default) && sources.contains(&datasets::ScheduleSource::Template)
     );
     assert!(timed.iter().all(|record| record.outcome == datasets::Outcome::Ok && record.n > 0), "{ran}");
+    let runs: BTreeSet<String> =
+        stores::chosen(&bench.path("store"), Choose::All).into_iter().map(|record| record.run_id).collect();
+    assert_eq!(runs.len(), 1, "they are of the run that searched: {runs:?}");
     // What was decided is not asked again, and is what `best` builds by.
     let again = run(bench.opcollect(command)).expect(0);
     assert_eq!((counted(&again), of_places("store").len()), (0, timed.len()), "{again}");
@@ -108,6 +113,34 @@ fn winners_of_a_whole_model_are_timed_in_their_places() {
     bench.write("plain.toml", &format!("{}[tune]\nin_place = false\n", tests::QUICK));
     let off = run(bench.opcollect(&command.replace("store store", "store other").replace("quick", "plain"))).expect(0);
     assert!(off.json()["in_place"].is_null() && of_places("other").is_empty(), "{off}");
+}
+
+#[test]
+fn a_signal_after_the_last_trial_loses_no_report() {
+    let bench = Bench::new();
+    let command =
+        "--modelsource local --modelname mlp --config quick.toml --iftune --ifcompare --trials 30 --patience 0 --json";
+    let mut interrupted = 0;
+    // The moment is not known at which models run as a whole: where nothing is left in journals, and at some later ones.
+    for (number, pause) in [0, 300, 1_000, 2_000].map(Duration::from_millis).into_iter().enumerate() {
+        let name = format!("store-{number}");
+        let mut running = start(bench.opcollect(&format!("{command} --store {name}")));
+        let store = bench.path(&name);
+        let is_sealed = |_| {
+            let records = datasets::Store::open(&store).ok()?.records(Choose::All).ok()?;
+            (records.count() >= 30 && stores::journal_lines(&store).is_empty()).then_some(())
+        };
+        running.until(is_sealed);
+        std::thread::sleep(pause);
+        if running.is_alive() {
+            processes::send(running.pid(), Signal::SIGTERM);
+        }
+        let ran = running.finish();
+        assert!([0, 143].contains(&ran.code()), "{ran}");
+        assert!(counted(&ran) >= 30, "{ran}");
+        interrupted += usize::from(ran.code() == 143);
+    }
+    assert!(interrupted > 0, "no signal met a run");
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Gather {
         // Each host has a machine of its own.
         let label = if self.by_host { format!("{night} {}", record.host) } else { night };
         let key = (side, label);
-        let doubt = record.uncertainty().unwrap_or(DOUBTED) / HALF;
+        let doubt = doubt_of(record, median_ns);
         let time = Time { log_ns: median_ns.ln(), doubt, at_us: record.started_at_us };
         line.times.entry(key.clone()).or_default().push(time);
         of_line(record, line.facts.entry(side).or_default());
@@ -122,14 +122,26 @@ impl Gather {
             if gathered.aspect.is_some() {
                 unrests.extend(gathered.times.values().filter_map(|times| unrest(times)));
             }
+            let looks = if by_task { (0.0, 0.0) } else { looks(gathered.times.values()) };
             let Gathered { aspect, facts, losses, .. } = gathered;
-            lines.push(Line { identity, aspect, points, facts, losses });
+            lines.push(Line { identity, aspect, points, looks, facts, losses });
         }
         unrests.sort_by(f64::total_cmp);
         let unrest = (!unrests.is_empty()).then(|| measure::statistics::median(&unrests));
         let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
         let notes = notes(&nights, &self.schemas, &self.left_out);
         History { nights, lines, unrest, notes }
+    }
+}
+
+/// The standard error of a median, relatively. What something disturbed may be anything down to its least sample: who disturbs
+/// one look does so in much of it, and the interval of the median knows nothing of that.
+fn doubt_of(record: &Record, median_ns: f64) -> f64 {
+    let own = record.uncertainty().unwrap_or(DOUBTED) / HALF;
+    let least_ns = record.min_ns.filter(|ns| *ns > 0.0 && *ns < median_ns);
+    match (record.is_known_well(), least_ns) {
+        (false, Some(least_ns)) => own.max((median_ns / least_ns).ln()),
+        _ => own,
     }
 }
 
@@ -142,7 +154,6 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
         ColumnId::parallel_type,
         ColumnId::co_run,
         ColumnId::cache_share,
-        ColumnId::network_hash,
         ColumnId::sizes,
     ];
     let place: Vec<String> = columns.into_iter().filter_map(|id| text(record.cell(id))).collect();
@@ -153,6 +164,7 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
         schedule_hash: record.schedule_hash.clone().filter(|_| !by_task),
         threads: record.threads,
         cache_state: record.cache_state.map(|state| state.name()),
+        network: record.network_hash.clone(),
         place: place.join(" · "),
         source: record.source.name(),
         host: by_host.then(|| record.host.clone()),
@@ -176,6 +188,17 @@ fn point(night: usize, times: &[Time], is_best: bool) -> Point {
 fn variance(times: &[Time], mean: f64) -> Option<f64> {
     let squares: f64 = times.iter().map(|time| (time.log_ns - mean).powi(2)).sum();
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
+}
+
+/// How much looks of one night differ, over all nights together.
+fn looks<'a>(nights: impl Iterator<Item = &'a Vec<Time>>) -> (f64, f64) {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for times in nights {
+        let mean = times.iter().map(|time| time.log_ns).sum::<f64>() / times.len() as f64;
+        squares += times.iter().map(|time| (time.log_ns - mean).powi(2)).sum::<f64>();
+        freedom += times.len() as f64 - 1.0;
+    }
+    if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
 /// How much the repetitions of a sentinel move from one to the next: half the mean square of their steps, so that what goes

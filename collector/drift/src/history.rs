@@ -49,6 +49,8 @@ pub struct Identity {
     pub threads: Option<i64>,
     /// State of the caches.
     pub cache_state: Option<&'static str>,
+    /// Hash of the network that ran around it, where it was timed in its place.
+    pub network: Option<String>,
     /// Target, device and way of running beside others, as one text.
     pub place: String,
     /// How the times came about.
@@ -79,6 +81,8 @@ pub struct Line {
     pub aspect: Option<Aspect>,
     /// One point for each night that has it, in the order of nights.
     pub points: Vec<Point>,
+    /// The variance of a look among those of the same night, and its degrees of freedom.
+    pub looks: (f64, f64),
     /// What may differ besides the time, by side.
     pub facts: BTreeMap<Side, Facts>,
     /// How attempts ended that gave no time, by side.

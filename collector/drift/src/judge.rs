@@ -8,6 +8,10 @@ use super::prior::Prior;
 use super::sentinels::Aspect;
 use measure::statistics::median;
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Intervals of medians are of many samples.
+const SINGLE_FREEDOM: f64 = 30.0;
 
 /// What counts as a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -112,6 +116,8 @@ struct Seen<'a> {
     /// Variance of the difference by what medians say of themselves, and by what is known of the machine.
     own: f64,
     of_machine: f64,
+    /// Variance of the difference, in variances of one look.
+    looks: f64,
     /// What of its code differs.
     causes: Vec<Cause>,
 }
@@ -124,15 +130,38 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
     let seen: Vec<Seen> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
     let prior = Prior::of(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
-    let mut judged: Vec<(f64, f64)> =
-        seen.iter().map(|one| (variance(one, prior, history.unrest), freedom(one, prior))).collect();
-    if is_single && history.unrest.is_none() && !seen.is_empty() {
+    // What looks of one night say of one another, where nights say nothing.
+    let of_looks = Prior::of(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
+    let mut judged: Vec<(f64, f64)> = seen
+        .iter()
+        .map(|one| {
+            let (look, worth) =
+                of_looks.map_or((0.0, SINGLE_FREEDOM), |of| of.with(one.line.looks.0, one.line.looks.1));
+            (variance(one, prior, look, history.unrest.unwrap_or(0.0)), freedom(one, prior, worth))
+        })
+        .collect();
+    if is_single && history.unrest.is_none() && of_looks.is_none() && !seen.is_empty() {
         notes.push(
             "each side is one night and no sentinel was repeated: how much nights differ by chance is taken from the spread of all lines"
                 .to_owned(),
         );
         let scale = spread_of_all(&seen, &judged);
         judged.iter_mut().for_each(|(variance, _)| *variance *= scale.powi(2).max(1.0));
+    }
+    if is_single {
+        let shifts = shifts(&seen);
+        for (one, (variance, _)) in seen.iter().zip(&mut judged) {
+            *variance += shifts.get(&around(one)).map_or(0.0, |shift| shift.powi(2));
+        }
+        notes.extend(shifts.iter().filter(|(_, shift)| shift.abs() > bounds.threshold).map(|((network, threads, _), shift)| {
+            let network = network.map_or("", |hash| &hash[..hash.len().min(6)]);
+            let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
+            format!(
+                "network {network}{threads}: half of its operators moved by × {:.3} or more in their places; it ran in one stretch on \
+                 either side, so that counts as chance",
+                shift.exp()
+            )
+        }));
     }
     let scores = scores(&seen, &judged);
     let tails: Vec<f64> =
@@ -195,6 +224,9 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     let of_machine = |points: &[&Point]| {
         points.iter().map(|point| machine.doubt[point.night].powi(2)).sum::<f64>() / (points.len() as f64).powi(2)
     };
+    let looks = |points: &[&Point]| {
+        points.iter().map(|point| 1.0 / point.count as f64).sum::<f64>() / (points.len() as f64).powi(2)
+    };
     let corrected = |points: &[&Point]| -> Vec<f64> {
         points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect()
     };
@@ -211,6 +243,7 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
         spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
         own: own(&before) + own(&after),
         of_machine: of_machine(&before) + of_machine(&after),
+        looks: looks(&before) + looks(&after),
         causes: differences(&facts(Side::Before), &facts(Side::After)),
     })
 }
@@ -240,22 +273,45 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     shares
 }
 
+/// The network around a line, its threads and its host.
+type Around<'a> = (Option<&'a str>, Option<i64>, Option<&'a str>);
+
+fn around<'a>(one: &Seen<'a>) -> Around<'a> {
+    let Identity { network, threads, host, .. } = &one.line.identity;
+    (network.as_deref(), *threads, host.as_deref())
+}
+
+/// By how much the operators of a network moved together. Timed in their places they share a stretch of time, and what happened
+/// to the machine in it.
+fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
+    /// Of fewer, one that changed is half of them.
+    const LEAST: usize = 4;
+    let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
+    for one in seen.iter().filter(|one| one.line.identity.network.is_some()) {
+        networks.entry(around(one)).or_default().push(one.difference);
+    }
+    networks.retain(|_, differences| differences.len() >= LEAST);
+    networks
+        .into_iter()
+        .map(|(around, mut differences)| {
+            differences.sort_by(f64::total_cmp);
+            (around, median(&differences))
+        })
+        .collect()
+}
+
 /// The variance of the difference of a line.
-fn variance(one: &Seen<'_>, prior: Option<Prior>, unrest: Option<f64>) -> f64 {
+fn variance(one: &Seen<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {
         Some(prior) => (prior.with(one.spread.0, one.spread.1).0 * nights).max(one.own),
-        None => one.own + unrest.unwrap_or(0.0).max(one.spread.0) * nights,
+        None => one.own.max(look * one.looks) + unrest.max(one.spread.0) * nights,
     };
     of_nights + one.of_machine
 }
 
-fn freedom(one: &Seen<'_>, prior: Option<Prior>) -> f64 {
-    match prior {
-        Some(prior) => prior.freedom + one.spread.1,
-        // Intervals of medians are of many samples.
-        None => 30.0,
-    }
+fn freedom(one: &Seen<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
+    prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
 /// How much farther all lines lie from their middle than they say, taking most of them as unchanged.

@@ -107,7 +107,8 @@ pub(super) fn title(identity: &Identity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
     let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", &hash[..hash.len().min(6)]));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
-    [Some(identity.task.clone()), cold, schedule, host].into_iter().flatten().collect()
+    let network = identity.network.as_deref().map(|hash| format!(" in its place in {}", &hash[..hash.len().min(6)]));
+    [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 
 /// What differs in the code of a line.

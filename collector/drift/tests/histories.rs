@@ -237,6 +237,87 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
 }
 
+/// Operators that are timed in their places share one stretch of time, and what disturbed it.
+#[test]
+fn a_network_that_was_looked_at_once_is_one_look() {
+    let drift = |factor: &dyn Fn(usize) -> f64| {
+        let mut gather = Gather::new(false, false);
+        for task in 0..30 {
+            let place = |ns: f64, night: i64| Record {
+                network_hash: Some("a network".to_owned()),
+                ..record(None, task, ns, 0.004, (100 + night) * DAY_US)
+            };
+            let ns = 1e5 * (1.0 + task as f64);
+            gather.take(&place(ns, 0), Side::Before);
+            gather.take(&place(ns * factor(task), 1), Side::After);
+        }
+        for (number, sentinel) in SENTINELS.iter().enumerate() {
+            for (side, day) in [(Side::Before, 100), (Side::After, 101)] {
+                let look = |repetition: i64| {
+                    let at = day * DAY_US + repetition * 300_000_000;
+                    record(
+                        Some(sentinel.name),
+                        100_000 + number,
+                        1e6 * (1.0 + 0.002 * (repetition % 2) as f64),
+                        0.002,
+                        at,
+                    )
+                };
+                (0..6).for_each(|repetition| gather.take(&look(repetition), side));
+            }
+        }
+        judge(&gather.finish(), Bounds::default())
+    };
+    let together = drift(&|task| 0.9 + 0.0005 * task as f64);
+    assert_eq!(together.count(Verdict::Faster) + together.count(Verdict::Slower), 0, "{together:?}");
+    let told = together.notes.join("\n");
+    assert!(told.contains("network a netw") && told.contains("in their places"), "{told}");
+    let one = drift(&|task| if task == 7 { 1.3 } else { 1.0 + 0.0005 * (task as f64 - 15.0) });
+    assert_eq!(one.count(Verdict::Slower), 1, "{one:?}");
+    assert!(one.changes[0].identity.task == "task 7" && !one.notes.iter().any(|note| note.contains("in their places")));
+}
+
+/// What is not known well may have been disturbed: its least sample says how far.
+#[test]
+fn a_disturbed_look_is_no_change() {
+    let slower = |half: f64| {
+        let mut gather = Gather::new(false, false);
+        for task in 0..20 {
+            let look = |ns: f64, half: f64, day: i64| Record {
+                min_ns: Some(1e5),
+                ..record(None, task, ns, half, (100 + day) * DAY_US)
+            };
+            let (ns, half) = if task == 3 { (1.5e5, half) } else { (1.01e5, 0.004) };
+            gather.take(&look(1.01e5, 0.004, 0), Side::Before);
+            gather.take(&look(ns, half, 1), Side::After);
+        }
+        judge(&gather.finish(), Bounds::default()).count(Verdict::Slower)
+    };
+    assert_eq!((slower(0.04), slower(0.004)), (0, 1));
+}
+
+/// Where looks of one night fall into two places, a look in the other one is no change; where all agree, it is.
+#[test]
+fn looks_of_one_night_tell_how_much_one_look_is_worth() {
+    let changed = |is_torn: bool| {
+        let mut gather = Gather::new(false, false);
+        for task in 0..40 {
+            let mut look = |ns: f64, day: i64, at: i64, side: Side| {
+                gather.take(&record(None, task, ns, 0.004, (100 + day) * DAY_US + at), side);
+            };
+            for at in 0..6 {
+                let other = if is_torn && at % 3 == 0 { 1.0 } else { 1.14 };
+                look(1e5 * other * (1.0 + 0.001 * (task + at as usize) as f64), 0, at, Side::Before);
+            }
+            let after = if task < 10 { 1.0 } else { 1.12 };
+            look(1e5 * after * (1.0 + 0.001 * task as f64), 1, 0, Side::After);
+        }
+        let drift = judge(&gather.finish(), Bounds::default());
+        drift.count(Verdict::Faster) + drift.count(Verdict::Slower)
+    };
+    assert_eq!((changed(true), changed(false)), (0, 10));
+}
+
 /// With the best schedule of each night, another schedule is a cause and not another line.
 #[test]
 fn the_best_schedule_may_be_another_one() {

@@ -709,9 +709,15 @@ impl Config {
         serde_json::to_string(self).expect("a configuration holds only JSON values")
     }
 
-    /// Stable identity of everything that was asked for: 32 hexadecimal digits.
+    /// As a store keeps it: all that was asked for, but how long it may take. A run that goes on with another's work by another
+    /// budget is the same campaign.
+    pub fn kept_text(&self) -> String {
+        Config { budget_seconds: None, ..self.clone() }.text()
+    }
+
+    /// Stable identity of what a store keeps: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
-        datasets::store::config_hash(&self.text())
+        datasets::store::config_hash(&self.kept_text())
     }
 }
 

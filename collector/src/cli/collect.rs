@@ -13,6 +13,7 @@ use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
+use super::runs::After;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
@@ -254,7 +255,7 @@ impl Job<'_> {
         if !is_simulated && self.on.board.is_none() {
             tell_of_others();
         }
-        self.store.keep_config(&config.text()).map_err(failed)?;
+        self.store.keep_config(&config.kept_text()).map_err(failed)?;
         let done = self.make(work, base, bench)?;
         if let Some((searched, file)) = done.searched.as_ref().zip(self.curves.take()) {
             keep_curves(searched, config, file)?;
@@ -285,12 +286,10 @@ impl Job<'_> {
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
         let is_away = self.sink.is_some_and(|sink| self.is_sink_away(sink));
-        let in_place = self.in_place(&done);
-        let comparisons = (self.compares && done.signal == 0).then(|| {
-            // Nothing is left that a signal would have to wait for.
-            done.is_final.store(true, Ordering::Relaxed);
-            ifcompare::all(config, self.store.root())
-        });
+        let after = After { run_id: base.run_id.clone(), signal: Arc::clone(&done.heard) };
+        let in_place = self.in_place(&done, &after);
+        let comparisons =
+            (self.compares && done.signal == 0).then(|| ifcompare::all(config, self.store.root(), &after));
         let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
         if self.as_json {
             print_json(&Report {
@@ -322,7 +321,8 @@ impl Job<'_> {
                 print(&format!("\n{}", compared.describe()))?;
             }
         }
-        Ok(match done.signal {
+        // What came while models ran as a whole, too.
+        Ok(match done.heard.load(Ordering::Relaxed) {
             0 if done.losses > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
             0 => DONE,
             signal => 128 + u8::try_from(signal).unwrap_or(0),
@@ -330,15 +330,13 @@ impl Job<'_> {
     }
 
     /// After a search of whole models: what its winners are worth in their places.
-    fn in_place(&self, done: &Done) -> Vec<InPlace> {
+    fn in_place(&self, done: &Done, after: &After) -> Vec<InPlace> {
         let config = self.campaign.config;
         let is_wanted = done.searched.is_some() && done.signal == 0;
         if !is_wanted || !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        // Nothing is left that a signal would have to wait for.
-        done.is_final.store(true, Ordering::Relaxed);
-        in_place::all(config, self.store.root())
+        in_place::all(config, self.store.root(), after)
     }
 
     /// What is going to be done: a list of attempts, or a search.
@@ -356,7 +354,7 @@ impl Job<'_> {
 
     /// Makes the attempts that the store lacks.
     fn make(&self, mut work: Work, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
-        let (signal, is_final) = watch_signals()?;
+        let heard = watch_signals()?;
         let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
@@ -380,7 +378,7 @@ impl Job<'_> {
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
-        let at = pass::At { signal: &signal, pace: self.measuring.progress, store: &self.store, host: &base.host };
+        let at = pass::At { signal: &heard, pace: self.measuring.progress, store: &self.store, host: &base.host };
         let began = Instant::now();
         let (outcomes, searched) = match work {
             Work::Sweep(todo) => {
@@ -415,8 +413,8 @@ impl Job<'_> {
         }
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
-        let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, searched })
+        let signal = heard.load(Ordering::Relaxed);
+        Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, reached, searched })
     }
 
     /// Makes the trials of a search, and measures the best of each task again.
@@ -532,8 +530,8 @@ pub struct Done {
     pub losses: usize,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
-    /// Set when the next signal ends the process at once.
-    pub is_final: Arc<AtomicBool>,
+    /// The signal that came, by now.
+    pub heard: Arc<AtomicUsize>,
     /// What others did to the machine meanwhile.
     pub load: Option<Load>,
     /// Records of all planned experiments, the middle measurement of each.
@@ -545,7 +543,7 @@ pub struct Done {
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.
-pub fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
+pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -554,7 +552,7 @@ pub fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
         flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
         flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
     }
-    Ok((seen, again))
+    Ok(seen)
 }
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {

@@ -133,16 +133,19 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
 
 /// Makes every way ready.
 pub fn make(wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Vec<Variant>> {
-    wanted.variants.iter().map(|&variant| made(variant, wanted, whole)).collect()
+    let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
+    wanted.variants.iter().map(made).collect()
 }
 
 /// Times them in turns.
 pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut Whole) -> Result<Report> {
     for variant in &mut variants {
+        whole.runs.go_on()?;
         load(variant, whole)?;
     }
     for round in 0..rounds as usize {
         for place in 0..variants.len() {
+            whole.runs.go_on()?;
             let turn = (round + place) % variants.len();
             sample(&mut variants[turn], whole)?;
         }

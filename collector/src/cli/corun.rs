@@ -85,7 +85,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     }
     let _exclusive = machine::exclusive(arguments.measuring.wait)?;
     let store = open_store(arguments.store.as_deref())?;
-    store.keep_config(&config.text()).map_err(failed)?;
+    store.keep_config(&config.kept_text()).map_err(failed)?;
     let wanted: HashSet<Key> = planned.iter().flat_map(Combination::keys).collect();
     let mut ledger = Ledger::open(&store, &repeat).map_err(failed)?;
     let times = i64::try_from(corun.passes).unwrap_or(i64::MAX);
@@ -109,7 +109,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
         target: &target,
         cache_bytes: facts.last_level_cache_bytes().unwrap_or(0),
     };
-    let (signal, _) = watch_signals()?;
+    let signal = watch_signals()?;
     let outcomes = {
         let records = todo.iter().map(|one| one.members.len()).sum();
         let mut progress = Progress::new(records, arguments.measuring.progress, None);

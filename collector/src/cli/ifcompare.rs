@@ -4,6 +4,7 @@ use super::Result;
 use super::arguments::{Given, VariantArgument};
 use super::compare::{self, Report, Wanted};
 use super::failure::Failure;
+use super::runs::After;
 use super::whole::{Asked, On, Whole, not_on_cpus, refuse_sweeps};
 use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
 use job::Engine;
@@ -62,13 +63,13 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
 }
 
 /// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
-pub fn all(config: &Config, store: &Path) -> Vec<Compared> {
-    config.models.iter().flat_map(|model| of_model(model, config, store)).collect()
+pub fn all(config: &Config, store: &Path, after: &After) -> Vec<Compared> {
+    config.models.iter().flat_map(|model| of_model(model, (config, after), store)).collect()
 }
 
-fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<Compared> {
+fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Path) -> Vec<Compared> {
     let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let seen = each(model, config, true, |whole, _| on_threads(whole, store));
+    let seen = each(model, (config, after), true, |whole, _| on_threads(whole, store));
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => Compared::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
@@ -80,7 +81,7 @@ fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<Compared
 /// Does something with a model on every number of threads.
 pub fn each<T>(
     model: &ModelRequest,
-    config: &Config,
+    (config, after): (&Config, &After),
     is_checked: bool,
     mut on: impl FnMut(&mut Whole, usize) -> Result<T>,
 ) -> Vec<(usize, Result<T>)> {
@@ -93,7 +94,10 @@ pub fn each<T>(
         on: On::Cpus,
     });
     let mut whole = match whole {
-        Ok(whole) => whole,
+        Ok(mut whole) => {
+            whole.runs.after = Some(after.clone());
+            whole
+        }
         Err(failure) => {
             let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
             return config.threads.iter().map(refused).collect();
@@ -102,7 +106,7 @@ pub fn each<T>(
     let cpus = whole.runs.cpus.clone();
     let mut on_threads = |&threads: &usize| {
         whole.runs.cpus = cpus[..threads].to_vec();
-        (threads, on(&mut whole, threads))
+        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
     };
     config.threads.iter().map(&mut on_threads).collect()
 }

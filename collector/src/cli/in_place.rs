@@ -4,7 +4,7 @@
 use super::arguments::Given;
 use super::ifcompare::each;
 use super::keeping::Keeping;
-use super::runs::Runs;
+use super::runs::{After, Runs};
 use super::whole::{Whole, not_built};
 use super::{Result, tell};
 use crate::campaign::config::Backend;
@@ -65,18 +65,18 @@ pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
 }
 
 /// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
-pub fn all(config: &Config, store: &Path) -> Vec<InPlace> {
+pub fn all(config: &Config, store: &Path, after: &After) -> Vec<InPlace> {
     let models = config.models.iter().filter(|model| model.source != "simple");
-    models.flat_map(|model| of_model(model, config, store)).collect()
+    models.flat_map(|model| of_model(model, (config, after), store)).collect()
 }
 
-fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<InPlace> {
-    let seen = each(model, config, false, |whole, _| on_threads(whole, store));
+fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Path) -> Vec<InPlace> {
+    let seen = each(model, (config, after), false, |whole, _| on_threads(whole, store));
     let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
-            let why = failure.message();
-            tell(&[format!("{} on {threads} threads was not timed in its places: {why}", model.label())]);
+            let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
+            tell(&[format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label())]);
             None
         }
     };
@@ -109,6 +109,7 @@ fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<InPlace>> {
     let mut ways = (0..ways).map(way).collect::<Result<Vec<Way>>>()?;
     for round in 0..ROUNDS {
         for place in 0..ways.len() {
+            whole.runs.go_on()?;
             let turn = (round + place) % ways.len();
             ways[turn].take_turn(whole)?;
         }
@@ -122,6 +123,7 @@ fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<InPlace>> {
 }
 
 fn make(number: usize, schedules: Vec<Schedule>, whole: &mut Whole, store: &Path) -> Result<Way> {
+    whole.runs.go_on()?;
     let name = format!("way-{}-{number}", whole.runs.cpus.len());
     let folder = whole.new_folder(&name)?;
     let config = &whole.runs.config;

@@ -69,9 +69,12 @@ impl Keeping {
         if let Some(board) = &whole.standing.board {
             board.mark(&mut base);
         }
+        if let Some(after) = &whole.runs.after {
+            base.run_id.clone_from(&after.run_id);
+        }
         let records = records(whole, &base)?;
         let store = open_store(Some(path))?;
-        store.keep_config(&whole.runs.config.text()).map_err(failed)?;
+        store.keep_config(&whole.runs.config.kept_text()).map_err(failed)?;
         let warnings = match given.is_nothing() {
             true => Vec::new(),
             false => vec!["inputs came from files, not from the seed".to_owned()],

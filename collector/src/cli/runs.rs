@@ -13,6 +13,8 @@ use models::TensorType;
 use reference::Tensor;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use worker::Fault;
@@ -30,7 +32,18 @@ pub struct Runs {
     pub config: Config,
     pub cpus: Vec<usize>,
     pub bench: Box<dyn Bench>,
+    /// The campaign that this follows, where it follows one.
+    pub after: Option<After>,
     folder: TempDir,
+}
+
+/// What is told of a campaign to what follows it.
+#[derive(Clone, Debug)]
+pub struct After {
+    /// The campaign's name in records.
+    pub run_id: String,
+    /// The signal that ends it, when one came.
+    pub signal: Arc<AtomicUsize>,
 }
 
 impl Runs {
@@ -45,12 +58,22 @@ impl Runs {
     /// On this bench, on these CPUs of its machine.
     pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-        Ok(Runs { config, cpus, bench, folder })
+        Ok(Runs { config, cpus, bench, after: None, folder })
     }
 
     /// A place for something of this name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Refuses to begin anything more once a signal came.
+    pub fn go_on(&self) -> Result<()> {
+        match &self.after {
+            Some(after) if after.signal.load(Ordering::Relaxed) != 0 => {
+                Err(Failure::environment("a signal ended the run before"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn inputs(&self) -> PathBuf {

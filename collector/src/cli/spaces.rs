@@ -16,7 +16,7 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     if config.tune.is_none() {
         return Ok(());
     }
-    let own = without_version(&config.text());
+    let own = without_version(&config.kept_text());
     for text in store.config_texts().map_err(failed)? {
         let (other, version) = without_version(&text);
         if other == own.0 && version != own.1 {

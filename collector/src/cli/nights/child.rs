@@ -18,6 +18,11 @@ const SEALING: Duration = Duration::from_secs(20);
 /// Longest report of a child that is kept.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// How long before its deadline a child is told to end.
+pub fn sealing(deadline: Duration) -> Duration {
+    SEALING.min(deadline / 4)
+}
+
 /// A process under way.
 pub struct Child {
     process: std::process::Child,
@@ -56,7 +61,7 @@ impl Child {
     /// Waits for its end. It is told to end, so that it seals, a while before the deadline and when a signal came; then killed.
     pub fn finish(mut self, deadline: Duration, signal: &AtomicUsize) -> Result<Ended> {
         let start = Instant::now();
-        let tell_at = start + deadline.saturating_sub(SEALING.min(deadline / 4));
+        let tell_at = start + deadline.saturating_sub(sealing(deadline));
         let mut kill_at = start + deadline;
         let mut was_told = false;
         let code = loop {

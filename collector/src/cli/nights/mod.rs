@@ -18,7 +18,7 @@ use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print, print_json, tell};
 use crate::campaign::record::now_us;
 use crate::campaign::{Night, RawConfig, planned_tasks};
-use child::{Child, Ended};
+use child::{Child, Ended, sealing};
 use datasets::SealOptions;
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use sentinels::Sentinels;
@@ -71,7 +71,7 @@ pub fn run(run: &NightRun) -> Result<u8> {
     })?;
     let pages = Pages::begin(&run.judging)?;
     let store = open_store(Some(&run.store))?;
-    let (signal, _) = watch_signals()?;
+    let signal = watch_signals()?;
     let sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
     let id = format!("night-{}", stamp(now));
     let (run, phases) = (run.clone(), Vec::new());
@@ -159,7 +159,10 @@ impl Job {
 
     /// How long the next slice may be; nothing when the time is over.
     fn slice(&self, of_phase: f64) -> Option<f64> {
-        let slice = (60.0 * self.settings.sentinel_minutes).min(self.left_for_work() - SLICE_LEAST).min(of_phase);
+        // A child whose budget is over has as long to seal as one that is told to.
+        let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
+        let most = (left - sealing(left)).as_secs_f64();
+        let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
         (slice >= SLICE_LEAST && !self.is_stopped()).then_some(slice)
     }
 

@@ -72,7 +72,13 @@ impl Report<'_> {
             ]);
         }
         let changes = render(self.drift, self.turns, &paper());
-        format!("{}\n\n{changes}\n{}", table.on(&paper()), self.title())
+        let said: String = self.said().map(|line| format!("\n{line}")).collect();
+        format!("{}{said}\n\n{changes}\n{}", table.on(&paper()), self.title())
+    }
+
+    /// What to know of its phases.
+    fn said(&self) -> impl Iterator<Item = String> {
+        self.phases.iter().flat_map(|phase| phase.notes.iter().map(|note| format!("{}: {note}", phase.name)))
     }
 
     /// What stands above the changes, in Markdown.
@@ -92,6 +98,7 @@ impl Report<'_> {
                 phase.left
             );
         }
-        text
+        let said: String = self.said().map(|line| format!("- {line}\n")).collect();
+        if said.is_empty() { text } else { format!("{text}\n{said}") }
     }
 }
