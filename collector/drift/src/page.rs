@@ -80,11 +80,20 @@ fn changes(history: &History, drift: &Drift) -> String {
 /// Middle of the corrected times of each operator in each night, over the operator's first night; colours by size.
 fn map(history: &History, machine: &Machine) -> String {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
         let corrected = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
-        let Some(first) = line.points.first().map(corrected) else { continue };
+        // One point alone says nothing, and where a line begins it is not unchanged.
+        let [first, later @ ..] = &line.points[..] else { continue };
         let row = rests.entry(&line.identity.op_kind).or_insert_with(|| vec![Vec::new(); history.nights.len()]);
-        line.points.iter().for_each(|point| row[point.night].push(corrected(point) - first));
+        later.iter().for_each(|point| row[point.night].push(corrected(point) - corrected(first)));
+        firsts
+            .entry(&line.identity.op_kind)
+            .and_modify(|night| *night = first.night.min(*night))
+            .or_insert(first.night);
+    }
+    for (kind, night) in firsts {
+        rests.entry(kind).and_modify(|row| row[night].push(0.0));
     }
     let middle = |values: &Vec<f64>| {
         let mut sorted = values.clone();
@@ -135,10 +144,15 @@ fn map(history: &History, machine: &Machine) -> String {
     out + "</svg>"
 }
 
-/// The end of a label says most: the day, or the time of day.
+/// The end of a label says most: the day, with the time of day where a night is named by both.
 fn short(label: &str) -> String {
     let signs: Vec<char> = label.chars().collect();
-    signs[signs.len().saturating_sub(8)..].iter().collect()
+    let text = |from: usize, to: usize| signs[from..to].iter().collect::<String>();
+    match signs.iter().position(|sign| *sign == '-') {
+        // `20261122-213000`, and a host after it.
+        Some(8) if signs.len() >= 15 => format!("{} {}:{}", text(6, 8), text(9, 11), text(11, 13)),
+        _ => text(signs.len().saturating_sub(8), signs.len()),
+    }
 }
 
 /// A line over nights, over its first night, with the interval of each point.
@@ -178,4 +192,20 @@ fn curve(line: &Line, history: &History, machine: &Machine) -> String {
         );
     }
     format!("{out}<path class=\"line\" d=\"{path}\"/></svg>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_short() {
+        let cases = [
+            ("20261122-213000", "22 21:30"),
+            ("20261122-213000 host-9", "22 21:30"),
+            ("2026-11-22", "26-11-22"),
+            ("é", "é"),
+        ];
+        cases.iter().for_each(|(label, expected)| assert_eq!(short(label), *expected));
+    }
 }
