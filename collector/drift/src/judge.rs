@@ -153,15 +153,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         for (one, (variance, _)) in seen.iter().zip(&mut judged) {
             *variance += shifts.get(&around(one)).map_or(0.0, |shift| shift.powi(2));
         }
-        notes.extend(shifts.iter().filter(|(_, shift)| shift.abs() > bounds.threshold).map(|((network, threads, _), shift)| {
-            let network = network.map_or("", |hash| &hash[..hash.len().min(6)]);
-            let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
-            format!(
-                "network {network}{threads}: half of its operators moved by × {:.3} or more in their places; it ran in one stretch on \
-                 either side, so that counts as chance",
-                shift.exp()
-            )
-        }));
+        notes.extend(told_of_networks(&shifts, bounds));
     }
     let scores = scores(&seen, &judged);
     let tails: Vec<f64> =
@@ -298,6 +290,17 @@ fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
             (around, median(&differences))
         })
         .collect()
+}
+
+fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<String> {
+    let moved = shifts.iter().filter(|(_, shift)| shift.abs() > bounds.threshold);
+    let told = moved.map(|((network, threads, _), shift)| {
+        let network = network.map_or("", |hash| &hash[..hash.len().min(6)]);
+        let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
+        let (factor, why) = (shift.exp(), "it ran in one stretch on either side, so that counts as chance");
+        format!("network {network}{threads}: its operators moved by × {factor:.3} in the middle in their places; {why}")
+    });
+    told.collect()
 }
 
 /// The variance of the difference of a line.
