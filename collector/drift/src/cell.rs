@@ -1,4 +1,4 @@
-//! Cells of records as texts that are compared.
+//! Cells of records as texts that are compared, and hashes as they are shown.
 
 use datasets::Cell;
 
@@ -12,4 +12,9 @@ pub(super) fn text(cell: Cell<'_>) -> Option<String> {
         Cell::Text(text) => Some(text.to_owned()),
         Cell::Key(key) => Some(key.hex()),
     }
+}
+
+/// As much of a hash as tells it from others in a table. A store may hold any text for one.
+pub(super) fn first_signs(hash: &str) -> String {
+    hash.chars().take(6).collect()
 }

@@ -179,25 +179,26 @@ fn point(night: usize, times: &[Time], is_best: bool) -> Point {
         return Point { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
     }
     let count = times.len() as f64;
-    let log_ns = times.iter().map(|time| time.log_ns).sum::<f64>() / count;
+    let log_ns = mean(times);
     let own = times.iter().map(|time| time.doubt.powi(2)).sum::<f64>() / count;
-    let spread = variance(times, log_ns).unwrap_or(0.0);
+    let spread = variance(times).unwrap_or(0.0);
     Point { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
 }
 
-fn variance(times: &[Time], mean: f64) -> Option<f64> {
+fn mean(times: &[Time]) -> f64 {
+    times.iter().map(|time| time.log_ns).sum::<f64>() / times.len() as f64
+}
+
+fn variance(times: &[Time]) -> Option<f64> {
+    let mean = mean(times);
     let squares: f64 = times.iter().map(|time| (time.log_ns - mean).powi(2)).sum();
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
 }
 
 /// How much looks of one night differ, over all nights together.
 fn looks<'a>(nights: impl Iterator<Item = &'a Vec<Time>>) -> (f64, f64) {
-    let (mut squares, mut freedom) = (0.0, 0.0);
-    for times in nights {
-        let mean = times.iter().map(|time| time.log_ns).sum::<f64>() / times.len() as f64;
-        squares += times.iter().map(|time| (time.log_ns - mean).powi(2)).sum::<f64>();
-        freedom += times.len() as f64 - 1.0;
-    }
+    let known = nights.filter_map(|times| Some((variance(times)?, times.len() as f64 - 1.0)));
+    let (squares, freedom) = known.fold((0.0, 0.0), |(squares, all), (own, more)| (squares + own * more, all + more));
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 

@@ -1,6 +1,7 @@
 //! Two sides compared, line by line and then together.
 
 use super::causes::{Cause, between, differences};
+use super::cell::first_signs;
 use super::distributions::{adjusted, student_reach, student_tails};
 use super::history::{Facts, History, Identity, Line, Night, Point, Side};
 use super::machine::{Machine, machine};
@@ -151,7 +152,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
     if is_single {
         let shifts = shifts(&seen);
         for (one, (variance, _)) in seen.iter().zip(&mut judged) {
-            *variance += shifts.get(&around(one)).map_or(0.0, |shift| shift.powi(2));
+            *variance += around(one).and_then(|around| shifts.get(&around)).map_or(0.0, |shift| shift.powi(2));
         }
         notes.extend(told_of_networks(&shifts, bounds));
     }
@@ -211,13 +212,12 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     if before.is_empty() || after.is_empty() {
         return None;
     }
-    let own =
-        |points: &[&Point]| points.iter().map(|point| point.doubt.powi(2)).sum::<f64>() / (points.len() as f64).powi(2);
-    let of_machine = |points: &[&Point]| {
-        points.iter().map(|point| machine.doubt[point.night].powi(2)).sum::<f64>() / (points.len() as f64).powi(2)
-    };
-    let looks = |points: &[&Point]| {
-        points.iter().map(|point| 1.0 / point.count as f64).sum::<f64>() / (points.len() as f64).powi(2)
+    // Of the mean of the points of either side, by what each says.
+    let of_means = |of_point: &dyn Fn(&Point) -> f64| -> f64 {
+        [&before, &after]
+            .map(|points| points.iter().map(|point| of_point(point)).sum::<f64>() / (points.len() as f64).powi(2))
+            .iter()
+            .sum()
     };
     let corrected = |points: &[&Point]| -> Vec<f64> {
         points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect()
@@ -233,9 +233,9 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
         nights: (before.len(), after.len()),
         difference: mean(&others) - mean(&ys),
         spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
-        own: own(&before) + own(&after),
-        of_machine: of_machine(&before) + of_machine(&after),
-        looks: looks(&before) + looks(&after),
+        own: of_means(&|point| point.doubt.powi(2)),
+        of_machine: of_means(&|point| machine.doubt[point.night].powi(2)),
+        looks: of_means(&|point| 1.0 / point.count as f64),
         causes: differences(&facts(Side::Before), &facts(Side::After)),
     })
 }
@@ -266,11 +266,11 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
 }
 
 /// The network around a line, its threads and its host.
-type Around<'a> = (Option<&'a str>, Option<i64>, Option<&'a str>);
+type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
-fn around<'a>(one: &Seen<'a>) -> Around<'a> {
+fn around<'a>(one: &Seen<'a>) -> Option<Around<'a>> {
     let Identity { network, threads, host, .. } = &one.line.identity;
-    (network.as_deref(), *threads, host.as_deref())
+    Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
 /// By how much the operators of a network moved together. Timed in their places they share a stretch of time, and what happened
@@ -279,8 +279,8 @@ fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
     /// Of fewer, one that changed is half of them.
     const LEAST: usize = 4;
     let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
-    for one in seen.iter().filter(|one| one.line.identity.network.is_some()) {
-        networks.entry(around(one)).or_default().push(one.difference);
+    for (around, one) in seen.iter().filter_map(|one| Some((around(one)?, one))) {
+        networks.entry(around).or_default().push(one.difference);
     }
     networks.retain(|_, differences| differences.len() >= LEAST);
     networks
@@ -295,7 +295,7 @@ fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
 fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<String> {
     let moved = shifts.iter().filter(|(_, shift)| shift.abs() > bounds.threshold);
     let told = moved.map(|((network, threads, _), shift)| {
-        let network = network.map_or("", |hash| &hash[..hash.len().min(6)]);
+        let network = first_signs(network);
         let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
         let (factor, why) = (shift.exp(), "it ran in one stretch on either side, so that counts as chance");
         format!("network {network}{threads}: its operators moved by × {factor:.3} in the middle in their places; {why}")

@@ -1,6 +1,7 @@
 //! What changed, in words and tables: for a terminal, and in Markdown as GitHub shows it.
 
 use super::causes::Cause;
+use super::cell::first_signs;
 use super::history::Identity;
 use super::judge::{Change, Drift, Verdict};
 use super::turns::Turn;
@@ -105,9 +106,9 @@ fn toned(change: &Change) -> report::Cell {
 /// A line for a reader.
 pub(super) fn title(identity: &Identity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
-    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", &hash[..hash.len().min(6)]));
+    let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
-    let network = identity.network.as_deref().map(|hash| format!(" in its place in {}", &hash[..hash.len().min(6)]));
+    let network = identity.network.as_deref().map(|hash| format!(" in its place in {}", first_signs(hash)));
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 

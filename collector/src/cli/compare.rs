@@ -140,12 +140,10 @@ pub fn make(wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Vec<Variant>> {
 /// Times them in turns.
 pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut Whole) -> Result<Report> {
     for variant in &mut variants {
-        whole.runs.go_on()?;
         load(variant, whole)?;
     }
     for round in 0..rounds as usize {
         for place in 0..variants.len() {
-            whole.runs.go_on()?;
             let turn = (round + place) % variants.len();
             sample(&mut variants[turn], whole)?;
         }

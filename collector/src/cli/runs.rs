@@ -110,6 +110,7 @@ impl Runs {
 
     /// Runs a job; loading what it names belongs to the time that a run may take.
     pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
+        self.go_on()?;
         Runs::measured(self.reply(job))
     }
 
