@@ -26,6 +26,9 @@ const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
 /// Tiles along one dimension that may be taken together, so that they share what a cache holds.
 const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
 
+/// Steps of the depth that tiles taken together may sum before the next: what they read of both operands stays near.
+const PARTS: [i64; 4] = [64, 128, 256, 512];
+
 /// Those of which the default schedule takes one.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
@@ -307,10 +310,23 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
         "whether sums of a tile, or of tiles taken together, are finished first",
         ["tile", "cache"],
     ));
+    let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
+    if !parts.is_empty() {
+        let text = "steps of the depth that tiles taken together sum before the next, where their sums are finished together";
+        axes.push(numbers("cache_r", text, std::iter::once(1).chain(parts)));
+    }
     axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
     axes.push(numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]));
     if extents.is_padded {
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+    }
+    let is_read_apart = if extents.is_conv {
+        !extents.is_padded && extents.may_fill && !is_depthwise(extents)
+    } else {
+        matches!(extents.blocking, Blocking::Dividing(_))
+    };
+    if is_read_apart {
+        axes.push(choices("copy_at", "where what tiles read is copied, so that it lies together", ["no", "outer", "part"]));
     }
     if has_epilogue {
         axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "root"]));

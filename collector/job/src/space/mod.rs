@@ -34,7 +34,7 @@ use models::Task;
 
 /// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
 /// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The space of a task on a machine.
 ///
@@ -119,8 +119,9 @@ impl Space {
     /// The setting of an axis that a point has which does not name it: the one that leaves the move out.
     pub fn neutral(name: &str) -> Option<Setting> {
         match name {
-            "cache_c" | "cache_y" | "cache_x" | "grain" => Some(Setting::Number(1)),
+            "cache_c" | "cache_y" | "cache_x" | "cache_r" | "grain" => Some(Setting::Number(1)),
             "sum_at" | "write_at" => Some(axes::choice("tile")),
+            "copy_at" => Some(axes::choice("no")),
             "windows" => Some(axes::choice("whole")),
             _ => None,
         }

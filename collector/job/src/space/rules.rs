@@ -32,6 +32,9 @@ const CORE: &str = "core";
 /// Elements of sums that are finished together: they stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
 
+/// And where they take many steps before the next: they stay in a core's own cache.
+const PART_ELEMENTS: i64 = 1 << 18;
+
 fn core_rule() -> Rule {
     let text = "data, weights, sums and programs of a cut fit the core's memories, as often as threads want them";
     Rule { name: CORE, text: text.to_owned() }
@@ -83,8 +86,8 @@ impl Space {
         }
         if self.has("sum_at") {
             let text = format!(
-                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, and tiles that are taken \
-                 together leave out no padding: order is not kernel_first"
+                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
+                 tiles that are taken together leave out no padding: order is not kernel_first"
             );
             rules.push(Rule { name: CACHED, text });
         }
@@ -139,7 +142,8 @@ impl Space {
         }
         let together = number("cache_c") * number("cache_y") * number("cache_x");
         let are_cached = knobs.choice("sum_at") == Some("cache");
-        let fits = !are_cached || (tile * vector).saturating_mul(together) <= CACHED_ELEMENTS;
+        let most = if number("cache_r") > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
+        let fits = !are_cached || (tile * vector).saturating_mul(together) <= most;
         // What lies in the padding is told of a tile by itself.
         if !fits || (are_cached || together > 1) && knobs.choice("order") == Some("kernel_first") {
             return Some(CACHED);

@@ -1,6 +1,7 @@
 //! Draws schedules from a space.
 
 use super::gpu::{sum, tensor};
+use super::axes::choice;
 use super::{Knobs, Space, dots};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -69,6 +70,12 @@ pub fn canonical(mut knobs: Knobs) -> Knobs {
     // Without tiles that are taken together there is nothing else to finish first.
     if !["cache_c", "cache_y", "cache_x"].iter().any(|name| knobs.0.contains_key(*name)) {
         knobs.0.remove("sum_at");
+    }
+    if !knobs.0.contains_key("sum_at") {
+        knobs.0.remove("cache_r");
+    }
+    if knobs.choice("copy_at") == Some("part") && !knobs.0.contains_key("cache_r") {
+        knobs.0.insert("copy_at".to_owned(), choice("outer"));
     }
     if knobs.choice("pool") == Some("no") {
         knobs.0.remove("grain");

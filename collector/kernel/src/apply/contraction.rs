@@ -32,6 +32,13 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
         moves.compute_inline(pad)?;
     }
+    let copy_at = knobs.choice("copy_at").unwrap_or("no");
+    let copy = match form {
+        _ if copy_at == "no" => None,
+        Form::Conv if pad.is_some() && pad_at != "inline" => pad.clone(),
+        Form::Conv => Some(moves.cache_read(&anchor, 0, Memory::Global)?),
+        Form::Product => Some(moves.cache_read(&anchor, 1, Memory::Global)?),
+    };
     let is_blocked = matches!(choice(knobs, "layout")?, "blocked" | "dots");
     let write_at = knobs.choice("write_at").unwrap_or("tile");
     let (result, cut, written) = match write_at {
@@ -58,7 +65,10 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if let Some(together) = apart {
         fuse_parallel(moves, &moves.loops(&together)?, 2)?;
     }
-    match pad.filter(|_| pad_at != "inline") {
+    if let Some(copy) = &copy {
+        moves.compute_at(copy, if copy_at == "part" { &reduction[0] } else { &fused })?;
+    }
+    match pad.filter(|_| pad_at != "inline" && copy.is_none()) {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
         Some(pad) => {
             moves.compute_at(&pad, &fused)?;
@@ -323,10 +333,17 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits the depth and puts the reduction loops into their order; says whether the whole depth is the last of them.
+/// Splits the depth and puts the reduction loops into their order; says whether the whole depth is the last of them. Parts of it that
+/// tiles taken together sum one after the other are outside of all.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = number(knobs, "split_r")?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");
+    let part = knobs.number("cache_r").filter(|&steps| steps > 1);
+    let halves = match part {
+        Some(steps) => moves.split(depth, &[None, Some(steps)])?,
+        None => vec![depth.clone()],
+    };
+    let (depth, outermost) = halves.split_last().expect("a split has parts");
     let parts = if inner > 1 { moves.split(depth, &[None, Some(inner)])? } else { vec![depth.clone()] };
     let (depth, rest) = parts.split_first().expect("a split has parts");
     let all = [std::slice::from_ref(depth), kernel].concat();
@@ -337,5 +354,5 @@ fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(
         None => (0..all.len()).collect(),
     };
     let ordered = places.iter().map(|&place| all[place].clone()).chain(rest.iter().cloned());
-    Ok((ordered.collect(), name != "depth_first" && places.last() == Some(&0)))
+    Ok((outermost.iter().cloned().chain(ordered).collect(), name != "depth_first" && places.last() == Some(&0)))
 }
