@@ -18,6 +18,7 @@ pub(super) const UNLIMITED: Limits = Limits::Registers {
     tiles: None,
     sums: i64::MAX,
     loops: beyond::NONE,
+    whole: None,
 };
 
 /// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
@@ -147,6 +148,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
                 has_functions: has_functions(task),
+                batch: 1,
+                outside: 3,
+                whole: None,
                 blocking: match groups {
                     _ if is_transposed => Blocking::None,
                     1 if is_constant => Blocking::Padded,
@@ -172,12 +176,18 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             sources: 1,
             weights: 1,
             has_functions: has_functions(task),
+            batch: output[..rank.saturating_sub(2)].iter().product(),
+            outside: i64::try_from(rank).unwrap_or(2) - 1,
+            // Columns of a transposed operand cannot be read as a vector.
+            whole: match op {
+                Op::Dense if !is_constant => Some(1),
+                Op::MatMul { transpose_b, .. } => Some(if *transpose_b { 1 } else { last }),
+                _ => None,
+            },
             blocking: match op {
-                Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
-                // Columns of an unpacked transposed operand cannot be read as a vector.
-                Op::Dense | Op::QDense { .. } | Op::Einsum { .. } | Op::MatMul { transpose_b: true, .. } => {
-                    Blocking::None
-                }
+                Op::Dense | Op::MatMul { .. } => Blocking::Padded,
+                Op::QDense { .. } if is_constant => Blocking::Padded,
+                Op::QDense { .. } | Op::Einsum { .. } => Blocking::None,
                 _ => Blocking::Dividing(last),
             },
         },
@@ -250,6 +260,12 @@ pub(super) struct Extents {
     weights: i64,
     /// Whether what follows computes exponentials or their kin.
     has_functions: bool,
+    /// Products that there are of the same extents.
+    batch: i64,
+    /// Loops around the rows of a product.
+    outside: i64,
+    /// Where the second operand of a product may be copied: what blocks of channels must divide where it is not.
+    whole: Option<i64>,
     blocking: Blocking,
 }
 
@@ -268,7 +284,7 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
     let lanes = machine.vector_lanes;
     let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
     let may_block = !blocks.is_empty();
-    let may_be_plain = extents.is_conv || !may_block;
+    let may_be_plain = extents.is_conv || read_as_they_are(extents, &blocks).is_empty();
     let mut axes = Vec::new();
     let layouts = [("blocked", may_block), ("plain", may_be_plain)];
     axes.push(choices(
@@ -335,6 +351,7 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
         tiles: None,
         sums: dots::registers(machine),
         loops: loops(extents, output),
+        whole: extents.whole,
     };
     Space { template: Template::Contraction, axes, default, limits }
 }
@@ -356,6 +373,7 @@ fn loops(extents: &Extents, output: &[i64]) -> beyond::Loops {
 /// of which a few tiles reach a little past the end, of a channel by itself whole vectors.
 fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     const MOST: i64 = 32;
+    const PRODUCT_ROWS: i64 = 16;
     let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
     let mut widths: Vec<i64> = divisors(columns).filter(|&width| width <= MOST).collect();
     // The compiler cuts odd vectors into many.
@@ -369,6 +387,8 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
         if !has_enough || (extents.may_fill && columns > whole && is_close(&beyond)) {
             widths.push(beyond);
         }
+    } else if may_reach(machine, extents) {
+        widths.extend(2..=PRODUCT_ROWS.min(columns));
     } else if !has_enough {
         widths
             .extend((*ENOUGH.start()..=MOST).filter(|width| columns % width != 0 && *width < columns).filter(is_close));
@@ -409,13 +429,23 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     }
 }
 
+/// Of these blocks those of an operand that is not copied.
+fn read_as_they_are(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
+    blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
+}
+
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
     let is_depthwise = is_depthwise(extents);
     let row_tile = row_tile(machine, extents, widths);
-    let may_block = !blocks.is_empty() && row_tile.is_none();
+    let panels = panels(machine, extents, blocks);
+    let is_copied = panels.is_some() || is_copied(extents);
+    let blocks = &read_as_they_are(extents, blocks)[..];
+    let may_block = panels.is_some() || !blocks.is_empty() && row_tile.is_none();
     let tile = if is_depthwise {
         depthwise_tile(machine, extents, widths)
+    } else if let Some(tile) = panels {
+        tile
     } else if let Some(tile) = row_tile {
         tile
     } else {
@@ -441,14 +471,17 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
     let is_filled = extents.columns % tile.columns != 0;
     let is_large = extents.sources > 2 * extents.weights;
-    let is_copied = is_copied(extents);
-    let is_by_space = is_copied || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
+    let is_by_space = is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
     set("outer", choice(if is_by_space { "space" } else { "channels" }));
-    set("parallel", Setting::Number(3));
     if is_copied {
         set("copy_at", choice("outer"));
+    }
+    if is_copied && extents.is_conv {
         set("cache_x", Setting::Number(COPIED_TOGETHER));
     }
+    // Steps of the pool share no copy, and a last tile of rows that is apart from others needs a loop over them.
+    let walks_rows = !extents.is_conv && may_block && (is_copied || is_filled);
+    set("parallel", Setting::Number(if walks_rows { extents.outside.clamp(1, 3) } else { 3 }));
     if extents.is_padded {
         set("pad_at", choice(padded_at(extents, &tile)));
     }
@@ -465,8 +498,47 @@ const COPIED_TOGETHER: i64 = 4;
 fn may_copy(extents: &Extents) -> bool {
     match extents.is_conv {
         true => !extents.is_padded && extents.may_fill && !is_depthwise(extents),
-        false => matches!(extents.blocking, Blocking::Dividing(_)),
+        false => extents.whole.is_some(),
     }
+}
+
+/// The tile of a product whose second operand is copied by default, panel by panel: one that is large, or cannot be read as
+/// vectors where it lies, where there are rows to share a panel, and panels for all cores.
+fn panels(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
+    /// Rows that pay for a copy, and those that pay where the operand is not read as vectors without one.
+    const ROWS: i64 = 32;
+    const FEW_ROWS: i64 = 8;
+    const LARGE: i64 = 1 << 17;
+    /// Products that one core does before others have begun.
+    const FEW: i64 = 1 << 20;
+    /// Loads for each multiply-add that are hidden.
+    const HIDDEN: f64 = 0.55;
+    let (whole, lanes) = (extents.whole?, machine.vector_lanes);
+    let is_readable = whole % (2 * lanes) == 0;
+    let numbers = extents.depth.saturating_mul(extents.channels);
+    if extents.columns < if is_readable { ROWS } else { FEW_ROWS } || (is_readable && numbers < LARGE) {
+        return None;
+    }
+    let sums = machine.vector_registers * 3 / 4;
+    let tiles = [4, 2, 1].into_iter().filter(|vectors| blocks.contains(&(vectors * lanes))).flat_map(|vectors| {
+        let columns = (2..=12.min(sums / vectors).min(extents.columns)).rev();
+        columns.map(move |columns| (vectors, columns))
+    });
+    let cost = |(vectors, columns): (i64, i64)| {
+        let loads = (vectors + columns) as f64 / (vectors * columns) as f64;
+        loads.max(HIDDEN) * filled(extents.channels, vectors * lanes) as f64
+    };
+    let (vectors, columns) = tiles.min_by(|one, other| cost(*one).total_cmp(&cost(*other)))?;
+    let block = vectors * lanes;
+    let are_enough = extents.batch * count(extents.channels, block) >= 2 * machine.cores;
+    let is_small = numbers.saturating_mul(extents.columns) <= FEW;
+    (are_enough || is_small).then_some(Tile { block, channels: 1, rows: 1, columns })
+}
+
+/// Whether the last tile of a product's rows may reach past the end by default: then the loop over rows is not one of the pool's,
+/// and there must be enough blocks of channels.
+fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
+    !extents.is_conv && extents.batch * count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }
 
 /// Whether the input of a convolution of single places is copied by default, so that rows of a tile lie together: an input
@@ -668,8 +740,15 @@ fn read(extents: &Extents, rows: i64) -> i64 {
 fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
     /// Another copy of the result, and of what it is made of.
     const COPIES: f64 = 1.1;
+    /// Code of its own for the last tile of a product's rows.
+    const APART: f64 = 1.02;
     let all = filled(extents.columns, columns);
-    let beyond = if all == extents.columns { 1.0 } else { COPIES * all as f64 / extents.columns as f64 };
+    let beyond = if all == extents.columns {
+        1.0
+    } else if !extents.is_conv {
+        APART
+    } else {
+        COPIES * all as f64 / extents.columns as f64 };
     if may_block {
         let channels = filled(extents.channels, block) as f64 / extents.channels as f64;
         beyond * channels * filled(block, machine.vector_lanes) as f64 / block as f64

@@ -98,6 +98,8 @@ enum Limits {
         sums: i64,
         /// The loops over tiles.
         loops: beyond::Loops,
+        /// What blocks must divide where the second operand of a product is not copied.
+        whole: Option<i64>,
     },
     /// Those of a GPU.
     Device(gpu::Limits),

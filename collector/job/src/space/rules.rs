@@ -24,6 +24,7 @@ const VECTOR: &str = "vector";
 const TRANSFORMED: &str = "transformed";
 const SUMS: &str = "sums";
 const CACHED: &str = "cached";
+const COPIED: &str = "copied";
 const PADDED: &str = "padded";
 const BEYOND: &str = "beyond";
 /// That of a board's core.
@@ -56,7 +57,7 @@ impl Space {
             Limits::Device(limits) => return limits.rules(),
             Limits::Core(_) => return vec![core_rule()],
             Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, loops: _ } => {
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, loops: _, whole: _ } => {
                 (tile_elements, unrolled_elements, tiles, sums)
             }
         };
@@ -91,6 +92,12 @@ impl Space {
             );
             rules.push(Rule { name: CACHED, text });
         }
+        if let Limits::Registers { whole: Some(whole), .. } = &self.limits {
+            let text = format!(
+                "blocks that do not divide {whole} are of an operand that is copied, and without blocks none is"
+            );
+            rules.push(Rule { name: COPIED, text });
+        }
         if let Some([two, four]) = tiles.filter(|_| self.has("tile_p")) {
             let text = format!(
                 "tile_p divides the {two} tiles of winograd2 or the {four} of winograd4, and times the block is at most \
@@ -106,11 +113,11 @@ impl Space {
 
     /// The name of the rule that forbids a point; nothing where none does.
     pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        let (tile_elements, unrolled_elements, window, tiles, sums, loops) = match &self.limits {
+        let (tile_elements, unrolled_elements, window, tiles, sums, loops, whole) = match &self.limits {
             Limits::Device(limits) => return limits.forbidden(knobs),
             Limits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
-            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, loops } => {
-                (*tile_elements, *unrolled_elements, *window, *tiles, *sums, loops)
+            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, loops, whole } => {
+                (*tile_elements, *unrolled_elements, *window, *tiles, *sums, loops, *whole)
             }
         };
         if dots::is_of_places(knobs) {
@@ -130,6 +137,10 @@ impl Space {
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));
         let vector = if is_blocked { number("block") } else { 1 };
+        let is_copied = knobs.choice("copy_at").is_some_and(|at| at != "no");
+        if whole.is_some_and(|whole| if is_blocked { !is_copied && whole % vector != 0 } else { is_copied }) {
+            return Some(COPIED);
+        }
         let innermost = if is_blocked { vector } else { number("tile_x") };
         if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
             return Some(VECTOR);

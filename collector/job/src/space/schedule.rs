@@ -220,6 +220,11 @@ impl Schedule {
         matches!(self, Schedule::Template { knobs } if knobs.choice("windows") == Some("columns_first"))
     }
 
+    /// Whether it copies what tiles read, so that it lies together.
+    pub fn copies(&self) -> bool {
+        matches!(self, Schedule::Template { knobs } if knobs.choice("copy_at").is_some_and(|at| at != "no"))
+    }
+
     /// How it computes exponentials and their kin.
     pub fn functions(&self) -> Functions {
         match self {

@@ -37,7 +37,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         _ if copy_at == "no" => None,
         Form::Conv if pad.is_some() && pad_at != "inline" => pad.clone(),
         Form::Conv => Some(moves.cache_read(&anchor, 0, Memory::Global)?),
-        Form::Product => Some(moves.cache_read(&anchor, 1, Memory::Global)?),
+        Form::Product => block_of_part(lowered, moves, Part::Copy)?,
     };
     let is_blocked = matches!(choice(knobs, "layout")?, "blocked" | "dots");
     let write_at = knobs.choice("write_at").unwrap_or("tile");
@@ -55,6 +55,10 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     let home = tiled.home(knobs);
     let parallel = parallel.min(home);
     let fused = fuse_grains(moves, &tiled.outer, parallel, knobs)?;
+    // The last tile of rows, where it reaches past the end, is apart from the others, which then need no tests.
+    if lowered.has_tail && parallel <= tiled.rows {
+        moves.annotate_loop(&tiled.outer[tiled.rows], "pragma_loop_partition_hint", 1)?;
+    }
     if let Some(cut) = cut {
         moves.reverse_compute_at(&cut, &fused)?;
     }

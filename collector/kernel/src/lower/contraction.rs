@@ -334,6 +334,11 @@ fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, outp
     let rank = output.extents.len();
     let block = block_of(writer, &output.extents[rank - 1], false)?;
     // An unpacked weight cannot be read as a vector of columns, only a packed one can.
+    let copy = match block.filter(|_| writer.copies && weight.extents.len() == 2) {
+        Some(block) => Some(panels(writer, weight, true, block, output)?),
+        None => None,
+    };
+    let weight = copy.as_ref().unwrap_or(weight);
     let is_packed = weight.extents.len() == 3;
     let depth = axis("k", &data.extents[rank - 1], true)?;
     let product = |rows: &[Expression], column: &[Expression]| -> Element {
@@ -381,7 +386,7 @@ fn matmul(
         let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
         multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
     };
-    let block = block_of(writer, &output.extents[rank - 1], true)?;
+    let block = block_of(writer, &output.extents[rank - 1], !writer.copies)?;
     let Some(block) = block else {
         let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
         return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
@@ -389,7 +394,14 @@ fn matmul(
         });
     };
     let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
+    let copy = if writer.copies { Some(panels(writer, b, transpose_b, block, output)?) } else { None };
     let accumulated = writer.block(&output.name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+        if let Some(copy) = &copy {
+            let a_at = at(a, &i[..rank - 2], &i[rank - 2], &depth.variable, transpose_a)?;
+            let mut b_at = leading(b, &i[..rank - 2])?;
+            b_at.extend([i[rank - 1].clone(), depth.variable.clone(), i[rank].clone()]);
+            return reduce(Reduction::Sum, output.dtype, &multiply((a, &a_at), (copy, &b_at), zeros, output.dtype)?, &axes);
+        }
         let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
         reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
     })?;
@@ -405,6 +417,28 @@ fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Exp
         .zip(&place[skipped..])
         .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
         .collect()
+}
+
+/// The second operand of a product as panels, each a block of columns by all of the depth; where columns end within a block zeros
+/// follow.
+fn panels(writer: &mut Writer, operand: &Tensor, is_transposed: bool, block: i64, output: &Output) -> Result<Tensor> {
+    let columns = writer.number(&output.extents[output.extents.len() - 1])?;
+    let rank = operand.extents.len();
+    let (batch, depth) = (rank - 2, operand.extents[rank - if is_transposed { 1 } else { 2 }].clone());
+    let mut extents = operand.extents[..batch].to_vec();
+    extents.extend([Extent::Known(tiles::count(columns, block)), depth, Extent::Known(block)]);
+    let zero = constant(operand.dtype, 0.0)?;
+    writer.block(&output.name("panels"), Part::Copy, (operand.dtype, &extents), |i| {
+        let column = i[batch].mul(&index(block)?)?.add(&i[batch + 2])?;
+        let mut at = i[..batch].to_vec();
+        let row = i[batch + 1].clone();
+        at.extend(if is_transposed { [column.clone(), row] } else { [row, column.clone()] });
+        let element = operand.at(&at)?;
+        match columns % block {
+            0 => Ok(element),
+            _ => column.less(&index(columns)?)?.if_then_else(&element, &zero),
+        }
+    })
 }
 
 /// A sum over all letters that the result lacks.

@@ -49,6 +49,8 @@ pub struct Form {
     pub by_taps: Option<ByTaps>,
     /// Whether a pool reduces the columns of windows before the rows of what these come to.
     pub columns_first: bool,
+    /// Whether the second operand of a product is copied, panel by panel.
+    pub copies: bool,
     /// Of what type indices are.
     pub indices: DType,
 }
@@ -66,6 +68,7 @@ impl Form {
             has_vectors: is_cpu && schedule.has_vectors(),
             by_taps: schedule.by_taps().filter(|_| is_cpu),
             columns_first: is_cpu && schedule.columns_first(),
+            copies: is_cpu && schedule.copies(),
             // A processor's addresses have 64 bits: where shorter numbers might run over, LLVM cannot see neighbours as such.
             indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
@@ -85,6 +88,8 @@ pub struct Lowered {
     pub packings: Vec<Packing>,
     /// The windows of a convolution whose sums must leave out what is padding for a whole tile.
     pub window: Option<Window>,
+    /// Whether the last tile of a product's rows is to be apart from others.
+    pub has_tail: bool,
 }
 
 /// The windows of a convolution, by their spatial dimensions.
@@ -114,6 +119,8 @@ pub struct Block {
 pub enum Part {
     /// Surrounds an input with its padding, or reads it in another order.
     Pad,
+    /// Copies an operand, panel by panel.
+    Copy,
     /// Puts four bytes into one number, for products of bytes.
     Quads,
     /// The windows of a convolution as a matrix.
@@ -171,6 +178,7 @@ pub(crate) struct Writer {
     has_vectors: bool,
     by_taps: Option<ByTaps>,
     columns_first: bool,
+    copies: bool,
     window: Option<Window>,
 }
 
@@ -220,10 +228,23 @@ impl Writer {
 
 /// Writes a task down for TVM.
 pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
-    // TVM takes the ends of rows, where windows reach into the padding, apart by 32-bit indices only.
+    // TVM takes the ends of rows, where windows reach into the padding, and last tiles apart by 32-bit indices only.
     let has_ends = form.columns_first && has_ends(task);
-    let indices = if has_ends { DType::I32 } else { form.indices };
+    let indices = if has_ends || has_tail(task, form) { DType::I32 } else { form.indices };
     expression::with_indices(indices, || lower_flat(task, form))
+}
+
+/// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
+pub fn has_tail(task: &Task, form: Form) -> bool {
+    let anchor = &task.steps[0];
+    let is_product = matches!(anchor.op, Op::Dense | Op::MatMul { .. }) && matches!(form.layout, Layout::Blocked { .. });
+    let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
+    let is_small = |ty: &TensorType| {
+        let extents = ty.extents()?;
+        extents.iter().try_fold(4, |all: i32, &extent| all.checked_mul(i32::try_from(extent).ok()?))
+    };
+    let rows = anchor.output.extents().and_then(|extents| extents.iter().rev().nth(1).copied());
+    is_product && rows.is_some_and(|rows| rows % form.columns.max(1) != 0) && types.into_iter().all(|ty| is_small(ty).is_some())
 }
 
 fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
@@ -246,7 +267,7 @@ fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
 }
 
 fn write(task: &Task, form: Form) -> Result<Lowered> {
-    let Form { layout, sums, columns, has_vectors, by_taps, columns_first, is_flat: _, indices: _ } = form;
+    let Form { layout, sums, columns, has_vectors, by_taps, columns_first, copies, is_flat: _, indices: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
@@ -262,6 +283,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
         has_vectors,
         by_taps,
         columns_first,
+        copies,
         window: None,
     };
     let mut parameters = Vec::new();
@@ -299,7 +321,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     }
     let module = expression::module(&parameters, &output)?;
     packings.push(Packing::Plain);
-    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings, window: writer.window })
+    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings, window: writer.window, has_tail: has_tail(task, form) })
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
