@@ -54,3 +54,39 @@ fn short_rows_of_single_channels_are_tiled_as_was_seen_on_each_kind_of_core() {
     check("depthwise_conv2d:c=576,hw=14,k=3,p=1,s=2", "2 7 1", "2 7 1");
     check("depthwise_conv2d:c=96,hw=56,k=3,p=1,s=2", "1 7 14", "1 7 14");
 }
+
+#[test]
+fn what_is_large_is_copied_where_tiles_read_it() {
+    let copied = |operator| settings("sapphirerapids", operator, &["copy_at", "cache_x", "outer"]);
+    // Channels a page apart, and weights that are large, too.
+    assert_eq!(copied("conv2d:ci=512,hw=32,co=128,k=1"), "outer 4 space");
+    assert_eq!(copied("conv2d:ci=512,hw=33,co=2048,k=1"), "outer 4 space");
+    for operator in
+        ["conv2d:ci=512,hw=33,co=128,k=1", "conv2d:ci=128,hw=32,co=512,k=1", "conv2d:ci=1024,hw=14,co=256,k=1"]
+    {
+        assert!(copied(operator).starts_with("- -"), "{operator}");
+    }
+}
+
+#[test]
+fn products_walk_panels_of_what_is_no_constant() {
+    let tile = |operator| settings("sapphirerapids", operator, &["copy_at", "block", "tile_x", "parallel"]);
+    assert_eq!(tile("matmul:m=512,n=512,k=512"), "outer 64 6 1");
+    assert_eq!(tile("matmul:b=12,m=197,n=197,k=64"), "outer 32 12 2");
+    // Columns of a transposed operand, and of one that no vectors divide.
+    assert_eq!(tile("matmul:m=256,n=256,k=256,tb=1"), "outer 64 6 1");
+    assert_eq!(tile("matmul:m=33,n=65,k=129"), "outer 32 12 1");
+    // Few numbers, and few rows.
+    assert_eq!(tile("matmul:m=128,n=64,k=64"), "- 64 4 3");
+    assert_eq!(tile("matmul:m=8,n=1024,k=1024"), "- 64 4 3");
+}
+
+#[test]
+fn rows_that_no_tile_divides_have_a_last_tile_apart() {
+    let tile = |operator| settings("sapphirerapids", operator, &["block", "tile_x", "parallel"]);
+    assert_eq!(tile("dense:m=197,n=768,k=768"), "64 6 1");
+    assert_eq!(tile("dense:m=77,n=768,k=768"), "64 6 1");
+    // Those that one divides, and fewer blocks of channels than cores.
+    assert_eq!(tile("dense:m=128,n=768,k=768"), "32 4 3");
+    assert_eq!(tile("dense:m=197,n=64,k=768"), "64 1 3");
+}

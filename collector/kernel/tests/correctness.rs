@@ -284,6 +284,9 @@ fn matrix_products() {
         &[
             "matmul:m=17,n=31,k=7",
             "matmul:m=1,n=1,k=1",
+            "matmul:m=33,n=65,k=129",
+            "matmul:b=3,m=41,n=37,k=29,ta=1,tb=1",
+            "matmul:b=2,m=40,n=256,k=513",
             "matmul:m=1,n=10,k=127",
             "matmul:m=17,n=1,k=10",
             "matmul:m=10,n=16,k=17,ta=1",
@@ -641,7 +644,8 @@ fn any_legal_window() {
 #[test]
 fn moves_that_only_searches_make() {
     const DRAWS: usize = 400;
-    const MOVES: [&str; 7] = ["cache_c", "cache_y", "cache_x", "sum_at", "grain", "write_at", "windows"];
+    const MOVES: [&str; 9] =
+        ["cache_c", "cache_y", "cache_x", "cache_r", "copy_at", "sum_at", "grain", "write_at", "windows"];
     let each = std::env::var("OPCOLLECT_MOVES").ok().and_then(|count| count.parse().ok()).unwrap_or(3);
     let texts = [
         "conv2d:ci=6,hw=11,co=24,k=3,p=1,bias=1,act=relu",
@@ -650,7 +654,9 @@ fn moves_that_only_searches_make() {
         "depthwise_conv2d:c=6,hw=15,k=3,p=1,bias=1,act=relu",
         "conv1d:ci=5,size=23,co=16,k=3,p=1",
         "conv3d:ci=4,size=5x7x10,co=16,k=3,p=1",
+        "conv2d:ci=128,hw=9,co=24,k=1,bias=1",
         "matmul:m=19,n=48,k=20",
+        "matmul:m=19,n=50,k=128,tb=1",
         "dense:m=13,n=50,k=24,bias=1,act=relu",
         "conv_transpose2d:ci=8,hw=7,co=24,k=4,s=2,p=1,bias=1",
         "max_pool2d:c=5,hw=13,k=3,s=2,p=1",
@@ -670,6 +676,52 @@ fn moves_that_only_searches_make() {
         candidates.extend(points.map(|knobs| (place, Schedule::Template { knobs })));
     }
     assert!(candidates.len() >= tasks.len() * each.min(3), "{}", candidates.len());
+    check_candidates(&tasks, &candidates);
+}
+
+/// Sums in parts of the depth, copies for each of them, and rows that no tile divides, one by one.
+#[test]
+fn parts_of_the_depth_copies_and_last_tiles() {
+    const BLOCKED: &str = r#""layout":"blocked","split_r":4,"tile_y":1,"unroll":1,"vectorize":"yes""#;
+    let conv = "conv2d:ci=256,size=9x11,co=40,k=1,bias=1,act=relu";
+    let window = "conv2d:ci=128,hw=9,co=40,k=3,p=2,d=2,bias=1";
+    let product = "matmul:b=2,m=45,n=70,k=128";
+    let cases = [
+        (
+            conv,
+            r#""block":16,"cache_c":3,"cache_r":64,"cache_x":4,"copy_at":"part","order":"depth_first","outer":"space","parallel":2,"sum_at":"cache","tile_c":1,"tile_x":9"#,
+        ),
+        (
+            conv,
+            r#""block":16,"cache_x":3,"copy_at":"outer","order":"depth_first","outer":"space","parallel":3,"tile_c":1,"tile_x":11"#,
+        ),
+        (
+            conv,
+            r#""block":16,"cache_x":2,"copy_at":"outer","order":"depth_first","outer":"channels","parallel":2,"tile_c":2,"tile_x":7"#,
+        ),
+        (
+            window,
+            r#""block":16,"cache_c":3,"cache_r":64,"cache_x":3,"order":"ycx","outer":"cxy","pad_at":"root","parallel":1,"sum_at":"cache","tile_c":1,"tile_x":3"#,
+        ),
+        (product, r#""block":32,"copy_at":"outer","outer":"channels","parallel":2,"tile_c":1,"tile_x":6"#),
+        (
+            product,
+            r#""block":16,"cache_c":2,"cache_r":64,"cache_x":3,"copy_at":"part","outer":"space","parallel":1,"sum_at":"cache","tile_c":1,"tile_x":4"#,
+        ),
+        (product, r#""block":16,"copy_at":"outer","grain":2,"outer":"space","parallel":3,"tile_c":2,"tile_x":13"#),
+        ("dense:m=77,n=40,k=24,bias=1,act=gelu", r#""block":16,"outer":"channels","parallel":1,"tile_c":1,"tile_x":6"#),
+    ];
+    let tasks: Vec<(String, Task)> = cases.iter().map(|(text, _)| ((*text).to_owned(), task(text))).collect();
+    let schedule = |knobs: &str| {
+        let knobs = serde_json::from_str(&format!("{{{BLOCKED},{knobs}}}")).expect("knobs");
+        Schedule::Template { knobs }
+    };
+    let candidates: Vec<_> = cases.iter().enumerate().map(|(place, (_, knobs))| (place, schedule(knobs))).collect();
+    let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
+    for (place, schedule) in &candidates {
+        let Schedule::Template { knobs } = schedule else { unreachable!("all are of templates") };
+        assert_eq!(space(&tasks[*place].1, &target.machine).forbidden(knobs), None, "{knobs:?}");
+    }
     check_candidates(&tasks, &candidates);
 }
 

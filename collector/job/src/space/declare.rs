@@ -328,7 +328,8 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
     ));
     let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
     if !parts.is_empty() {
-        let text = "steps of the depth that tiles taken together sum before the next, where their sums are finished together";
+        let text =
+            "steps of the depth that tiles taken together sum before the next, where their sums are finished together";
         axes.push(numbers("cache_r", text, std::iter::once(1).chain(parts)));
     }
     axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
@@ -337,7 +338,11 @@ fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: b
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
     }
     if may_copy(extents) {
-        axes.push(choices("copy_at", "where what tiles read is copied, so that it lies together", ["no", "outer", "part"]));
+        axes.push(choices(
+            "copy_at",
+            "where what tiles read is copied, so that it lies together",
+            ["no", "outer", "part"],
+        ));
     }
     if has_epilogue {
         axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "root"]));
@@ -373,7 +378,6 @@ fn loops(extents: &Extents, output: &[i64]) -> beyond::Loops {
 /// of which a few tiles reach a little past the end, of a channel by itself whole vectors.
 fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     const MOST: i64 = 32;
-    const PRODUCT_ROWS: i64 = 16;
     let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
     let mut widths: Vec<i64> = divisors(columns).filter(|&width| width <= MOST).collect();
     // The compiler cuts odd vectors into many.
@@ -471,7 +475,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
     let is_filled = extents.columns % tile.columns != 0;
     let is_large = extents.sources > 2 * extents.weights;
-    let is_by_space = is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
+    let is_by_space =
+        is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
     set("outer", choice(if is_by_space { "space" } else { "channels" }));
     if is_copied {
         set("copy_at", choice("outer"));
@@ -535,10 +540,15 @@ fn panels(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
     (are_enough || is_small).then_some(Tile { block, channels: 1, rows: 1, columns })
 }
 
+/// Rows that one tile of a product may have by default.
+const PRODUCT_ROWS: i64 = 16;
+
 /// Whether the last tile of a product's rows may reach past the end by default: then the loop over rows is not one of the pool's,
-/// and there must be enough blocks of channels.
+/// and there must be enough blocks of channels. Fewer rows would read the other operand twice.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
-    !extents.is_conv && extents.batch * count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
+    !extents.is_conv
+        && extents.columns > PRODUCT_ROWS
+        && extents.batch * count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }
 
 /// Whether the input of a convolution of single places is copied by default, so that rows of a tile lie together: an input
@@ -748,7 +758,8 @@ fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: 
     } else if !extents.is_conv {
         APART
     } else {
-        COPIES * all as f64 / extents.columns as f64 };
+        COPIES * all as f64 / extents.columns as f64
+    };
     if may_block {
         let channels = filled(extents.channels, block) as f64 / extents.channels as f64;
         beyond * channels * filled(block, machine.vector_lanes) as f64 / block as f64

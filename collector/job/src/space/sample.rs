@@ -1,7 +1,7 @@
 //! Draws schedules from a space.
 
-use super::gpu::{sum, tensor};
 use super::axes::choice;
+use super::gpu::{sum, tensor};
 use super::{Knobs, Space, dots};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;

@@ -400,7 +400,12 @@ fn matmul(
             let a_at = at(a, &i[..rank - 2], &i[rank - 2], &depth.variable, transpose_a)?;
             let mut b_at = leading(b, &i[..rank - 2])?;
             b_at.extend([i[rank - 1].clone(), depth.variable.clone(), i[rank].clone()]);
-            return reduce(Reduction::Sum, output.dtype, &multiply((a, &a_at), (copy, &b_at), zeros, output.dtype)?, &axes);
+            return reduce(
+                Reduction::Sum,
+                output.dtype,
+                &multiply((a, &a_at), (copy, &b_at), zeros, output.dtype)?,
+                &axes,
+            );
         }
         let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
         reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)

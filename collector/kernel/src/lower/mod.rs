@@ -237,14 +237,17 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
 /// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
-    let is_product = matches!(anchor.op, Op::Dense | Op::MatMul { .. }) && matches!(form.layout, Layout::Blocked { .. });
+    let is_product =
+        matches!(anchor.op, Op::Dense | Op::MatMul { .. }) && matches!(form.layout, Layout::Blocked { .. });
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let is_small = |ty: &TensorType| {
         let extents = ty.extents()?;
         extents.iter().try_fold(4, |all: i32, &extent| all.checked_mul(i32::try_from(extent).ok()?))
     };
     let rows = anchor.output.extents().and_then(|extents| extents.iter().rev().nth(1).copied());
-    is_product && rows.is_some_and(|rows| rows % form.columns.max(1) != 0) && types.into_iter().all(|ty| is_small(ty).is_some())
+    is_product
+        && rows.is_some_and(|rows| rows % form.columns.max(1) != 0)
+        && types.into_iter().all(|ty| is_small(ty).is_some())
 }
 
 fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
@@ -321,7 +324,14 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     }
     let module = expression::module(&parameters, &output)?;
     packings.push(Packing::Plain);
-    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings, window: writer.window, has_tail: has_tail(task, form) })
+    Ok(Lowered {
+        task: task.clone(),
+        module,
+        blocks: writer.blocks,
+        packings,
+        window: writer.window,
+        has_tail: has_tail(task, form),
+    })
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
