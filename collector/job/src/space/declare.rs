@@ -453,7 +453,10 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     } else if let Some(tile) = row_tile {
         tile
     } else {
-        best_tile(machine, extents, if may_block { blocks } else { &[] }, widths)
+        // Without blocks the rows of a product are a vector, which none reach past.
+        let is_whole = |width: &&i64| may_block || extents.is_conv || extents.columns % **width == 0;
+        let widths: Vec<i64> = widths.iter().filter(is_whole).copied().collect();
+        best_tile(machine, extents, if may_block { blocks } else { &[] }, &widths)
     };
     let mut knobs = BTreeMap::new();
     let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
@@ -547,6 +550,7 @@ const PRODUCT_ROWS: i64 = 16;
 /// and there must be enough blocks of channels. Fewer rows would read the other operand twice.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
+        && !matches!(extents.blocking, Blocking::None)
         && extents.columns > PRODUCT_ROWS
         && extents.batch * count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }

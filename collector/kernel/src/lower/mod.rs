@@ -237,8 +237,8 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
 /// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
-    let is_product =
-        matches!(anchor.op, Op::Dense | Op::MatMul { .. }) && matches!(form.layout, Layout::Blocked { .. });
+    let is_product = matches!(anchor.op, Op::Dense | Op::MatMul { .. } | Op::QDense { .. } | Op::QMatMul { .. });
+    let is_product = is_product && matches!(form.layout, Layout::Blocked { .. });
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let is_small = |ty: &TensorType| {
         let extents = ty.extents()?;
