@@ -428,6 +428,8 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     match extents.blocking {
         Blocking::None => Vec::new(),
         Blocking::Dividing(extent) => wished.filter(|block| extent % block == 0).collect(),
+        // Columns whose number stays open are one.
+        Blocking::Padded if extents.whole.is_some() => wished.filter(|&block| block <= 2 * extents.channels).collect(),
         // A block may reach past the end, but not by a whole block.
         Blocking::Padded => wished.filter(|&block| block < 2 * extents.channels.max(lanes / 2)).collect(),
     }
