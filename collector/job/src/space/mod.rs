@@ -7,13 +7,16 @@
 mod attention;
 mod axes;
 mod beyond;
+mod contraction;
 mod core;
 mod declare;
 pub mod dots;
+mod extents;
 mod filter;
 pub mod gpu;
 pub mod order;
 mod pool;
+mod register_tile;
 mod rules;
 mod sample;
 mod schedule;

@@ -6,7 +6,7 @@ pub(in crate::space) mod sum;
 pub mod tensor;
 
 use super::axes::{choice, choices, numbers, upto};
-use super::declare::contraction_extents;
+use super::extents::contraction_extents;
 use super::template::{rows_of, template};
 use super::{Axis, Knobs, Rule, Setting, Space, Template};
 use crate::target::Gpu;

@@ -1,0 +1,349 @@
+//! Declares the space of convolutions and matrix products.
+
+use super::axes::{choice, choices, divisors, numbers, upto};
+use super::dots;
+use super::extents::{Blocking, Extents, is_depthwise};
+use super::register_tile::{Tile, best_tile, depthwise_tile, row_tile};
+use super::taps::is_worth_it;
+use super::{Knobs, Limits, Setting, Space, Template, beyond};
+use crate::flat::ENOUGH;
+use crate::target::Cpu;
+use crate::tiles::{count, filled};
+use std::collections::BTreeMap;
+
+/// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
+const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
+
+/// Tiles along one dimension that may be taken together, so that they share what a cache holds.
+const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
+
+/// Steps of the depth that tiles taken together may sum before the next: what they read of both operands stays near.
+const PARTS: [i64; 4] = [64, 128, 256, 512];
+
+pub(super) fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: bool) -> Space {
+    let lanes = machine.vector_lanes;
+    let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
+    let may_block = !blocks.is_empty();
+    let may_be_plain = extents.is_conv || read_as_they_are(extents, &blocks).is_empty();
+    let mut axes = Vec::new();
+    let layouts = [("blocked", may_block), ("plain", may_be_plain)];
+    axes.push(choices(
+        "layout",
+        "how weights and the accumulator are stored",
+        layouts.iter().filter(|l| l.1).map(|l| l.0),
+    ));
+    if may_block {
+        axes.push(numbers("block", "channels in one vector block", blocks.iter().copied()));
+    }
+    axes.push(numbers(
+        "tile_c",
+        "channel blocks (blocked) or channels (plain) in one register tile",
+        ANY_CHANNELS.into_iter().filter(|&channels| channels <= extents.channels),
+    ));
+    axes.push(numbers("tile_y", "rows in one register tile", 1..=extents.rows.min(8)));
+    axes.push(numbers("tile_x", "columns in one register tile", any_widths(extents, &widths, may_block)));
+    axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
+    if extents.is_conv {
+        let orders = ["depth_first", "kernel_first"].into_iter();
+        let others = super::order::OTHERS.iter().filter(|_| !extents.is_single).map(|(name, _)| *name);
+        axes.push(choices("order", "order of the reduction loops", orders.chain(others)));
+    }
+    axes.push(numbers("unroll", "innermost reduction loops written out", [0, 1]));
+    let orders = ["channels", "space"].into_iter();
+    let others = super::order::OTHERS.iter().filter(|_| extents.is_conv).map(|(name, _)| *name);
+    axes.push(choices("outer", "order of the loops over tiles, or which is outside", orders.chain(others)));
+    for (name, meaning, tiles) in [
+        ("cache_c", "tiles along channels that are taken together", extents.channels),
+        ("cache_y", "tiles along rows that are taken together", extents.rows),
+        ("cache_x", "tiles along columns that are taken together", extents.columns),
+    ] {
+        if tiles > 1 {
+            axes.push(numbers(name, meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
+        }
+    }
+    axes.push(choices(
+        "sum_at",
+        "whether sums of a tile, or of tiles taken together, are finished first",
+        ["tile", "cache"],
+    ));
+    let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
+    if !parts.is_empty() {
+        let text =
+            "steps of the depth that tiles taken together sum before the next, where their sums are finished together";
+        axes.push(numbers("cache_r", text, std::iter::once(1).chain(parts)));
+    }
+    axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
+    axes.push(numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]));
+    if extents.is_padded {
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+    }
+    if may_copy(extents) {
+        axes.push(choices(
+            "copy_at",
+            "where what tiles read is copied, so that it lies together",
+            ["no", "outer", "part"],
+        ));
+    }
+    if has_epilogue {
+        axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "root"]));
+    }
+    axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
+    let default = contraction_default(machine, extents, &blocks, &widths);
+    let limits = Limits::Registers {
+        tile_elements: 2 * machine.vector_registers * lanes,
+        unrolled_elements: written_out(machine),
+        window: extents.window,
+        tiles: None,
+        sums: dots::registers(machine),
+        loops: loops(extents, output),
+        whole: extents.whole,
+    };
+    Space { template: Template::Contraction, axes, default, limits }
+}
+
+/// The loops over the result, or over one phase of it.
+fn loops(extents: &Extents, output: &[i64]) -> beyond::Loops {
+    let mut all = output.to_vec();
+    let rank = all.len();
+    if extents.is_conv && rank > 2 {
+        all[rank - 1] = extents.columns;
+        if rank > 3 {
+            all[rank - 2] = extents.rows;
+        }
+    }
+    beyond::Loops { extents: all, is_conv: extents.is_conv, may_fill: extents.may_fill }
+}
+
+/// Columns that a register tile may have: those that divide all columns, and where none of them are enough, also those
+/// of which a few tiles reach a little past the end, of a channel by itself whole vectors.
+fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
+    const MOST: i64 = 32;
+    let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
+    let mut widths: Vec<i64> = divisors(columns).filter(|&width| width <= MOST).collect();
+    // The compiler cuts odd vectors into many.
+    let is_enough =
+        |width: &i64| ENOUGH.contains(width) && (width == ENOUGH.start() || !is_depthwise || width % 2 == 0);
+    let has_enough = !extents.may_fill || columns < *ENOUGH.start() || widths.iter().any(is_enough);
+    let is_close = |width: &i64| (filled(columns, *width) - columns) * 8 <= columns;
+    if is_depthwise {
+        let whole = machine.vector_lanes;
+        let beyond = whole.min(columns.unsigned_abs().next_power_of_two().cast_signed());
+        if !has_enough || (extents.may_fill && columns > whole && is_close(&beyond)) {
+            widths.push(beyond);
+        }
+    } else if may_reach(machine, extents) {
+        widths.extend(2..=PRODUCT_ROWS.min(columns));
+    } else if !has_enough {
+        widths
+            .extend((*ENOUGH.start()..=MOST).filter(|width| columns % width != 0 && *width < columns).filter(is_close));
+    }
+    widths.sort_unstable();
+    widths.dedup();
+    widths
+}
+
+/// Those and all others that a register tile may have: where columns are no vector the last tile may reach past the end, and a
+/// convolution computes columns past the end and leaves them out.
+fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
+    const MOST: i64 = 16;
+    let is_any = may_block && !extents.is_conv;
+    let is_close =
+        |width: &i64| extents.may_fill && (filled(extents.columns, *width) - extents.columns) * 8 <= extents.columns;
+    let others = (1..=extents.columns.min(MOST)).filter(|width| is_any || is_close(width));
+    let mut all: Vec<i64> = widths.iter().copied().chain(others).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
+fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
+    let lanes = machine.vector_lanes;
+    let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
+    match extents.blocking {
+        Blocking::None => Vec::new(),
+        Blocking::Dividing(extent) => wished.filter(|block| extent % block == 0).collect(),
+        // Columns whose number stays open are one.
+        Blocking::Padded if extents.whole.is_some() => wished.filter(|&block| block <= 2 * extents.channels).collect(),
+        // A block may reach past the end, but not by a whole block.
+        Blocking::Padded => wished.filter(|&block| block < 2 * extents.channels.max(lanes / 2)).collect(),
+    }
+}
+
+/// Of these blocks those of an operand that is not copied.
+fn read_as_they_are(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
+    blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
+}
+
+/// A register tile that fills most of the vector registers with accumulators.
+fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
+    let is_depthwise = is_depthwise(extents);
+    let row_tile = row_tile(machine, extents, widths);
+    let panels = panels(machine, extents, blocks);
+    let is_copied = panels.is_some() || is_copied(extents);
+    let blocks = &read_as_they_are(extents, blocks)[..];
+    let may_block = panels.is_some() || !blocks.is_empty() && row_tile.is_none();
+    let tile = if is_depthwise {
+        depthwise_tile(machine, extents, widths)
+    } else if let Some(tile) = panels {
+        tile
+    } else if let Some(tile) = row_tile {
+        tile
+    } else {
+        // Without blocks the rows of a product are a vector, which none reach past.
+        let is_whole = |width: &&i64| may_block || extents.is_conv || extents.columns % **width == 0;
+        let widths: Vec<i64> = widths.iter().filter(is_whole).copied().collect();
+        best_tile(machine, extents, if may_block { blocks } else { &[] }, &widths)
+    };
+    let mut knobs = BTreeMap::new();
+    let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
+    set("layout", choice(if may_block { "blocked" } else { "plain" }));
+    if may_block {
+        set("block", Setting::Number(tile.block));
+    }
+    set("tile_c", Setting::Number(tile.channels));
+    set("tile_y", Setting::Number(tile.rows));
+    set("tile_x", Setting::Number(tile.columns));
+    set("split_r", Setting::Number(steps_written_out(machine, extents, &tile)));
+    if extents.is_conv {
+        // Of channels that are read by one channel only there is nothing to sum but taps: the compiler, given a row of them
+        // written out, spills sums.
+        let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
+        set("order", choice(if is_by_taps { "kernel_first" } else { "depth_first" }));
+    }
+    set("unroll", Setting::Number(1));
+    // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
+    let is_filled = extents.columns % tile.columns != 0;
+    let is_large = extents.sources > 2 * extents.weights;
+    let is_by_space =
+        is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
+    set("outer", choice(if is_by_space { "space" } else { "channels" }));
+    if is_copied {
+        set("copy_at", choice("outer"));
+    }
+    if is_copied && extents.is_conv {
+        set("cache_x", Setting::Number(COPIED_TOGETHER));
+    }
+    // Steps of the pool share no copy, and a last tile of rows that is apart from others needs a loop over them.
+    let walks_rows = !extents.is_conv && may_block && (is_copied || is_filled);
+    set("parallel", Setting::Number(if walks_rows { extents.outside.clamp(1, 3) } else { 3 }));
+    if extents.is_padded {
+        set("pad_at", choice(padded_at(extents, &tile)));
+    }
+    // The compiler's own vectors read elements far from each other better.
+    set("vectorize", choice(if is_depthwise && extents.step > 2 { "no" } else { "yes" }));
+    Knobs(knobs)
+}
+
+/// Tiles along columns whose input is copied together by default: more keep two threads less alike.
+const COPIED_TOGETHER: i64 = 4;
+
+/// Whether what tiles read may be copied: the input of a convolution that is not padded, the second operand of a product that is
+/// not packed.
+fn may_copy(extents: &Extents) -> bool {
+    match extents.is_conv {
+        true => !extents.is_padded && extents.may_fill && !is_depthwise(extents),
+        false => extents.whole.is_some(),
+    }
+}
+
+/// The tile of a product whose second operand is copied by default, panel by panel: one that is large, or cannot be read as
+/// vectors where it lies, where there are rows to share a panel, and panels for all cores.
+fn panels(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
+    /// Rows that pay for a copy, and those that pay where the operand is not read as vectors without one.
+    const ROWS: i64 = 32;
+    const FEW_ROWS: i64 = 8;
+    const LARGE: i64 = 1 << 17;
+    /// Products that one core does before others have begun.
+    const FEW: i64 = 1 << 20;
+    /// Loads for each multiply-add that are hidden.
+    const HIDDEN: f64 = 0.55;
+    let (whole, lanes) = (extents.whole?, machine.vector_lanes);
+    let is_readable = whole % (2 * lanes) == 0;
+    let numbers = extents.depth.saturating_mul(extents.channels);
+    if extents.columns < if is_readable { ROWS } else { FEW_ROWS } || (is_readable && numbers < LARGE) {
+        return None;
+    }
+    let sums = machine.vector_registers * 3 / 4;
+    let tiles = [4, 2, 1].into_iter().filter(|vectors| blocks.contains(&(vectors * lanes))).flat_map(|vectors| {
+        let columns = (2..=12.min(sums / vectors).min(extents.columns)).rev();
+        columns.map(move |columns| (vectors, columns))
+    });
+    let cost = |(vectors, columns): (i64, i64)| {
+        let loads = (vectors + columns) as f64 / (vectors * columns) as f64;
+        loads.max(HIDDEN) * filled(extents.channels, vectors * lanes) as f64
+    };
+    let (vectors, columns) = tiles.min_by(|one, other| cost(*one).total_cmp(&cost(*other)))?;
+    let block = vectors * lanes;
+    let are_enough = extents.batch * count(extents.channels, block) >= 2 * machine.cores;
+    let is_small = numbers.saturating_mul(extents.columns) <= FEW;
+    (are_enough || is_small).then_some(Tile { block, channels: 1, rows: 1, columns })
+}
+
+/// Rows that one tile of a product may have by default.
+const PRODUCT_ROWS: i64 = 16;
+
+/// Whether the last tile of a product's rows may reach past the end by default: then the loop over rows is not one of the pool's,
+/// and there must be enough blocks of channels. Fewer rows would read the other operand twice.
+fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
+    !extents.is_conv
+        && !matches!(extents.blocking, Blocking::None)
+        && extents.columns > PRODUCT_ROWS
+        && extents.batch * count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
+}
+
+/// Whether the input of a convolution of single places is copied by default, so that rows of a tile lie together: an input
+/// that is larger than a core's cache, where its channels are so far apart that they share places in it, or where the
+/// weights are large, too. Seen with 2 MiB: from a quarter to three quarters of the time, and next to nothing below.
+fn is_copied(extents: &Extents) -> bool {
+    const LARGE: i64 = 1 << 19;
+    const MANY: i64 = 1 << 18;
+    const PAGE: i64 = 1024;
+    let is_alike = (extents.rows * extents.columns) % PAGE == 0;
+    may_copy(extents)
+        && extents.is_single
+        && extents.is_dense
+        && extents.sources >= LARGE
+        && (is_alike || extents.weights > MANY)
+        && extents.columns >= 2 * COPIED_TOGETHER * 16
+}
+
+/// Where the padded input of a convolution is computed. A copy of its own is another way through memory, written by one core and
+/// read by another; a copy for each row of tiles is near, and less than the sums of few channels.
+fn padded_at(extents: &Extents, tile: &Tile) -> &'static str {
+    /// Channels of images, and windows whose rows are so short that a test of each place costs less than a copy.
+    const IMAGE: i64 = 4;
+    const SMALL: i64 = 3;
+    let is_image = extents.depth <= IMAGE;
+    // Which columns of a whole row lie outside is known when its places are written out, and a last tile that reaches past the
+    // end has its tests anyway.
+    let is_whole_row = tile.rows == 1 && tile.columns == extents.columns;
+    let is_filled = extents.columns % tile.columns != 0;
+    match extents {
+        // A channel that is read by one channel only is padded where it is used.
+        _ if is_depthwise(extents) => "outer",
+        // What lies outside is left out tap by tap, phases read one input, and planes and rows have no rows of tiles to share.
+        _ if !extents.may_fill || !extents.is_close || extents.reaches.len() != 2 => "root",
+        _ if is_whole_row || is_filled || (is_image && extents.window <= SMALL) => "inline",
+        _ if is_image => "root",
+        _ => "outer",
+    }
+}
+
+/// Steps of a sum of products that are written out at once: those of a window are written out anyway, and channels in their
+/// place where places of a window lie apart and share nothing.
+fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
+    // Seen on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less, most 4 to 10, and
+    // windows of places that lie apart from 9 to 52 % less.
+    let most = if machine.is_intel { 8 } else { 1 };
+    let is_apart = !extents.is_close && extents.may_fill;
+    let is_product = !extents.is_conv || ((extents.is_single || is_apart) && !is_depthwise(extents));
+    let elements = tile.block.max(1) * tile.channels * tile.rows * tile.columns;
+    let fits = |&steps: &i64| extents.depth % steps == 0 && steps <= most && steps * elements <= written_out(machine);
+    [8, 4].into_iter().filter(|_| is_product).find(fits).unwrap_or(1)
+}
+
+/// Elements of a register tile times the steps written out that a build may take.
+fn written_out(machine: &Cpu) -> i64 {
+    8 * machine.vector_registers * machine.vector_lanes
+}

@@ -1,0 +1,172 @@
+//! Register tiles that default schedules have.
+
+use super::axes::upto;
+use super::extents::Extents;
+use super::is_vector;
+use crate::target::Cpu;
+use crate::tiles::{count, filled};
+
+/// Those of which the default schedule takes one.
+const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
+/// A register tile by its extents.
+pub(super) struct Tile {
+    pub(super) block: i64,
+    pub(super) channels: i64,
+    pub(super) rows: i64,
+    pub(super) columns: i64,
+}
+
+/// The tile with the fewest loads per multiply-add among those whose accumulators fit the registers.
+///
+/// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
+/// their product in multiply-adds; so a square tile is best.
+pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
+    // Of more sums than these of three vectors and more, or in a window of more places, the compiler keeps some in memory though
+    // registers are left, which takes twice the time and more: seen of 3 by 9, 4 by 7 and 5 by 6, in windows of 3 by 7, too.
+    const FEW_VECTORS: i64 = 2;
+    const SUMS: i64 = 24;
+    const WINDOW_PLACES: i64 = 6;
+    let is_window = extents.is_conv && !extents.is_single;
+    let lanes = machine.vector_lanes;
+    let may_block = !blocks.is_empty();
+    let blocks: &[i64] = if may_block { blocks } else { &[1] };
+    let mut best: Option<(f64, Tile)> = None;
+    for &block in blocks {
+        let vectors = (block + lanes - 1) / lanes;
+        for columns in widths.iter().copied().filter(|&columns| may_block || is_vector(columns)) {
+            for rows in upto(extents.rows, &[1, 2, 4]) {
+                for channels in upto(count(extents.channels, block), &[1, 2, 3, 4]) {
+                    // Without blocks the columns are the vector and the channels are broadcast.
+                    let (vectors, broadcasts) = if may_block {
+                        (vectors * channels, columns * rows)
+                    } else {
+                        ((columns + lanes - 1) / lanes * rows, channels)
+                    };
+                    // Registers for weight vectors in flight and for the broadcast; a window of one place has no more.
+                    let others = if extents.is_close { 4 } else { vectors + 1 };
+                    let is_many = if is_window { broadcasts > WINDOW_PLACES } else { vectors * broadcasts > SUMS };
+                    let is_spilled = may_block && vectors > FEW_VECTORS && is_many;
+                    if is_spilled || vectors * broadcasts + others > machine.vector_registers {
+                        continue;
+                    }
+                    let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
+                    let steps =
+                        if extents.is_conv { conv_steps(extents, loads, vectors * broadcasts, columns) } else { loads };
+                    let cost = steps * waste(machine, extents, block, columns, may_block);
+                    // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
+                    let is_wide = block > 2 * lanes && extents.is_conv && !extents.is_single;
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
+                        best = Some((cost, Tile { block, channels, rows, columns }));
+                    }
+                }
+            }
+        }
+    }
+    best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
+}
+
+/// Steps that a vector of a convolution's result takes, as they were seen on one core with vectors of 512 bits: those of
+/// the sum, slower where loads are not hidden or registers run out, and those of putting channels apart at the end.
+///
+/// The taps of a window share what they read, and that needs registers, too; one place, or places far apart, have nothing
+/// to share, and the more sums a tile fills the seldomer it reads.
+fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
+    const EASY_ACCUMULATORS: i64 = 16;
+    const LONG_SUM: i64 = 64;
+    let (hidden_loads, registers) = if extents.is_close {
+        let is_crowded = accumulators > EASY_ACCUMULATORS && extents.summed > LONG_SUM;
+        (0.5, if is_crowded { 1.4 } else { 1.0 })
+    } else {
+        (0.6, 1.0 + 4.0 / accumulators as f64)
+    };
+    let uneven = if columns % 4 == 0 || !extents.is_close { 1.0 } else { 1.5 };
+    let apart = 16.0 * (1.0 + 8.0 / columns as f64) * uneven;
+    extents.summed as f64 * (loads / hidden_loads).max(1.0) * registers + apart
+}
+
+/// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
+/// apart at the end. Single vectors are for short sums, because they share less, and where blocks of channels would be partly
+/// empty.
+pub(super) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
+    /// Vectors of places and one number of a weight.
+    const OTHERS: i64 = 3;
+    /// Sums that keep the processor busy while each waits for its last product.
+    const BUSY: i64 = 8;
+    let lanes = machine.vector_lanes;
+    let is_short = extents.summed <= 4 * lanes;
+    // Blocks of channels would be a sixth or more beside them.
+    let is_odd = 6 * (filled(extents.channels, lanes) - extents.channels) >= extents.channels;
+    let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
+    if !extents.is_single || !extents.is_dense {
+        return None;
+    }
+    let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
+    let channels = upto(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
+    if vectors == 1 && !is_short && !(is_odd && channels >= BUSY) {
+        return None;
+    }
+    Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
+}
+
+/// Places of an image of which two channels are computed at once; on Intel's, with small windows side by
+/// side, more.
+const SMALL_IMAGE: i64 = 400;
+
+const SMALL_IMAGE_ON_INTEL: i64 = 784;
+
+/// Columns and a few rows: channels share nothing, so only neighbouring windows do.
+pub(super) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
+    const MOST_ROWS: i64 = 8;
+    if extents.step > 2 {
+        return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
+    }
+    // The rows of a small image alone leave the processor waiting for its sums.
+    let is_simple = extents.window <= 3 && extents.step == 1;
+    let most = if machine.is_intel && is_simple { SMALL_IMAGE_ON_INTEL } else { SMALL_IMAGE };
+    let is_small = extents.rows * extents.columns <= most;
+    let channels = if is_small && extents.channels % 2 == 0 { 2 } else { 1 };
+    // Of a row this short and a small window the compiler makes better vectors by itself: seen of 7 and 14 columns, of 7 on
+    // Intel's in steps alone, not of others, and not where exponentials follow.
+    let is_short = extents.columns == 14 || (extents.columns == 7 && !(machine.is_intel && extents.step == 1));
+    let is_left = extents.window <= 3 && is_short && machine.vector_lanes >= 8 && !extents.has_functions;
+    let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
+    let columns = columns.min_by_key(|&width| (steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
+    let fits = |rows: &i64| rows * channels < machine.vector_registers;
+    let rows = (1..=MOST_ROWS.min(extents.rows)).filter(fits).min_by_key(|&rows| read(extents, rows)).unwrap_or(1);
+    Tile { block: 1, channels, rows, columns: if is_left { 1 } else { columns } }
+}
+
+/// Steps of all columns by tiles so wide, for each column of the window, in halves of a multiply-add. A vector of any width is
+/// multiplied at once, but loaded by one piece for each power of two, which costs half as much again, as was seen.
+fn steps(extents: &Extents, width: i64, rows: i64) -> i64 {
+    let loads = ((rows - 1) * extents.step + extents.window) * i64::from(width.count_ones());
+    count(extents.columns, width) * (2 * rows * extents.window + 3 * loads)
+}
+
+/// Rows of the input that are read for all rows of the result, where a tile has so many.
+fn read(extents: &Extents, rows: i64) -> i64 {
+    count(extents.rows, rows) * ((rows - 1) * extents.step + extents.window)
+}
+
+/// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.
+fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
+    /// Another copy of the result, and of what it is made of.
+    const COPIES: f64 = 1.1;
+    /// Code of its own for the last tile of a product's rows.
+    const APART: f64 = 1.02;
+    let all = filled(extents.columns, columns);
+    let beyond = if all == extents.columns {
+        1.0
+    } else if !extents.is_conv {
+        APART
+    } else {
+        COPIES * all as f64 / extents.columns as f64
+    };
+    if may_block {
+        let channels = filled(extents.channels, block) as f64 / extents.channels as f64;
+        beyond * channels * filled(block, machine.vector_lanes) as f64 / block as f64
+    } else {
+        beyond * filled(columns, machine.vector_lanes) as f64 / columns as f64
+    }
+}
