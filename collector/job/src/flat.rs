@@ -1,26 +1,31 @@
 //! Convolutions of single places as products: each place of the result reads the place of the same number, so that all
 //! places of an image are one row, which vectors and tiles divide better than they divide its width. Work on each element by
-//! itself sees such rows, too, and so does what puts images one behind the other.
+//! itself sees such rows, too, and so does what puts images one behind the other. Products by one weight have their rows in one
+//! dimension, whichever dimensions they came in.
 
+use crate::Packing;
 use models::{Dim, Op, Operand, Task, TensorType};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Columns of one register tile that keep a processor busy.
 pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
-/// A task whose images are one row each.
+/// A task whose images are one row each, or whose rows are in one dimension.
 pub struct Flat {
     /// The task.
     pub task: Task,
-    /// So many last dimensions of the result are the row.
-    pub dimensions: usize,
+    /// How it sees the tensors whose extents are others.
+    pub packing: Packing,
 }
 
 /// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places,
-/// a concatenation or work on elements, and what follows it. Nothing moves in memory.
+/// a concatenation or work on elements, and what follows it; or with all rows of a product in one dimension. Nothing moves in
+/// memory.
 pub fn flat(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = of_elements(&anchor.op);
+    let is_product = matches!(anchor.op, Op::Dense | Op::QDense { .. });
+    let rank = anchor.output.rank();
     let spatial = match &anchor.op {
         Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
@@ -28,27 +33,37 @@ pub fn flat(task: &Task) -> Option<Flat> {
             let is_dense = strides.iter().all(|&stride| stride == 1) && pads.iter().all(|&pad| pad == 0);
             Some(strides.len()).filter(|_| is_single && is_dense)?
         }
-        Op::Concat { axis } => anchor.output.rank().checked_sub(1 + usize::try_from(*axis).ok()?)?,
+        Op::Concat { axis } => rank.checked_sub(1 + usize::try_from(*axis).ok()?)?,
         // Images and channels stay: they are what threads share.
-        _ if is_of_elements => anchor.output.rank().checked_sub(2)?,
+        _ if is_of_elements => rank.checked_sub(2)?,
+        _ if is_product => rank.checked_sub(1)?,
         _ => return None,
     };
-    let image = Image { shape: &anchor.output.shape, spatial };
+    let (together, packing) = match is_product {
+        true => (0..spatial, Packing::Rows),
+        false => (rank - spatial..rank, Packing::OneRow { dimensions: spatial }),
+    };
+    let image = Image { shape: &anchor.output.shape, together };
     // Rows of an extent that a call decides, or one row already.
-    let [.., Dim::Known(columns)] = image.shape else { return None };
+    let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
     let places = image.places()?;
     // What divides into no tiles either way is computed row by row, a little past the end of each.
     let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
-    let has_tiles = !matches!(anchor.op, Op::Concat { .. }) && !is_of_elements;
+    let has_tiles = !matches!(anchor.op, Op::Concat { .. }) && !is_of_elements && !is_product;
     if spatial < 2 || places == *columns || (is_odd && has_tiles) {
         return None;
     }
     let mut flat = task.clone();
     let alike = if is_of_elements { &task.steps[..] } else { followers };
-    let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast(&step.op)).collect::<Option<_>>()?;
+    let channels = if is_product { rank - 1..rank } else { 0..2 };
+    let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast(&step.op, &channels)).collect::<Option<_>>()?;
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
         let used = Operand::Parameter(place);
         let mut users = alike.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
+        // The weight of a product has none of its rows.
+        if is_product && anchor.inputs[1..].contains(&used) && users.clone().next().is_none() {
+            continue;
+        }
         let is_of_channels = parameter.ty.rank() <= 1 && users.all(|(_, way)| *way == Broadcast::AlongChannels);
         if !is_of_channels {
             parameter.ty = image.flat(&parameter.ty)?;
@@ -57,12 +72,12 @@ pub fn flat(task: &Task) -> Option<Flat> {
     for step in &mut flat.steps {
         step.output = image.flat(&step.output)?;
     }
-    Some(Flat { task: flat, dimensions: spatial })
+    Some(Flat { task: flat, packing })
 }
 
 /// Whether an operator computes each element from those at the same place.
 pub(crate) fn of_elements(op: &Op) -> bool {
-    broadcast(op).is_some()
+    broadcast(op, &(0..2)).is_some()
 }
 
 /// How an operator that treats all places alike brings its other operands to the shape of its first one.
@@ -74,14 +89,18 @@ enum Broadcast {
     FromTheLast,
 }
 
-fn broadcast(op: &Op) -> Option<Broadcast> {
+/// The way of an operator whose channels, if it has any, are in one of these dimensions.
+fn broadcast(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
     match op {
         Op::BiasAdd { axis }
         | Op::ScaleShift { axis }
         | Op::Quantize { axis, .. }
         | Op::Dequantize { axis }
-        | Op::Requantize { axis, .. } => (*axis == 0 || *axis == 1).then_some(Broadcast::AlongChannels),
-        Op::BatchNorm { .. } => Some(Broadcast::AlongChannels),
+        | Op::Requantize { axis, .. } => {
+            let is_of_channels = usize::try_from(*axis).is_ok_and(|axis| channels.contains(&axis));
+            is_of_channels.then_some(Broadcast::AlongChannels)
+        }
+        Op::BatchNorm { .. } => channels.contains(&1).then_some(Broadcast::AlongChannels),
         Op::Unary { .. }
         | Op::Clip { .. }
         | Op::Cast { .. }
@@ -97,12 +116,13 @@ fn broadcast(op: &Op) -> Option<Broadcast> {
 /// What an image is in a tensor.
 struct Image<'a> {
     shape: &'a [Dim],
-    spatial: usize,
+    /// The dimensions that become one.
+    together: Range<usize>,
 }
 
 impl Image<'_> {
     fn places(&self) -> Option<i64> {
-        let mut extents = self.shape[self.shape.len() - self.spatial..].iter();
+        let mut extents = self.shape[self.together.clone()].iter();
         extents.try_fold(1_i64, |places, extent| match extent {
             Dim::Known(extent) => places.checked_mul(*extent),
             Dim::Symbol(_) => None,
@@ -111,16 +131,20 @@ impl Image<'_> {
 
     /// The type with one row, where it has the whole image or the same for all of it.
     fn flat(&self, ty: &TensorType) -> Option<TensorType> {
-        let own = self.spatial.min(ty.shape.len());
-        let (leading, places) = ty.shape.split_at(ty.shape.len() - own);
+        // Dimensions that a tensor lacks are the first ones.
+        let lacking = self.shape.len().checked_sub(ty.shape.len())?;
+        let own = |place: usize| place.saturating_sub(lacking);
+        let range = own(self.together.start)..own(self.together.end);
+        let places = &ty.shape[range.clone()];
         if places.iter().all(|extent| *extent == Dim::Known(1)) {
             return Some(ty.clone());
         }
-        if own < self.spatial || places != &self.shape[self.shape.len() - own..] {
+        if places != &self.shape[self.together.clone()] {
             return None;
         }
-        let rows = std::iter::repeat_n(Dim::Known(1), own - 1);
-        let shape = leading.iter().cloned().chain(rows).chain([Dim::Known(self.places()?)]).collect();
+        let ones = std::iter::repeat_n(Dim::Known(1), places.len() - 1);
+        let (leading, behind) = (ty.shape[..range.start].iter(), ty.shape[range.end..].iter());
+        let shape = leading.cloned().chain(ones).chain([Dim::Known(self.places()?)]).chain(behind.cloned()).collect();
         Some(TensorType { dtype: ty.dtype, shape })
     }
 }
@@ -195,6 +219,37 @@ mod tests {
         check("concat(f32[2,3,55,55], f32[1,3,55,55]) axis=0", Some("concat(f32[2,1,1,9075], f32[1,1,1,9075]) axis=0"));
         check("concat(f32[1,3,5,7], f32[1,3,4,7]) axis=2", None);
         check("concat(f32[1,3,35], f32[1,8,35]) axis=1", None);
+    }
+
+    #[test]
+    fn rows_of_a_product_are_in_one_dimension() {
+        // Sequences first, as PyTorch's attention has them.
+        check(
+            "dense(f32[197,1,64], const f32[96,64]) | bias_add(_, const f32[96]) axis=2 | binary(_, f32[197,1,96]) \
+             function=\"add\"",
+            Some(
+                "dense(f32[1,197,64], const f32[96,64]) | bias_add(_, const f32[96]) axis=2 | binary(_, f32[1,197,96]) \
+                 function=\"add\"",
+            ),
+        );
+        // Broadcast: a number for each column, and one for all.
+        check(
+            "dense(f32[2,3,5,64], const f32[96,64]) | binary(_, f32[96]) function=\"mul\" | binary(f32[1,1], _) \
+             function=\"mul\"",
+            Some(
+                "dense(f32[1,1,30,64], const f32[96,64]) | binary(_, f32[96]) function=\"mul\" | binary(f32[1,1], _) \
+                 function=\"mul\"",
+            ),
+        );
+        check(
+            "q_dense(u8[4,7,64], const i8[32,64]) x_zero=3 w_zero=0",
+            Some("q_dense(u8[1,28,64], const i8[32,64]) w_zero=0 x_zero=3"),
+        );
+        // One dimension already, an extent that a call decides, and something for each row.
+        check("dense(f32[1,128,64], const f32[96,64])", None);
+        check("dense(f32[n,7,64], const f32[96,64])", None);
+        check("dense(f32[2,7,64], const f32[96,64]) | binary(_, f32[7,96]) function=\"add\"", None);
+        check("dense(f32[2,7,64], const f32[96,64]) | bias_add(_, const f32[7]) axis=1", None);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum Packing {
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
     Matrix,
+    /// All dimensions but the last as the one before it, and 1 for each of the others: no byte moves.
+    Rows,
     /// The last dimensions as one row, and 1 for each of the others: no byte moves.
     OneRow {
         /// How many dimensions.
@@ -59,7 +61,7 @@ impl Packing {
     pub fn is_sound(&self) -> bool {
         const LARGEST: i64 = 65_536;
         match *self {
-            Packing::Plain | Packing::Matrix => true,
+            Packing::Plain | Packing::Matrix | Packing::Rows => true,
             Packing::OneRow { dimensions } => dimensions > 0,
             Packing::Blocked { block } | Packing::Taps { block } | Packing::Quads { block } => {
                 (1..=LARGEST).contains(&block)
@@ -94,6 +96,16 @@ impl Packing {
                 vec![count(extents[0], block), 1 + taps * count(depth, QUAD), block]
             }
             Packing::Matrix => vec![extents[0], extents[1..].iter().product()],
+            Packing::Rows => {
+                let mut stored = extents.to_vec();
+                if let Some((_, rows)) = stored.split_last_mut()
+                    && let Some((row, others)) = rows.split_last_mut()
+                {
+                    *row *= others.iter().product::<i64>();
+                    others.fill(1);
+                }
+                stored
+            }
             Packing::OneRow { dimensions } => {
                 let (leading, row) = extents.split_at(extents.len().saturating_sub(dimensions));
                 let mut stored = [leading, &vec![1; row.len()]].concat();
@@ -118,6 +130,7 @@ impl Packing {
             | Packing::Taps { .. }
             | Packing::Phases { .. }
             | Packing::Matrix
+            | Packing::Rows
             | Packing::OneRow { .. }
             | Packing::Winograd { .. } => dtype,
         }
@@ -126,7 +139,7 @@ impl Packing {
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         let block = match self {
-            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
+            Packing::Plain | Packing::Matrix | Packing::Rows | Packing::OneRow { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Phases { block, strides, heads } => {
@@ -239,6 +252,15 @@ mod tests {
         assert_eq!(numbers.len(), 64);
         assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
         assert_eq!(numbers[..5 * 4], [0.0; 20]);
+    }
+
+    #[test]
+    fn rows_are_seen_in_one_dimension() {
+        assert_eq!(Packing::Rows.extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
+        assert_eq!(Packing::Rows.extents(&[4, 5]), [4, 5]);
+        assert_eq!(Packing::Rows.extents(&[5]), [5]);
+        assert_eq!(Packing::Rows.extents(&[]), [0; 0]);
+        assert_eq!(Packing::Rows.pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

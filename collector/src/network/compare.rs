@@ -20,6 +20,9 @@ pub struct Comparison {
     pub is_right: bool,
 }
 
+/// What is smaller has lost digits on its way, and some machines take it for zero.
+const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
+
 /// Compares outputs one by one, the worst counts; errors may be this share of the largest output.
 pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
@@ -27,7 +30,8 @@ pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
         let finite = wanted.numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
-        let compared = reference::compare(found, wanted, Tolerance { absolute: share * unit, relative: 0.0 });
+        let absolute = (share * unit).max(LEAST_NORMAL);
+        let compared = reference::compare(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
         if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {
             (worst.max_abs_error, worst.largest_output) = (error, largest);
@@ -71,6 +75,13 @@ mod tests {
         assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
         let wrong = compare(tolerance(&graph()), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
         assert!(!wrong.is_right && (wrong.max_abs_error - 0.199).abs() < 1e-6, "{wrong:?}");
+    }
+
+    #[test]
+    fn numbers_without_all_their_digits_are_as_good_as_zero() {
+        let wanted = tensor([1.3e-39, -4e-40, 0.0, 0.0]);
+        assert!(compare(tolerance(&graph()), &tensor([1.2e-39, 0.0, 0.0, 0.0]), &wanted).is_right);
+        assert!(!compare(tolerance(&graph()), &tensor([1.3e-39, 1e-37, 0.0, 0.0]), &wanted).is_right);
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 add_partial_sums(&mut space, machine, row);
             }
             add_columns(&mut space, machine, task, usual);
+            keep_planes_apart(&mut space, &output);
             space
         }
     };
@@ -222,6 +223,22 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
         let all = i64::try_from(output.len()).unwrap_or(1) - 1;
         space.default.0.insert("parallel".to_owned(), Setting::Number(all));
         space.default.0.insert("grain".to_owned(), Setting::Number(2));
+    }
+}
+
+/// Steps of a pool's loops that a thread takes at once stay within one plane of an image where there are several: TVM does not see
+/// which columns of windows belong to steps that go on in the next.
+fn keep_planes_apart(space: &mut Space, output: &[i64]) {
+    let [images, _, rows, _, ..] = output else { return };
+    let fits = |setting: &Setting| matches!(setting, Setting::Number(grain) if rows % grain == 0);
+    if *images == 1 || !space.has("windows") {
+        return;
+    }
+    if let Some(grains) = space.axes.iter_mut().find(|axis| axis.name == "grain") {
+        grains.settings.retain(fits);
+    }
+    if space.default.0.get("grain").is_some_and(|grain| !fits(grain)) {
+        space.default.0.insert("grain".to_owned(), Setting::Number(1));
     }
 }
 

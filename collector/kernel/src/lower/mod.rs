@@ -25,7 +25,7 @@ use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
-use job::flat::flat;
+use job::flat::{Flat, flat};
 use job::phases;
 use job::pools::has_ends;
 use job::space::{ByTaps, Layout, Schedule};
@@ -228,10 +228,15 @@ impl Writer {
 
 /// Writes a task down for TVM.
 pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
+    let flat = if form.is_flat { flat(task) } else { None };
+    let own = flat.as_ref().map_or(task, |flat| &flat.task);
     // TVM takes the ends of rows, where windows reach into the padding, and last tiles apart by 32-bit indices only.
-    let has_ends = form.columns_first && has_ends(task);
-    let indices = if has_ends || has_tail(task, form) { DType::I32 } else { form.indices };
-    expression::with_indices(indices, || lower_flat(task, form))
+    let has_ends = form.columns_first && has_ends(own);
+    let indices = if has_ends || has_tail(own, form) { DType::I32 } else { form.indices };
+    expression::with_indices(indices, || match &flat {
+        None => write(task, form),
+        Some(flat) => write_flat(task, flat, form),
+    })
 }
 
 /// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
@@ -250,20 +255,18 @@ pub fn has_tail(task: &Task, form: Form) -> bool {
         && types.into_iter().all(|ty| is_small(ty).is_some())
 }
 
-fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
-    let flat = if form.is_flat { flat(task) } else { None };
-    let Some(flat) = flat else { return write(task, form) };
-    let mut lowered = write(&flat.task, form)?;
-    // The same bytes; the code knows them as one row.
-    let row = Packing::OneRow { dimensions: flat.dimensions };
+fn write_flat(task: &Task, flat: &Flat, form: Form) -> Result<Lowered> {
+    let Flat { task: flat, packing: seen } = flat;
+    let mut lowered = write(flat, form)?;
+    // The same bytes; the code knows them by other extents.
     let types = |task: &Task| {
         let result = task.steps.last().map(|step| step.output.clone());
         let parameters = task.parameters.iter().map(|parameter| parameter.ty.clone());
         parameters.chain(result).collect::<Vec<TensorType>>()
     };
-    for ((own, flat), packing) in types(task).iter().zip(&types(&flat.task)).zip(&mut lowered.packings) {
+    for ((own, flat), packing) in types(task).iter().zip(&types(flat)).zip(&mut lowered.packings) {
         if own != flat {
-            *packing = row;
+            *packing = *seen;
         }
     }
     Ok(lowered)
