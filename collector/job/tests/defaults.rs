@@ -29,6 +29,22 @@ fn steps_of_products_are_written_out_where_that_was_seen_to_pay() {
 }
 
 #[test]
+fn deep_products_keep_what_their_channels_are_multiplied_by() {
+    let tile = |operator| {
+        let axes = ["block", "tile_c", "tile_x", "sum_at", "cache_c", "cache_x", "cache_r"];
+        settings("sapphirerapids", operator, &axes)
+    };
+    assert_eq!(tile("dense:m=128,n=2048,k=4096"), "64 1 6 - - - -");
+    assert_eq!(tile("dense:m=128,n=2048,k=8192"), "32 1 8 - - - -");
+    // Parts of the depth where not even a narrow tile's channels are kept, and where rows are few; not where tiles reach past them.
+    assert_eq!(tile("dense:m=128,n=2048,k=11008"), "32 1 8 cache 4 16 256");
+    assert_eq!(tile("dense:m=32,n=2048,k=8192"), "32 1 8 cache 4 4 256");
+    assert_eq!(tile("dense:m=100,n=2048,k=14336"), "32 1 8 - - - -");
+    // A row alone reads all weights once.
+    assert_eq!(tile("dense:m=1,n=2048,k=14336"), tile("dense:m=1,n=2048,k=4096"));
+}
+
+#[test]
 fn padding_is_near_where_it_is_read() {
     let padded = |operator| settings("znver5", operator, &["pad_at"]);
     // Rows of tiles, whole rows, tiles that reach past the end, and an image.

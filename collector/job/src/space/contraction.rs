@@ -3,7 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
-use super::register_tile::{Tile, best_tile, depthwise_tile, row_tile};
+use super::register_tile::{DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, row_tile, together};
 use super::taps::is_worth_it;
 use super::{Knobs, Limits, Setting, Space, Template, beyond};
 use crate::flat::ENOUGH;
@@ -180,9 +180,10 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     let is_depthwise = is_depthwise(extents);
     let row_tile = row_tile(machine, extents, widths);
     let panels = panels(machine, extents, blocks);
-    let is_copied = panels.is_some() || is_copied(extents);
+    let has_panels = panels.is_some();
+    let is_copied = has_panels || is_copied(extents);
     let blocks = &read_as_they_are(extents, blocks)[..];
-    let may_block = panels.is_some() || !blocks.is_empty() && row_tile.is_none();
+    let may_block = has_panels || !blocks.is_empty() && row_tile.is_none();
     let tile = if is_depthwise {
         depthwise_tile(machine, extents, widths)
     } else if let Some(tile) = panels {
@@ -220,6 +221,12 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     set("outer", choice(if is_by_space { "space" } else { "channels" }));
     if is_copied {
         set("copy_at", choice("outer"));
+    }
+    if let Some(Together { channels, rows, part }) = together(machine, extents, &tile).filter(|_| !has_panels) {
+        set("sum_at", choice("cache"));
+        for (name, together) in [("cache_c", channels), ("cache_x", rows), ("cache_r", part)] {
+            set(name, Setting::Number(together));
+        }
     }
     if is_copied && extents.is_conv {
         set("cache_x", Setting::Number(COPIED_TOGETHER));
@@ -265,8 +272,10 @@ fn panels(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
         return None;
     }
     let sums = machine.vector_registers * 3 / 4;
-    let tiles = [4, 2, 1].into_iter().filter(|vectors| blocks.contains(&(vectors * lanes))).flat_map(|vectors| {
-        let columns = (2..=12.min(sums / vectors).min(extents.columns)).rev();
+    let (widest, most_rows) = if is_deep(machine, extents) { (2, DEEP_ROWS) } else { (4, 12) };
+    let vectors = [4, 2, 1].into_iter().filter(|&vectors| vectors <= widest && blocks.contains(&(vectors * lanes)));
+    let tiles = vectors.flat_map(|vectors| {
+        let columns = (2..=most_rows.min(sums / vectors).min(extents.columns)).rev();
         columns.map(move |columns| (vectors, columns))
     });
     let cost = |(vectors, columns): (i64, i64)| {

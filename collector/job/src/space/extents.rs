@@ -11,6 +11,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let anchor = &task.steps[0];
     let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
+    let weight_bytes = task.parameters.get(1).map_or(4, |weight| i64::try_from(weight.ty.dtype.bytes()).unwrap_or(4));
     match &anchor.op {
         Op::Conv { strides, pads, dilations, groups }
         | Op::QConv { strides, pads, dilations, groups, .. }
@@ -35,6 +36,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
+                weight_bytes,
                 has_functions: has_functions(task),
                 batch: 1,
                 outside: 3,
@@ -63,6 +65,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             window: 1,
             sources: 1,
             weights: 1,
+            weight_bytes,
             has_functions: has_functions(task),
             batch: output[..rank.saturating_sub(2)].iter().product(),
             outside: i64::try_from(rank).unwrap_or(2) - 1,
@@ -146,6 +149,8 @@ pub(super) struct Extents {
     /// Numbers of a convolution's input, and of its weights.
     pub(super) sources: i64,
     pub(super) weights: i64,
+    /// Bytes of one of the weights.
+    pub(super) weight_bytes: i64,
     /// Whether what follows computes exponentials or their kin.
     pub(super) has_functions: bool,
     /// Products that there are of the same extents.
