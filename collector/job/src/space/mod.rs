@@ -96,7 +96,7 @@ enum Limits {
         /// Columns of a convolution's window.
         window: i64,
         /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
-        tiles: Option<[i64; 2]>,
+        tiles: Option<[winograd::Tiles; 2]>,
         /// Registers for sums of products of bytes.
         sums: i64,
         /// The loops over tiles.
@@ -125,6 +125,7 @@ impl Space {
     pub fn neutral(name: &str) -> Option<Setting> {
         match name {
             "cache_c" | "cache_y" | "cache_x" | "cache_r" | "grain" => Some(Setting::Number(1)),
+            "strip" => Some(Setting::Number(0)),
             "sum_at" | "write_at" => Some(axes::choice("tile")),
             "copy_at" => Some(axes::choice("no")),
             "windows" => Some(axes::choice("whole")),

@@ -100,8 +100,12 @@ impl Space {
         }
         if let Some([two, four]) = tiles.filter(|_| self.has("tile_p")) {
             let text = format!(
-                "tile_p divides the {two} tiles of winograd2 or the {four} of winograd4, and times the block is at most \
-                 {tile_elements}"
+                "tile_p divides the {} tiles of winograd2 or the {} of winograd4, or those of a strip, which divides their \
+                 {} or {} rows, and times the block is at most {tile_elements}",
+                two.all(),
+                four.all(),
+                two.rows,
+                four.rows
             );
             rules.push(Rule { name: TRANSFORMED, text });
         }
@@ -129,10 +133,10 @@ impl Space {
             return Some(PADDED);
         }
         if let Some(tile) = knobs.winograd_tile() {
-            let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });
-            let places = number("tile_p");
-            let fits = tiles > 0 && tiles % places == 0 && places * number("block") <= tile_elements;
-            return (!fits).then_some(TRANSFORMED);
+            let tiles = tiles.map(|[two, four]| if tile == 2 { two } else { four });
+            let (places, strip) = (number("tile_p"), knobs.number("strip").unwrap_or(0));
+            let fits = tiles.is_some_and(|tiles| tiles.allow(strip, places));
+            return (!fits || places * number("block") > tile_elements).then_some(TRANSFORMED);
         }
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));

@@ -2,7 +2,7 @@
 
 use super::axes::choice;
 use super::gpu::{sum, tensor};
-use super::{Knobs, Space, dots};
+use super::{Knobs, Space, dots, winograd};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
@@ -83,9 +83,9 @@ pub fn canonical(mut knobs: Knobs) -> Knobs {
     // What columns come to is computed from the input as it is.
     knobs.0.remove(if knobs.choice("windows") == Some("columns_first") { "pad_at" } else { "row" });
     if knobs.winograd_tile().is_some() {
-        knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions" | "pool"));
+        knobs.0.retain(|name, _| winograd::decides(name));
     } else {
-        knobs.0.remove("tile_p");
+        knobs.0.retain(|name, _| !winograd::AXES.contains(&name.as_str()));
     }
     if knobs.choice("layout") == Some("plain") {
         knobs.0.remove("block");

@@ -10,6 +10,43 @@ use models::{DType, Op, Task};
 /// Tiles that fit the registers together with a block of channels.
 const MOST_TILES: i64 = 28;
 
+/// Axes that are Winograd's alone.
+pub(super) const AXES: [&str; 2] = ["tile_p", "strip"];
+
+/// Rows of tiles that may be done at once.
+const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
+
+/// Whether a knob decides anything in Winograd's products.
+pub(super) fn decides(name: &str) -> bool {
+    AXES.contains(&name) || matches!(name, "algorithm" | "block" | "functions" | "pool")
+}
+
+/// Tiles of a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tiles {
+    images: i64,
+    /// Rows of tiles in an image.
+    pub(super) rows: i64,
+    columns: i64,
+}
+
+impl Tiles {
+    /// All there are.
+    pub(super) fn all(self) -> i64 {
+        self.images * self.rows * self.columns
+    }
+
+    /// Those that follow each other through all steps: of so many rows, or all.
+    fn of(self, strip: i64) -> i64 {
+        if strip == 0 { self.all() } else { strip * self.columns }
+    }
+
+    /// Whether register tiles of so many places divide those of strips, and strips the image.
+    pub(super) fn allow(self, strip: i64, places: i64) -> bool {
+        (strip == 0 || self.rows % strip == 0) && self.of(strip) % places == 0
+    }
+}
+
 /// A convolution as Winograd sees it.
 struct Shape {
     images: i64,
@@ -34,8 +71,11 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let algorithms =
         choices("algorithm", "whether transforms of tiles save products", ["direct", "winograd2", "winograd4"]);
     space.axes.insert(0, algorithms);
-    let fits = |places: &i64| tiles.iter().any(|tiles| tiles % places == 0);
+    let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allow(strip, *places)));
     space.axes.push(numbers("tile_p", "tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
+    let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allow(*strip, 1));
+    let text = "rows of tiles that go through all steps before the next do, 0 for all rows at once (winograd)";
+    space.axes.push(numbers("strip", text, STRIPS.into_iter().filter(divides)));
     let knobs = &mut space.default.0;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
     match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct(machine)) {
@@ -44,6 +84,9 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
             knobs.insert("algorithm".to_owned(), choice(if best.tile == 2 { "winograd2" } else { "winograd4" }));
             knobs.insert("block".to_owned(), Setting::Number(best.block));
             knobs.insert("tile_p".to_owned(), Setting::Number(best.places));
+            if best.strip > 0 {
+                knobs.insert("strip".to_owned(), Setting::Number(best.strip));
+            }
         }
         None => drop(knobs.insert("algorithm".to_owned(), choice("direct"))),
     }
@@ -64,6 +107,7 @@ struct Best {
     tile: i64,
     block: i64,
     places: i64,
+    strip: i64,
     cost: f64,
 }
 
@@ -85,8 +129,35 @@ mod cost {
 }
 
 impl Shape {
-    fn tiles(&self, tile: i64) -> i64 {
-        self.images * self.places.iter().map(|places| (places + tile - 1) / tile).product::<i64>()
+    fn tiles(&self, tile: i64) -> Tiles {
+        let [rows, columns] = self.places.map(|places| (places + tile - 1) / tile);
+        Tiles { images: self.images, rows, columns }
+    }
+
+    /// Rows of tiles whose windows and products a core keeps, where not all of them stay near and strips are enough tiles for the
+    /// filters that each brings in; 0 for all rows. Seen with caches of 2 MiB: from 10 to 37 % less time.
+    fn strip(&self, tiles: Tiles, window: i64, machine: &Cpu) -> i64 {
+        const KEPT: i64 = 1 << 20;
+        const FAR: i64 = 3 << 20;
+        /// Tiles for which filters from far away are brought in.
+        const ENOUGH: i64 = 28;
+        /// How much longer the thread with the most strips may take.
+        const UNEVEN: f64 = 1.1;
+        let numbers = window * window * 4;
+        let bytes = |tiles: i64| numbers * tiles * (self.sources + self.channels);
+        let filters = numbers * self.sources * self.channels;
+        if bytes(tiles.all()) <= KEPT || filters > FAR {
+            return 0;
+        }
+        let fits = |strip: &i64| {
+            let strips = self.images * tiles.rows / strip;
+            let is_even = filled(strips, machine.cores) as f64 <= UNEVEN * strips as f64;
+            tiles.allow(*strip, 1)
+                && is_even
+                && (*strip == 1 || bytes(tiles.of(*strip)) <= KEPT)
+                && (filters <= KEPT || tiles.of(*strip) >= ENOUGH)
+        };
+        [2, 1].into_iter().find(fits).unwrap_or(0)
     }
 
     /// What bringing in filters costs.
@@ -103,7 +174,9 @@ impl Shape {
 
     fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<Best> {
         let window = transforms(tile)?.window_extent();
-        let tiles = self.tiles(tile);
+        let all = self.tiles(tile);
+        let strip = self.strip(all, window, machine);
+        let (tiles, together) = (all.all(), all.of(strip));
         let elements = self.images * self.places[0] * self.places[1] * (self.sources + self.channels);
         let transforming = elements as f64 * cost::ELEMENT[usize::from(tile > 2)];
         let fixed = transforming + self.filters(window * window, machine);
@@ -112,12 +185,12 @@ impl Shape {
             let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
             let stored = filled(self.channels, block);
             let products = 2.0 * (window * window * tiles * self.sources * stored) as f64;
-            let fits = divisors(tiles).filter(move |&places| places <= MOST_TILES && places * vectors <= room);
+            let fits = divisors(together).filter(move |&places| places <= MOST_TILES && places * vectors <= room);
             fits.map(move |places| {
                 let loads = (vectors + places) as f64 / (vectors * places) as f64;
                 let crowded = if vectors * places > cost::EASY_ACCUMULATORS { 1.1 } else { 1.0 };
                 let slower = (loads / cost::HIDDEN_LOADS).max(1.0) * crowded;
-                Best { tile, block, places, cost: fixed + products * slower }
+                Best { tile, block, places, strip, cost: fixed + products * slower }
             })
         };
         // Wider blocks leave the nearest cache no room for the windows.

@@ -9,10 +9,12 @@ pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) 
     let pad = block_of_part(lowered, moves, Part::Pad)?.expect("Winograd's input is padded");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a convolution has an anchor");
     let result = super::single_epilogue(lowered, moves, &anchor)?;
-    copies(moves, &pad)?;
-    windows(moves)?;
-    let reduction = products(moves, &anchor, number(knobs, "tile_p")?)?;
-    results(moves, &result, tile, number(knobs, "block")?)?;
+    let strip = knobs.number("strip").unwrap_or(0);
+    // What a strip of the result needs is computed when it is its turn.
+    let strip = results(moves, &result, (tile, strip), number(knobs, "block")?)?;
+    let reduction = products(moves, &anchor, number(knobs, "tile_p")?, strip.as_ref())?;
+    windows(moves, strip.as_ref())?;
+    copies(moves, &pad, strip.as_ref())?;
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction)?;
     moves.vectorize(moves.loops(&start)?.last().expect("a block has loops"))?;
@@ -20,23 +22,36 @@ pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) 
 }
 
 /// Channels become neighbours: a vector of places is read and written apart.
-fn copies(moves: &Moves, pad: &Block) -> Result<()> {
-    let [image, y, x, channel] = four(&moves.loops(pad)?);
+fn copies(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
+    let [image, y, x, channel] = four(&own_loops(moves, pad, 4, strip)?);
     let channels = moves.split(&channel, &[None, Some(LANES)])?;
     moves.reorder(&[image.clone(), y.clone(), channels[0].clone(), x, channels[1].clone()])?;
     moves.vectorize(&channels[1])?;
-    fuse_parallel(moves, &[image, y], 2)?;
+    if strip.is_none() {
+        fuse_parallel(moves, &[image, y], 2)?;
+    }
     Ok(())
 }
 
+/// The loops of a block that stands by itself, or is computed for a strip.
+fn own_loops(moves: &Moves, block: &Block, count: usize, strip: Option<&Loop>) -> Result<Vec<Loop>> {
+    if let Some(strip) = strip {
+        moves.compute_at(block, strip)?;
+    }
+    last_of(moves, block, count)
+}
+
 /// All windows of a row of tiles and a vector of channels at once.
-fn windows(moves: &Moves) -> Result<()> {
+fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
-    let [e, f, image, y, x, channel] = six(&moves.loops(&block)?);
+    let [e, f, image, y, x, channel] = six(&own_loops(moves, &block, 6, strip)?);
     let channels = moves.split(&channel, &[None, Some(LANES)])?;
     let inner = [x, e.clone(), f.clone(), channels[1].clone()];
     moves.reorder(&[&[image.clone(), y.clone(), channels[0].clone()], &inner[..]].concat())?;
-    let around = fuse_parallel(moves, &[image, y, channels[0].clone()], 3)?;
+    let around = match strip {
+        Some(_) => channels[0].clone(),
+        None => fuse_parallel(moves, &[image, y, channels[0].clone()], 3)?,
+    };
     moves.unroll(&e)?;
     moves.unroll(&f)?;
     moves.vectorize(&channels[1])?;
@@ -51,26 +66,38 @@ fn windows(moves: &Moves) -> Result<()> {
 }
 
 /// Register tiles of places and channels. Returns the loop of the sum.
-fn products(moves: &Moves, anchor: &Block, places: i64) -> Result<Loop> {
-    let loops = moves.loops(anchor)?;
+fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
+    let loops = own_loops(moves, anchor, 8, strip)?;
     let place = moves.fuse(&loops[3..6])?;
     let tiles = moves.split(&place, &[None, Some(places)])?;
     let (lane, depth) = (loops[6].clone(), loops[7].clone());
     moves.reorder(&[tiles[0].clone(), depth.clone(), tiles[1].clone(), lane.clone()])?;
-    fuse_parallel(moves, &loops[..3], 3)?;
+    if strip.is_none() {
+        fuse_parallel(moves, &loops[..3], 3)?;
+    }
     moves.unroll(&tiles[1])?;
     moves.vectorize(&lane)?;
     Ok(depth)
 }
 
-/// All places of a row of tiles and a block of channels at once.
-fn results(moves: &Moves, result: &Block, tile: i64, block: i64) -> Result<()> {
+/// All places of a row of tiles and a block of channels at once. Returns the loop over strips of so many rows of tiles, if there
+/// are strips.
+fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
     let [image, channel, y, x] = four(&moves.loops(result)?);
     let channels = moves.split(&channel, &[None, Some(block)])?;
-    let rows = moves.split(&y, &[None, Some(tile)])?;
-    let outer = [image, channels[0].clone(), rows[0].clone()];
-    moves.reorder(&[&outer[..], &[channels[1].clone(), rows[1].clone(), x.clone()]].concat())?;
-    let around = fuse_parallel(moves, &outer, 3)?;
+    let inner = |row: &Loop| [channels[1].clone(), row.clone(), x.clone()];
+    let (strips, around) = if strip > 0 {
+        let rows = moves.split(&y, &[None, Some(strip), Some(tile)])?;
+        let outer = [image, rows[0].clone()];
+        let around = rows[1].clone();
+        moves.reorder(&[&outer[..], &[channels[0].clone(), around.clone()], &inner(&rows[2])].concat())?;
+        (Some(fuse_parallel(moves, &outer, 2)?), around)
+    } else {
+        let rows = moves.split(&y, &[None, Some(tile)])?;
+        let outer = [image, channels[0].clone(), rows[0].clone()];
+        moves.reorder(&[&outer[..], &inner(&rows[1])].concat())?;
+        (None, fuse_parallel(moves, &outer, 3)?)
+    };
     let columns = moves.split(&x, &[None, Some(LANES)])?;
     moves.vectorize(&columns[1])?;
     let tiles = moves.block("winograd_tiles")?;
@@ -90,7 +117,7 @@ fn results(moves: &Moves, result: &Block, tile: i64, block: i64) -> Result<()> {
         moves.unroll(&own[at])?;
     }
     moves.vectorize(&own[6])?;
-    Ok(())
+    Ok(strips)
 }
 
 fn last_of(moves: &Moves, block: &Block, count: usize) -> Result<Vec<Loop>> {
