@@ -68,8 +68,7 @@ pub(super) fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_
     ));
     let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
     if !parts.is_empty() {
-        let text =
-            "steps of the depth that tiles taken together sum before the next, where their sums are finished together";
+        let text = "steps of the depth that tiles taken together sum at once";
         axes.push(numbers("cache_r", text, std::iter::once(1).chain(parts)));
     }
     axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));

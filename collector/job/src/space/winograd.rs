@@ -74,7 +74,7 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allow(strip, *places)));
     space.axes.push(numbers("tile_p", "tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
     let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allow(*strip, 1));
-    let text = "rows of tiles that go through all steps before the next do, 0 for all rows at once (winograd)";
+    let text = "rows of tiles taken through all steps at once, 0 for all (winograd)";
     space.axes.push(numbers("strip", text, STRIPS.into_iter().filter(divides)));
     let knobs = &mut space.default.0;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
