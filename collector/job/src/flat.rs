@@ -39,11 +39,8 @@ pub fn flat(task: &Task) -> Option<Flat> {
         _ if is_product => rank.checked_sub(1)?,
         _ => return None,
     };
-    let (together, packing) = match is_product {
-        true => (0..spatial, Packing::Rows),
-        false => (rank - spatial..rank, Packing::OneRow { dimensions: spatial }),
-    };
-    let image = Image { shape: &anchor.output.shape, together };
+    let behind = usize::from(is_product);
+    let image = Image { shape: &anchor.output.shape, together: rank - behind - spatial..rank - behind };
     // Rows of an extent that a call decides, or one row already.
     let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
     let places = image.places()?;
@@ -72,7 +69,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
     for step in &mut flat.steps {
         step.output = image.flat(&step.output)?;
     }
-    Some(Flat { task: flat, packing })
+    Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
 }
 
 /// Whether an operator computes each element from those at the same place.

@@ -39,12 +39,13 @@ pub enum Packing {
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
     Matrix,
-    /// All dimensions but the last as the one before it, and 1 for each of the others: no byte moves.
-    Rows,
-    /// The last dimensions as one row, and 1 for each of the others: no byte moves.
+    /// Neighbouring dimensions as one row, the last of them, and 1 for each of the others: no byte moves.
     OneRow {
         /// How many dimensions.
         dimensions: usize,
+        /// How many dimensions are behind them.
+        #[serde(default)]
+        behind: usize,
     },
     /// Filters `[o, i, 3, 3]` of 32-bit floats as Winograd's `[window, window, o / block, i, block]`, with zeros up to a
     /// whole block.
@@ -61,8 +62,8 @@ impl Packing {
     pub fn is_sound(&self) -> bool {
         const LARGEST: i64 = 65_536;
         match *self {
-            Packing::Plain | Packing::Matrix | Packing::Rows => true,
-            Packing::OneRow { dimensions } => dimensions > 0,
+            Packing::Plain | Packing::Matrix => true,
+            Packing::OneRow { dimensions, .. } => dimensions > 0,
             Packing::Blocked { block } | Packing::Taps { block } | Packing::Quads { block } => {
                 (1..=LARGEST).contains(&block)
             }
@@ -96,21 +97,12 @@ impl Packing {
                 vec![count(extents[0], block), 1 + taps * count(depth, QUAD), block]
             }
             Packing::Matrix => vec![extents[0], extents[1..].iter().product()],
-            Packing::Rows => {
+            Packing::OneRow { dimensions, behind } => {
                 let mut stored = extents.to_vec();
-                if let Some((_, rows)) = stored.split_last_mut()
-                    && let Some((row, others)) = rows.split_last_mut()
-                {
+                let end = stored.len().saturating_sub(behind);
+                if let Some((row, others)) = stored[end.saturating_sub(dimensions)..end].split_last_mut() {
                     *row *= others.iter().product::<i64>();
                     others.fill(1);
-                }
-                stored
-            }
-            Packing::OneRow { dimensions } => {
-                let (leading, row) = extents.split_at(extents.len().saturating_sub(dimensions));
-                let mut stored = [leading, &vec![1; row.len()]].concat();
-                if let Some(last) = stored.last_mut().filter(|_| !row.is_empty()) {
-                    *last = row.iter().product();
                 }
                 stored
             }
@@ -130,7 +122,6 @@ impl Packing {
             | Packing::Taps { .. }
             | Packing::Phases { .. }
             | Packing::Matrix
-            | Packing::Rows
             | Packing::OneRow { .. }
             | Packing::Winograd { .. } => dtype,
         }
@@ -139,7 +130,7 @@ impl Packing {
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         let block = match self {
-            Packing::Plain | Packing::Matrix | Packing::Rows | Packing::OneRow { .. } => return bytes.to_vec(),
+            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Phases { block, strides, heads } => {
@@ -256,16 +247,20 @@ mod tests {
 
     #[test]
     fn rows_are_seen_in_one_dimension() {
-        assert_eq!(Packing::Rows.extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
-        assert_eq!(Packing::Rows.extents(&[4, 5]), [4, 5]);
-        assert_eq!(Packing::Rows.extents(&[5]), [5]);
-        assert_eq!(Packing::Rows.extents(&[]), [0; 0]);
-        assert_eq!(Packing::Rows.pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
+        let rows = |dimensions| Packing::OneRow { dimensions, behind: 1 };
+        assert_eq!(rows(3).extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
+        assert_eq!(rows(1).extents(&[4, 5]), [4, 5]);
+        assert_eq!(rows(1).extents(&[5]), [5]);
+        assert_eq!(rows(1).extents(&[]), [0; 0]);
+        assert_eq!(rows(2).pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
+        // What was built before there was anything behind says nothing of it.
+        let read: Packing = serde_json::from_str(r#"{"OneRow":{"dimensions":2}}"#).expect("a packing");
+        assert_eq!(read, Packing::OneRow { dimensions: 2, behind: 0 });
     }
 
     #[test]
     fn a_row_is_seen_and_not_made() {
-        let row = Packing::OneRow { dimensions: 2 };
+        let row = Packing::OneRow { dimensions: 2, behind: 0 };
         assert_eq!(row.extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
         assert_eq!(row.extents(&[4, 5]), [1, 20]);
         assert_eq!(row.extents(&[5]), [5]);

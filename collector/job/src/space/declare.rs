@@ -238,7 +238,7 @@ fn keep_planes_apart(space: &mut Space, output: &[i64]) {
         grains.settings.retain(fits);
     }
     if space.default.0.get("grain").is_some_and(|grain| !fits(grain)) {
-        space.default.0.insert("grain".to_owned(), Setting::Number(1));
+        space.default.0.remove("grain");
     }
 }
 

@@ -23,42 +23,28 @@ pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) 
 
 /// Channels become neighbours: a vector of places is read and written apart.
 fn copies(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
-    let [image, y, x, channel] = four(&own_loops(moves, pad, 4, strip)?);
+    let [image, y, x, channel] = own_loops(moves, pad, strip)?;
     let channels = moves.split(&channel, &[None, Some(LANES)])?;
     moves.reorder(&[image.clone(), y.clone(), channels[0].clone(), x, channels[1].clone()])?;
     moves.vectorize(&channels[1])?;
-    if strip.is_none() {
-        fuse_parallel(moves, &[image, y], 2)?;
-    }
+    shared(moves, &[image, y], strip)?;
     Ok(())
-}
-
-/// The loops of a block that stands by itself, or is computed for a strip.
-fn own_loops(moves: &Moves, block: &Block, count: usize, strip: Option<&Loop>) -> Result<Vec<Loop>> {
-    if let Some(strip) = strip {
-        moves.compute_at(block, strip)?;
-    }
-    last_of(moves, block, count)
 }
 
 /// All windows of a row of tiles and a vector of channels at once.
 fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
-    let [e, f, image, y, x, channel] = six(&own_loops(moves, &block, 6, strip)?);
+    let [e, f, image, y, x, channel] = own_loops(moves, &block, strip)?;
     let channels = moves.split(&channel, &[None, Some(LANES)])?;
     let inner = [x, e.clone(), f.clone(), channels[1].clone()];
     moves.reorder(&[&[image.clone(), y.clone(), channels[0].clone()], &inner[..]].concat())?;
-    let around = match strip {
-        Some(_) => channels[0].clone(),
-        None => fuse_parallel(moves, &[image, y, channels[0].clone()], 3)?,
-    };
+    let around = shared(moves, &[image, y, channels[0].clone()], strip)?;
     moves.unroll(&e)?;
     moves.unroll(&f)?;
     moves.vectorize(&channels[1])?;
     let rows = moves.block("winograd_rows")?;
     moves.compute_at(&rows, &around)?;
-    let loops = moves.loops(&rows)?;
-    let own = &loops[loops.len() - 5..];
+    let own: [Loop; 5] = last_of(moves, &rows)?;
     moves.reorder(&[own[1].clone(), own[2].clone(), own[3].clone(), own[0].clone(), own[4].clone()])?;
     moves.unroll(&own[0])?;
     moves.vectorize(&own[4])?;
@@ -67,14 +53,12 @@ fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
 
 /// Register tiles of places and channels. Returns the loop of the sum.
 fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
-    let loops = own_loops(moves, anchor, 8, strip)?;
+    let loops: [Loop; 8] = own_loops(moves, anchor, strip)?;
     let place = moves.fuse(&loops[3..6])?;
     let tiles = moves.split(&place, &[None, Some(places)])?;
     let (lane, depth) = (loops[6].clone(), loops[7].clone());
     moves.reorder(&[tiles[0].clone(), depth.clone(), tiles[1].clone(), lane.clone()])?;
-    if strip.is_none() {
-        fuse_parallel(moves, &loops[..3], 3)?;
-    }
+    shared(moves, &loops[..3], strip)?;
     moves.unroll(&tiles[1])?;
     moves.vectorize(&lane)?;
     Ok(depth)
@@ -83,7 +67,7 @@ fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) ->
 /// All places of a row of tiles and a block of channels at once. Returns the loop over strips of so many rows of tiles, if there
 /// are strips.
 fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
-    let [image, channel, y, x] = four(&moves.loops(result)?);
+    let [image, channel, y, x] = last_of(moves, result)?;
     let channels = moves.split(&channel, &[None, Some(block)])?;
     let inner = |row: &Loop| [channels[1].clone(), row.clone(), x.clone()];
     let (strips, around) = if strip > 0 {
@@ -102,7 +86,7 @@ fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64)
     moves.vectorize(&columns[1])?;
     let tiles = moves.block("winograd_tiles")?;
     moves.compute_at(&tiles, &around)?;
-    let own = last_of(moves, &tiles, 7)?;
+    let own: [Loop; 7] = last_of(moves, &tiles)?;
     // A place of the result after the other, of all channels.
     moves.reorder(&[own[4].clone(), own[3].clone(), own[5].clone(), own[6].clone()])?;
     for at in [3, 5] {
@@ -111,7 +95,7 @@ fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64)
     moves.vectorize(&own[6])?;
     let back = moves.block("winograd_back")?;
     moves.compute_at(&back, &own[4])?;
-    let own = last_of(moves, &back, 7)?;
+    let own: [Loop; 7] = last_of(moves, &back)?;
     moves.reorder(&[own[1].clone(), own[0].clone(), own[6].clone()])?;
     for at in [0, 1] {
         moves.unroll(&own[at])?;
@@ -120,15 +104,25 @@ fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64)
     Ok(strips)
 }
 
-fn last_of(moves: &Moves, block: &Block, count: usize) -> Result<Vec<Loop>> {
+/// The innermost loops of a block.
+fn last_of<const COUNT: usize>(moves: &Moves, block: &Block) -> Result<[Loop; COUNT]> {
     let loops = moves.loops(block)?;
-    Ok(loops[loops.len() - count..].to_vec())
+    let before = loops.len() - COUNT;
+    Ok(std::array::from_fn(|place| loops[before + place].clone()))
 }
 
-fn four(loops: &[Loop]) -> [Loop; 4] {
-    std::array::from_fn(|place| loops[place].clone())
+/// The loops of a block that stands by itself, or is computed for a strip.
+fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Loop>) -> Result<[Loop; COUNT]> {
+    if let Some(strip) = strip {
+        moves.compute_at(block, strip)?;
+    }
+    last_of(moves, block)
 }
 
-fn six(loops: &[Loop]) -> [Loop; 6] {
-    std::array::from_fn(|place| loops[place].clone())
+/// Runs loops on the pool, unless it is the strips that run there. Returns the innermost one that there is then.
+fn shared(moves: &Moves, loops: &[Loop], strip: Option<&Loop>) -> Result<Loop> {
+    match strip {
+        Some(_) => Ok(loops.last().expect("there are loops").clone()),
+        None => fuse_parallel(moves, loops, loops.len()),
+    }
 }
