@@ -1,7 +1,8 @@
-"""Tunes one operator with TVM's MetaSchedule from Python, and prints one JSON line: the best time after every trial.
+"""Tunes operators with TVM's MetaSchedule from Python, and prints one JSON line: the best time after every trial.
 
-This is the peer that `scripts/bench/search` compares with: `tune_tir` with its default space, strategy, cost model and batch of
-64, its own builder and runner. A trial is a candidate that was built and timed, or failed. Seconds are counted from the call.
+This is the peer that `scripts/bench/search` compares with: `tune_tasks` with its default space, strategy, cost model and batch of
+64, its own builder and runner. Of several operators its scheduler by gradients says who gets the next batch. A trial is a
+candidate that was built and timed, or failed. Seconds are counted from the call.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import time
 import tvm
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.logging import get_loggers_from_work_dir
+from tvm.s_tir.meta_schedule.utils import fork_seed
 from tvm.ir.utils import derived_object
 from tvm.target import Target
 
@@ -77,6 +80,11 @@ def layer_norm(shape="8x8"):
     return [x, scale, shift, topi.nn.layer_norm(x, scale, shift, [len(extents) - 1])]
 
 
+def global_average_pool(n=1, c=8, hw=8):
+    x = te.placeholder((n, c, hw, hw), name="X")
+    return [x, topi.nn.global_pool(x, "avg")]
+
+
 OPERATORS = {
     "avg_pool2d": pool("avg"),
     "conv2d": conv2d,
@@ -84,6 +92,7 @@ OPERATORS = {
     "conv_transpose2d": conv_transpose2d,
     "dense": dense,
     "depthwise_conv2d": depthwise,
+    "global_average_pool": global_average_pool,
     "layer_norm": layer_norm,
     "matmul": matmul,
     "max_pool2d": pool("max"),
@@ -91,14 +100,35 @@ OPERATORS = {
 }
 
 
+def behind(arguments, step):
+    """An operator with what is computed of its result, element by element."""
+    *inputs, result = arguments
+    if step == "bias":
+        bias = te.placeholder((result.shape[1], *[1] * (len(result.shape) - 2)), name="B")
+        return [*inputs, bias, topi.add(result, bias)]
+    if step == "add":
+        other = te.placeholder(result.shape, name="O")
+        return [*inputs, other, topi.add(result, other)]
+    if step == "relu":
+        return [*inputs, topi.nn.relu(result)]
+    if step == "relu6":
+        return [*inputs, topi.clip(result, 0.0, 6.0)]
+    raise ValueError(f"`{step}` is none of bias, add, relu, relu6")
+
+
 def tensors(text):
-    """The operator that a text such as `matmul:m=512,n=512,k=512` names, in the words of `--modelsource simple`."""
+    """The operator that a text such as `matmul:m=512,n=512,k=512` names, in the words of `--modelsource simple`; what follows it
+    stands in `then`, as in `conv2d:ci=64,hw=56,co=64,k=3,p=1,then=bias+relu`."""
     name, _, sizes = text.partition(":")
     pairs = dict(pair.split("=") for pair in sizes.split(",") if pair)
     if name not in OPERATORS:
         sys.exit(f"error: `{name}` is none of what is compared: {', '.join(OPERATORS)}")
+    steps = [step for step in pairs.pop("then", "").split("+") if step]
     try:
-        return OPERATORS[name](**{key: value if key == "shape" else int(value) for key, value in pairs.items()})
+        arguments = OPERATORS[name](**{key: value if key == "shape" else int(value) for key, value in pairs.items()})
+        for step in steps:
+            arguments = behind(arguments, step)
+        return arguments
     except (TypeError, ValueError) as why:
         sys.exit(f"error: `{text}`: {why}")
 
@@ -115,51 +145,73 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         seconds = time.perf_counter() - self.begun
         for result in runner_results:
             times = [float(time_s) for time_s in result.run_secs or []]
-            self.trials.append((seconds, 1e9 * sum(times) / len(times) if times else math.inf))
+            self.trials.append((seconds, task_id, 1e9 * sum(times) / len(times) if times else math.inf))
+
+
+def context(text, name, target, logger, seed):
+    """One task of the tuner."""
+    return ms.TuneContext(
+        mod=te.create_prim_func(tensors(text)).with_attr("global_symbol", "main"),
+        target=target,
+        space_generator="post-order-apply",
+        search_strategy="evolutionary",
+        task_name=name,
+        logger=logger,
+        rand_state=seed,
+        num_threads=os.cpu_count(),
+    ).clone()
+
+
+def tune(operators, options):
+    """What was measured, in its order, and the seconds that all took."""
+    processor = str(tvm.get_global_func("target.llvm_get_system_cpu")())
+    target = Target({"kind": "llvm", "mcpu": processor, "num-cores": options.threads})
+    names = [f"operator_{number}" for number in range(len(operators))]
+    with tempfile.TemporaryDirectory() as folder:
+        curve = Curve()
+        loggers = get_loggers_from_work_dir(folder, names)
+        seeds = fork_seed(options.seed, n=len(operators))
+        ms.tune.tune_tasks(
+            tasks=[context(one["operator"], *rest) for one, *rest in zip(operators, names, [target] * len(names), loggers, seeds)],
+            task_weights=[float(one["times"]) for one in operators],
+            work_dir=folder,
+            max_trials_global=options.trials,
+            num_trials_per_iter=64,
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel(), curve],
+            database="memory",
+        )
+        return curve.trials, time.perf_counter() - curve.begun
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--operator", required=True, help="such as matmul:m=512,n=512,k=512")
-    parser.add_argument("--trials", type=int, default=256)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--operator", help="such as matmul:m=512,n=512,k=512")
+    asked.add_argument("--operators", metavar="JSON", help='several, such as [{"operator": "dense:m=1,n=1000,k=512", "times": 1}]')
+    parser.add_argument("--trials", type=int, default=256, help="of all operators together")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(options.threads)
     logging.disable(logging.INFO)
 
-    function = te.create_prim_func(tensors(options.operator)).with_attr("global_symbol", "main")
-    module = tvm.IRModule({"main": function})
-    processor = str(tvm.get_global_func("target.llvm_get_system_cpu")())
-    target = Target({"kind": "llvm", "mcpu": processor, "num-cores": options.threads})
-    curve = Curve()
-    callbacks = [ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel(), curve]
-    with tempfile.TemporaryDirectory() as folder:
-        curve.begun = time.perf_counter()
-        ms.tune_tir(
-            module,
-            target,
-            folder,
-            max_trials_global=options.trials,
-            num_trials_per_iter=64,
-            measure_callbacks=callbacks,
-            database="memory",
-            num_tuning_cores=os.cpu_count(),
-            seed=options.seed,
-        )
-        wall_s = time.perf_counter() - curve.begun
-    best, points = math.inf, []
-    for number, (seconds, ns) in enumerate(curve.trials, start=1):
-        if ns < best:
-            best = ns
-            points.append({"trial": number, "seconds": round(seconds, 3), "best_ns": round(ns, 1)})
+    operators = json.loads(options.operators) if options.operators else [{"operator": options.operator, "times": 1}]
+    trials, wall_s = tune(operators, options)
+    best, points, bests = math.inf, [], [math.inf] * len(operators)
+    for number, (seconds, task, ns) in enumerate(trials, start=1):
+        bests[task] = min(bests[task], ns)
+        # Of several operators, what they take together, as often as each is run; not before all were tried.
+        sum_ns = sum(one["times"] * own for one, own in zip(operators, bests))
+        if sum_ns < best:
+            best = sum_ns
+            points.append({"trial": number, "seconds": round(seconds, 3), "best_ns": round(sum_ns, 1)})
     result = {
         "side": "peer",
-        "operator": options.operator,
+        "operators": [{**one, "best_ns": round(own, 1)} for one, own in zip(operators, bests)],
         "threads": options.threads,
         "seed": options.seed,
-        "trials": len(curve.trials),
-        "failed": sum(math.isinf(ns) for _, ns in curve.trials),
+        "trials": len(trials),
+        "failed": sum(math.isinf(ns) for _, _, ns in trials),
         "seconds": round(wall_s, 3),
         "best_ns": round(best, 1),
         "curve": points,
