@@ -69,6 +69,42 @@ fn short_rows_of_single_channels_are_tiled_as_was_seen_on_each_kind_of_core() {
     check("depthwise_conv2d:c=960,hw=7,k=3,p=1", "2 7 7", "2 7 1");
     check("depthwise_conv2d:c=576,hw=14,k=3,p=1,s=2", "2 7 1", "2 7 1");
     check("depthwise_conv2d:c=96,hw=56,k=3,p=1,s=2", "1 7 14", "1 7 14");
+    // In steps, by vectors of our own: two channels read more than they share.
+    check("depthwise_conv2d:c=240,hw=28,k=5,p=2,s=2", "1 7 14", "2 7 14");
+}
+
+#[test]
+fn channels_by_themselves_are_padded_by_planes_that_stay_near() {
+    let shared = |operator| settings("sapphirerapids", operator, &["parallel", "order"]);
+    for operator in ["depthwise_conv2d:c=64,hw=40,k=3,p=1", "depthwise_conv2d:c=64,hw=56,k=3,p=1"] {
+        assert_eq!(shared(operator), "2 kernel_first", "{operator}");
+    }
+    // Planes too large or of few rows of tiles, wider windows, steps, channels that hardly go round, and nothing to pad.
+    for operator in [
+        "depthwise_conv2d:c=64,hw=80,k=3,p=1",
+        "depthwise_conv2d:c=64,hw=28,k=3,p=1",
+        "depthwise_conv2d:c=64,hw=56,k=5,p=2",
+        "depthwise_conv2d:c=64,hw=112,k=3,p=1,s=2",
+        "depthwise_conv2d:c=7,hw=56,k=3,p=1",
+        "depthwise_conv2d:c=64,hw=56,k=3",
+    ] {
+        assert_eq!(shared(operator), "3 kernel_first", "{operator}");
+    }
+    assert_eq!(shared("depthwise_conv2d:c=576,hw=14,k=3,p=1,s=2"), "3 ycx");
+}
+
+#[test]
+fn planes_that_lie_far_apart_are_written_one_after_the_other() {
+    let together = |operator| settings("sapphirerapids", operator, &["layout", "copy_at", "cache_x"]);
+    for operator in ["conv2d:ci=16,hw=112,co=48,k=1", "conv2d:ci=64,hw=80,co=96,k=1"] {
+        assert_eq!(together(operator), "plain - 8", "{operator}");
+    }
+    // Small planes, small results, and steps.
+    for operator in
+        ["conv2d:ci=64,hw=56,co=256,k=1", "conv2d:ci=32,hw=112,co=16,k=1", "conv2d:ci=64,hw=224,co=64,k=1,s=2"]
+    {
+        assert!(together(operator).ends_with("- -"), "{operator}");
+    }
 }
 
 #[test]

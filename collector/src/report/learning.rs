@@ -36,6 +36,9 @@ pub struct Learning {
     pub default_ns: Option<f64>,
     /// The best time, in nanoseconds: its middle where it was measured again.
     pub best_ns: Option<f64>,
+    /// The default schedule's time over the best: within rounds, where both were measured again, because between the first trial and
+    /// the last a machine may become another one.
+    pub gain: Option<f64>,
     /// How the best schedule differs from the default one.
     pub difference: String,
     /// The best schedule in full.
@@ -151,6 +154,10 @@ fn learning(
     let verdict = found.as_ref().map(|found| found.verdict.clone());
     let schedule = found.map(|found| found.schedule.clone()).or_else(|| search.usable(best?));
     let moments = seconds(&firsts);
+    let default_ns = middle(records, firsts.iter().find(is_default).map(|record| record.key));
+    let best_ns = verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.median_ns);
+    let within_rounds = verdict.as_ref().and_then(|verdict| verdict.default_over_best).map(|ratio| ratio.median);
+    let of_itself = (schedule.as_ref() == Some(&default)).then_some(1.0);
     Learning {
         task: planned.task.describe(),
         task_hash: planned.task.hash(),
@@ -161,8 +168,9 @@ fn learning(
         without_time: firsts.len() - firsts.iter().filter(is_right).count(),
         began_at_us: firsts.first().map(|record| record.started_at_us),
         seconds: moments.last().copied().unwrap_or(0.0),
-        default_ns: middle(records, firsts.iter().find(is_default).map(|record| record.key)),
-        best_ns: verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.median_ns),
+        default_ns,
+        best_ns,
+        gain: within_rounds.or(of_itself).or_else(|| Some(default_ns? / best_ns?)),
         difference: schedule.as_ref().map(|schedule| difference(schedule, &default)).unwrap_or_default(),
         schedule,
         verdict,
@@ -325,7 +333,6 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
         words("ended by").least(8).drops(8),
     ]);
     for one in &searched.learnings {
-        let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
         table.row([
             one.task.clone(),
             one.threads.to_string(),
@@ -334,7 +341,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
             format!("{:.1}", one.seconds),
             or_unknown(one.default_ns, duration),
             or_unknown(one.best_ns, duration),
-            or_unknown(gain, |gain| format!("{gain:.2}×")),
+            or_unknown(one.gain, |gain| format!("{gain:.2}×")),
             or_unknown(one.almost(), |point| format!("{} trials", point.trial)),
             one.certainty(),
             one.stop.words().to_owned(),
@@ -343,7 +350,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
     let text = table.on(paper).to_string() + &in_vain(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
-        "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it\n\
+        "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it, in the same rounds\n\
          {seconds:.1} s of search: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
         100.0 * run_share,
         100.0 * build_share,
@@ -354,8 +361,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
 /// How many searches found nothing that is faster than the default schedule: there no tuner is better than another.
 fn in_vain(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
-    let gains = learnings.iter().filter_map(|one| Some(one.default_ns? / one.best_ns?));
-    let few = gains.filter(|gain| *gain < LITTLE).count();
+    let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();
     if few == 0 {
         return String::new();
     }

@@ -39,7 +39,6 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
     }
     for one in sorted {
         let plural = if one.threads == 1 { "" } else { "s" };
-        let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
         let _ = write!(
             body,
             "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
@@ -51,7 +50,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
             or_unknown(one.best_ns, duration),
             one.trials,
             one.seconds,
-            or_unknown(gain, |gain| format!("{gain:.2}×")),
+            or_unknown(one.gain, |gain| format!("{gain:.2}×")),
             escaped(&one.difference),
             one.certainty(),
             one.stop.words(),

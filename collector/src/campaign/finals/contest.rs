@@ -2,7 +2,9 @@
 //!
 //! Those that look best are measured again in rounds, one after the other, and compared within rounds. One that is slower in
 //! every round, or as fast, needs no more of them. Whoever was not measured again and looks better than what the leader turns
-//! out to be joins, so that no lucky time is left above a confirmed one.
+//! out to be joins, so that no lucky time is left above a confirmed one. The default schedule takes part however it looks: its
+//! first time is the first of all, of a machine that may have been another one then, and what a search gained is a ratio within
+//! rounds.
 
 use measure::statistics::median;
 use measure::{Ratio, ratio};
@@ -76,22 +78,27 @@ pub struct Verdict {
     pub undecided: usize,
     /// The time of the next best one over it, within rounds.
     pub second_over_best: Option<Ratio>,
+    /// The time of the default schedule over it, within rounds; of the default schedule itself there is none.
+    pub default_over_best: Option<Ratio>,
 }
 
 /// Schedules of one search, those with the lowest upper ends first.
 #[derive(Clone, Debug)]
 pub struct Contest {
     entries: Vec<Entry>,
+    /// The default schedule's number.
+    default: Option<usize>,
     round: usize,
     /// Measurements of the round that have not come back.
     open: usize,
 }
 
 impl Contest {
-    /// A contest of these, which stand in the order of their upper ends.
-    pub fn new(entries: Vec<Entry>) -> Contest {
-        let mut contest = Contest { entries, round: 0, open: 0 };
-        contest.entries.iter_mut().take(FIRST).for_each(|entry| entry.place = Place::Inside);
+    /// A contest of these, which stand in the order of their upper ends, one of them the default schedule.
+    pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
+        let mut contest = Contest { entries, default, round: 0, open: 0 };
+        let begins = |number: &usize| *number < FIRST || Some(*number) == default;
+        (0..contest.entries.len()).filter(begins).for_each(|number| contest.entries[number].place = Place::Inside);
         contest
     }
 
@@ -138,11 +145,20 @@ impl Contest {
         (0..self.entries.len()).filter(|number| self.entries[*number].place == Place::Inside)
     }
 
-    /// Whoever has the lowest middle of those that were not found slower.
+    /// Whoever is fastest of those that were not found slower.
     fn leader(&self) -> Option<usize> {
         let able = (0..self.entries.len())
             .filter(|number| !self.entries[*number].rounds.is_empty() && self.entries[*number].place != Place::Slower);
-        able.min_by(|one, other| self.entries[*one].middle_ns().total_cmp(&self.entries[*other].middle_ns()))
+        able.reduce(|leader, other| if self.is_faster(other, leader) { other } else { leader })
+    }
+
+    /// Whether one is faster than another: within the rounds that both were in, because who joined late was measured on what may have
+    /// become another machine.
+    fn is_faster(&self, one: usize, other: usize) -> bool {
+        match self.compare(one, other).1 {
+            Some(ratio) => ratio.median < 1.0,
+            None => self.entries[one].middle_ns() < self.entries[other].middle_ns(),
+        }
     }
 
     fn compare(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
@@ -178,8 +194,10 @@ impl Contest {
         let known_ns = self.entries[leader].middle_ns() * (1.0 - EQUAL);
         let lucky = self.entries.iter().position(|one| one.place == Place::Outside && one.upper_end_ns < known_ns);
         if let Some(lucky) = lucky {
-            self.entries[lucky].place = Place::Inside;
-            self.entries[leader].place = Place::Inside;
+            // The default schedule has no rounds yet with whoever joins.
+            for number in [Some(lucky), Some(leader), self.default].into_iter().flatten() {
+                self.entries[number].place = Place::Inside;
+            }
         }
     }
 
@@ -212,6 +230,10 @@ impl Contest {
             equals: count(Place::Equal),
             undecided: count(Place::Inside),
             second_over_best: second.and_then(|second| self.compare(*second, winner).1),
+            default_over_best: self
+                .default
+                .filter(|default| *default != winner)
+                .and_then(|default| self.compare(default, winner).1),
         })
     }
 }
@@ -222,7 +244,14 @@ mod tests {
 
     /// Entries with lucky first times; `truth` says what each takes, disturbed by what the round does to all.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
-        let mut contest = Contest::new(firsts.iter().map(|ns| Entry::new(*ns, ns * 1.01)).collect());
+        play(contest(firsts, None), truth)
+    }
+
+    fn contest(firsts: &[f64], default: Option<usize>) -> Contest {
+        Contest::new(firsts.iter().map(|ns| Entry::new(*ns, ns * 1.01)).collect(), default)
+    }
+
+    fn play(mut contest: Contest, truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
         let mut measured = 0;
         for round in 0.. {
             let next = contest.next_round();
@@ -259,6 +288,36 @@ mod tests {
     }
 
     #[test]
+    fn the_default_schedule_is_measured_again_however_slow_it_looked() {
+        // When the search began the machine was slow: the default, last here, took 170 then and takes 101 now.
+        let truth = [100.0, 104.0, 106.0, 108.0, 101.0];
+        let firsts = [100.0, 104.0, 106.0, 108.0, 170.0];
+        let noise = |round: usize| [1.0, 1.4, 1.2][round % 3];
+        let (contest, _) = play(contest(&firsts, Some(4)), |number, round| Some(truth[number] * noise(round)));
+        let verdict = contest.verdict().expect("a verdict");
+        let over = verdict.default_over_best.expect("the default is no winner");
+        assert_eq!((verdict.winner, verdict.undecided), (0, 0), "whoever joined in quiet rounds does not win by that");
+        assert!((over.median - 1.01).abs() < 1e-9, "{over:?}");
+    }
+
+    #[test]
+    fn a_default_schedule_that_was_slow_by_chance_wins() {
+        let truth = [100.0, 104.0, 106.0, 108.0, 95.0];
+        let (contest, _) =
+            play(contest(&[100.0, 104.0, 106.0, 108.0, 170.0], Some(4)), |number, _| Some(truth[number]));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.default_over_best), (4, None));
+    }
+
+    #[test]
+    fn whoever_joins_late_is_compared_with_the_default_schedule_too() {
+        let truth = [110.0, 112.0, 114.0, 100.0, 150.0];
+        let (contest, _) = play(contest(&[90.0, 91.0, 92.0, 100.0, 151.0], Some(4)), |number, _| Some(truth[number]));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.default_over_best.map(|ratio| ratio.median)), (3, Some(1.5)));
+    }
+
+    #[test]
     fn equals_are_called_so_and_noise_is_not() {
         let (contest, measured) =
             run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 0.4));
@@ -284,11 +343,11 @@ mod tests {
     #[test]
     fn rounds_of_an_earlier_process_count() {
         let entries = || vec![Entry::new(100.0, 101.0), Entry::new(100.0, 101.0)];
-        let mut contest = Contest::new(entries());
+        let mut contest = Contest::new(entries(), None);
         (0..6).for_each(|_| contest.resume(&[(0, Some(100.0)), (1, Some(100.2))]));
         assert!(contest.next_round().is_empty(), "nothing is repeated");
         assert_eq!(contest.verdict().expect("a verdict").equals, 1);
-        let mut contest = Contest::new(entries());
+        let mut contest = Contest::new(entries(), None);
         contest.resume(&[(0, Some(100.0))]);
         assert_eq!(contest.next_round().len(), 2);
     }

@@ -1,4 +1,4 @@
-//! The end of a search: its best few are measured again, in turns, until it is known which is fastest.
+//! The end of a search: its best few and the default schedule are measured again, in turns, until it is known which is fastest.
 
 mod contest;
 
@@ -70,7 +70,8 @@ impl Match {
         }
         firsts.sort_by(|one, other| one.0.total_cmp(&other.0));
         let entries = firsts.iter().map(|(upper, record, ..)| Entry::new(record.median_ns.unwrap_or(*upper), *upper));
-        let mut contest = Contest::new(entries.collect());
+        let default = firsts.iter().position(|(.., attempt, _)| attempt.key == search.default().key);
+        let mut contest = Contest::new(entries.collect(), default);
         let numbers: HashMap<Key, usize> =
             firsts.iter().enumerate().map(|(number, first)| (first.1.key, number)).collect();
         for round in rounds(&later, &numbers) {
