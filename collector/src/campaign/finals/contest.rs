@@ -33,8 +33,10 @@ enum Place {
     Inside,
     /// As fast as the leader.
     Equal,
-    /// Slower, or no longer right.
+    /// Slower.
     Slower,
+    /// No longer right.
+    Failed,
 }
 
 /// A schedule with its first time.
@@ -137,7 +139,7 @@ impl Contest {
     fn take(&mut self, number: usize, ns: Option<f64>) {
         match ns {
             Some(ns) => drop(self.entries[number].rounds.insert(self.round, ns)),
-            None => self.entries[number].place = Place::Slower,
+            None => self.entries[number].place = Place::Failed,
         }
     }
 
@@ -147,8 +149,8 @@ impl Contest {
 
     /// Whoever is fastest of those that were not found slower.
     fn leader(&self) -> Option<usize> {
-        let able = (0..self.entries.len())
-            .filter(|number| !self.entries[*number].rounds.is_empty() && self.entries[*number].place != Place::Slower);
+        let able = |number: &usize| !matches!(self.entries[*number].place, Place::Slower | Place::Failed);
+        let able = (0..self.entries.len()).filter(|number| !self.entries[*number].rounds.is_empty()).filter(able);
         able.reduce(|leader, other| if self.is_faster(other, leader) { other } else { leader })
     }
 
@@ -159,6 +161,13 @@ impl Contest {
             Some(ratio) => ratio.median < 1.0,
             None => self.entries[one].middle_ns() < self.entries[other].middle_ns(),
         }
+    }
+
+    /// The default schedule, where it has too few rounds with the leader to say what was gained.
+    fn unmet(&self, leader: usize) -> Option<usize> {
+        let default = self.default.filter(|default| *default != leader)?;
+        let is_measured = self.entries[default].place != Place::Failed;
+        (is_measured && self.compare(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
     }
 
     fn compare(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
@@ -184,6 +193,10 @@ impl Contest {
             };
             self.entries[number].place = place;
         }
+        if let Some(default) = self.unmet(leader) {
+            self.entries[default].place = Place::Inside;
+            self.entries[leader].place = Place::Inside;
+        }
         let has_rivals =
             self.inside().any(|number| number != leader && self.entries[number].rounds.len() < MOST_ROUNDS);
         let again = self.entries.iter().filter(|entry| entry.place != Place::Outside).count();
@@ -194,10 +207,8 @@ impl Contest {
         let known_ns = self.entries[leader].middle_ns() * (1.0 - EQUAL);
         let lucky = self.entries.iter().position(|one| one.place == Place::Outside && one.upper_end_ns < known_ns);
         if let Some(lucky) = lucky {
-            // The default schedule has no rounds yet with whoever joins.
-            for number in [Some(lucky), Some(leader), self.default].into_iter().flatten() {
-                self.entries[number].place = Place::Inside;
-            }
+            self.entries[lucky].place = Place::Inside;
+            self.entries[leader].place = Place::Inside;
         }
     }
 
@@ -211,7 +222,8 @@ impl Contest {
         let is_tired = |number: usize| self.entries[number].rounds.len() >= MOST_ROUNDS;
         let rivals = self.inside().any(|number| number != leader && !is_tired(number));
         let is_bounded = self.round >= MOST * MOST_ROUNDS;
-        is_bounded || !rivals && self.entries[leader].rounds.len() >= LEAST_ROUNDS
+        let is_known = self.unmet(leader).is_none() && self.entries[leader].rounds.len() >= LEAST_ROUNDS;
+        is_bounded || !rivals && is_known
     }
 
     /// What is known; nothing where nothing was measured again.
@@ -315,6 +327,27 @@ mod tests {
         let (contest, _) = play(contest(&[90.0, 91.0, 92.0, 100.0, 151.0], Some(4)), |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
         assert_eq!((verdict.winner, verdict.default_over_best.map(|ratio| ratio.median)), (3, Some(1.5)));
+    }
+
+    #[test]
+    fn whoever_wins_a_later_search_is_compared_with_the_default_schedule_too() {
+        // An earlier process found the default, here 1, slower than 2; 0 is new.
+        let mut contest = contest(&[80.0, 120.0, 100.0], Some(1));
+        (0..9).for_each(|_| contest.resume(&[(1, Some(120.0)), (2, Some(100.0))]));
+        let (contest, measured) = play(contest, |number, _| Some([80.0, 120.0, 100.0][number]));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.default_over_best.map(|ratio| ratio.median)), (0, Some(1.5)));
+        assert!(measured <= 12, "{measured}");
+    }
+
+    #[test]
+    fn a_default_schedule_that_fails_holds_nothing_up() {
+        let (contest, measured) = play(contest(&[100.0, 110.0, 150.0], Some(2)), |number, _| {
+            (number != 2).then_some(100.0 + number as f64 * 10.0)
+        });
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.default_over_best), (0, None));
+        assert!(measured <= 12, "{measured}");
     }
 
     #[test]
