@@ -332,11 +332,11 @@ impl Job<'_> {
     /// After a search of whole models: what its winners are worth in their places.
     fn in_place(&self, done: &Done, after: &After) -> Vec<InPlace> {
         let config = self.campaign.config;
-        let is_wanted = done.searched.is_some() && done.signal == 0;
-        if !is_wanted || !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
+        let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
+        if !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        in_place::all(config, self.store.root(), after)
+        in_place::all(config, self.store.root(), after, &searched.learnings)
     }
 
     /// What is going to be done: a list of attempts, or a search.

@@ -1,5 +1,6 @@
-//! After a search of whole models: what is fastest alone is timed in its places, in turns with the default schedules and with the
-//! fastest by other algorithms. The records of it decide from then on which schedules are the best of these models.
+//! After a search of whole models: what won it and what is fastest alone are timed in their places, in turns with the default
+//! schedules and with the fastest by other algorithms. The records of it decide from then on which schedules are the best of these
+//! models.
 
 use super::arguments::Given;
 use super::ifcompare::each;
@@ -10,7 +11,8 @@ use super::{Result, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::{Config, ModelRequest};
 use crate::network::{self, Best, Made};
-use datasets::{Outcome, Peaks, Record, ScheduleSource};
+use crate::report::learning::Learning;
+use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
 use job::space::Schedule;
 use job::target::is_llvm;
 use job::{NetworkJob, RunReply};
@@ -65,13 +67,18 @@ pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
 }
 
 /// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
-pub fn all(config: &Config, store: &Path, after: &After) -> Vec<InPlace> {
+pub fn all(config: &Config, store: &Path, after: &After, searches: &[Learning]) -> Vec<InPlace> {
     let models = config.models.iter().filter(|model| model.source != "simple");
-    models.flat_map(|model| of_model(model, (config, after), store)).collect()
+    models.flat_map(|model| of_model(model, (config, after), store, searches)).collect()
 }
 
-fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Path) -> Vec<InPlace> {
-    let seen = each(model, (config, after), false, |whole, _| on_threads(whole, store));
+fn of_model(
+    model: &ModelRequest,
+    (config, after): (&Config, &After),
+    store: &Path,
+    searches: &[Learning],
+) -> Vec<InPlace> {
+    let seen = each(model, (config, after), false, |whole, _| on_threads(whole, store, searches));
     let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
@@ -93,10 +100,19 @@ struct Way {
     seen: Option<(Profile, u64)>,
 }
 
+/// What the search of a task found.
+fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&'a Schedule> {
+    let (hash, warm) = (task.hash(), CacheState::Warm);
+    let own = |one: &&Learning| one.task_hash == hash && one.threads == threads && one.cache_state == warm;
+    searches.iter().find(own)?.schedule.as_ref()
+}
+
 /// Nothing where there is nothing to decide.
-fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<InPlace>> {
+fn on_threads(whole: &mut Whole, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
     let known = whole.known(store)?;
-    let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| known.candidates(&one.task)).collect();
+    let threads = whole.runs.cpus.len();
+    let of_task = |task: &Task| known.candidates(task, winner(searches, task, threads));
+    let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| of_task(&one.task)).collect();
     let ways = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let mut several = whole.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
     if whole.tasks().len() < 2 || several.all(|(one, own)| known.is_decided(&one.task, own)) {
@@ -233,7 +249,7 @@ impl InPlace {
         }
         for one in changed.iter().take(NAMED) {
             let Changed { task, count, alone_ns, best_ns, is_default } = one;
-            let by = if *is_default { "default" } else { "another algorithm" };
+            let by = if *is_default { "default" } else { "another schedule" };
             let [alone, best] = [alone_ns, best_ns].map(|ns| duration(*ns));
             text.push_str(&format!("\n  {count} × {task}: {alone}, by {by} {best}"));
         }

@@ -192,8 +192,13 @@ impl Best {
         known.is_some_and(|timed| candidates.iter().all(|one| timed.iter().any(|(_, schedule)| schedule == one)))
     }
 
-    /// What may be the fastest of a task in its place: the default schedule, and what is fastest alone, by each algorithm.
-    pub fn candidates(&self, task: &Task) -> Vec<Schedule> {
+    /// What may be the fastest of a task in its place: the default schedule, what a search found, and what is fastest alone, by each
+    /// algorithm.
+    ///
+    /// A search tells its winner from rounds, records tell the fastest alone from single measurements: where two are nearly as fast,
+    /// these may not be the same. So there is nothing to ask where the search found nothing faster than the default schedule, and
+    /// the fastest alone is the only other candidate and of the same algorithm.
+    pub fn candidates(&self, task: &Task, found: Option<&Schedule>) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);
         if let Some((known, Ok((least_ns, alone)))) = known.map(|known| (known, &known.alone)) {
@@ -205,6 +210,13 @@ impl Best {
                     candidates.push(schedule.clone());
                 }
             }
+        }
+        match (&candidates[..], found) {
+            ([default, other], Some(found)) if found == default && algorithm(other) == algorithm(default) => {
+                candidates.truncate(1);
+            }
+            (_, Some(found)) if !candidates.contains(found) => candidates.push(found.clone()),
+            _ => {}
         }
         candidates
     }
@@ -314,7 +326,11 @@ mod tests {
         best.hear(&known_to(2.0, right(9.5, &schedules[4])));
         best.hear(&known_to(3.0, right(1.0, &schedules[4])));
         assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
-        assert_eq!(best.candidates(task), [default_schedule(task, &target), schedules[2].clone()]);
+        let default = default_schedule(task, &target);
+        assert_eq!(best.candidates(task, None), [default.clone(), schedules[2].clone()]);
+        assert_eq!(best.candidates(task, Some(&schedules[2])), [default.clone(), schedules[2].clone()]);
+        assert_eq!(best.candidates(task, Some(&default)), std::slice::from_ref(&default));
+        assert_eq!(best.candidates(task, Some(&schedules[3])), [default, schedules[2].clone(), schedules[3].clone()]);
 
         // In their places: other ways to look, other models and what lacks the fastest alone say nothing.
         let in_place = |median_ns: f64, schedule: &Schedule| Record {

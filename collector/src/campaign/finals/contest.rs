@@ -154,9 +154,14 @@ impl Contest {
         able.min_by(|one, other| self.entries[*one].middle_ns().total_cmp(&self.entries[*other].middle_ns()))
     }
 
+    /// The default schedule, where another one leads.
+    fn default_beside(&self, leader: usize) -> Option<usize> {
+        self.default.filter(|default| *default != leader)
+    }
+
     /// The default schedule, where it has too few rounds with the leader to say what was gained.
     fn unmet(&self, leader: usize) -> Option<usize> {
-        let default = self.default.filter(|default| *default != leader)?;
+        let default = self.default_beside(leader)?;
         let is_measured = self.entries[default].place != Place::Failed;
         (is_measured && self.compare(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
     }
@@ -233,10 +238,7 @@ impl Contest {
             equals: count(Place::Equal),
             undecided: count(Place::Inside),
             second_over_best: second.and_then(|second| self.compare(*second, winner).1),
-            default_over_best: self
-                .default
-                .filter(|default| *default != winner)
-                .and_then(|default| self.compare(default, winner).1),
+            default_over_best: self.default_beside(winner).and_then(|default| self.compare(default, winner).1),
         })
     }
 }
