@@ -234,14 +234,14 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     }
     // Steps of the pool share no copy, and a last tile of rows that is apart from others needs a loop over them.
     let walks_rows = !extents.is_conv && may_block && (is_copied || is_filled);
-    set(
-        "parallel",
-        Setting::Number(match walks_rows {
-            true => extents.outside.clamp(1, 3),
-            false if pads_planes(machine, extents, &tile) => 2,
-            false => 3,
-        }),
-    );
+    let parallel = if walks_rows {
+        extents.outside.clamp(1, 3)
+    } else if pads_planes(machine, extents, &tile) {
+        2
+    } else {
+        3
+    };
+    set("parallel", Setting::Number(parallel));
     if extents.is_padded {
         set("pad_at", choice(padded_at(extents, &tile)));
     }
@@ -264,7 +264,7 @@ fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     const PLANE: i64 = 6 << 10;
     let plane = extents.rows * extents.columns;
     let is_plain = tile.block == 1 && extents.is_conv && extents.is_single && extents.is_dense;
-    is_plain && plane >= PLANE && extents.batch * extents.channels * plane >= LARGE
+    is_plain && plane >= PLANE && extents.channels * plane >= LARGE
 }
 
 /// Whether channels that are read by one channel only are padded as whole planes, a plane for each step of the pool, and not row of
