@@ -1,12 +1,13 @@
 //! The best known schedule and time of each task, on a host or on the nearest that is known.
 //!
-//! The best is the schedule whose interval ends lowest, of the middle measurement of each experiment. Times of several hosts are
-//! never mixed: a task is answered by the records of one host, the nearest to the one asked about that has any.
+//! Which is best [`crate::fastest`] tells from all attempts. Times of several hosts are never mixed: a task is answered by the
+//! records of one host, the nearest to the one asked about that has any.
 
+use crate::fastest::fastest;
 use crate::record::json::Json;
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::words::{Outcome, ScheduleSource, Source, Target};
+use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,17 +66,17 @@ pub struct Best {
     pub distance: f64,
 }
 
-type Place = (String, Target, Option<i64>, Option<&'static str>);
+type Place<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
 
-/// The best of every task that a question is about, the slowest first. `here` describes the host to be near to.
-pub fn best(records: impl IntoIterator<Item = Record>, question: &Question, here: &Record) -> Vec<Best> {
-    let mut found: BTreeMap<Place, Vec<Best>> = BTreeMap::new();
-    for record in records.into_iter().filter(|record| is_asked(record, question)) {
-        let Some(candidate) = candidate(&record, here) else { continue };
-        let place = (candidate.task_hash.clone(), candidate.target, candidate.threads, candidate.cache_state);
-        found.entry(place).or_default().push(candidate);
+/// The best of every task that a question is about, the slowest first, of every attempt there is. `here` describes the host to be
+/// near to.
+pub fn best(records: &[Record], question: &Question, here: &Record) -> Vec<Best> {
+    let mut found: BTreeMap<Place<'_>, Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| is_asked(record, question)) {
+        let place = (&*record.task_hash, record.target, record.threads, record.cache_state);
+        found.entry(place).or_default().push(record);
     }
-    let mut best: Vec<Best> = found.into_values().filter_map(nearest).collect();
+    let mut best: Vec<Best> = found.into_values().filter_map(|attempts| nearest(&attempts, here)).collect();
     best.sort_by(|one, other| {
         other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash))
     });
@@ -92,6 +93,7 @@ fn is_asked(record: &Record, question: &Question) -> bool {
     record.is_alone()
         && record.source == Source::Measured
         && record.outcome == Outcome::Ok
+        && record.median_ns.is_some()
         && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
         && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
         && model.as_ref().is_none_or(|name| record.model_name.as_ref() == Some(name))
@@ -99,7 +101,7 @@ fn is_asked(record: &Record, question: &Question) -> bool {
         && host.as_ref().is_none_or(|host| record.host == *host || record.host_class == *host)
 }
 
-fn candidate(record: &Record, here: &Record) -> Option<Best> {
+fn of_record(record: &Record, schedules: usize, here: &Record) -> Option<Best> {
     let median_ns = record.median_ns?;
     Some(Best {
         op_kind: record.op_kind.clone(),
@@ -114,7 +116,7 @@ fn candidate(record: &Record, here: &Record) -> Option<Best> {
         schedule_hash: record.schedule_hash.clone(),
         schedule_source: record.schedule_source,
         key: record.key,
-        schedules: 1,
+        schedules,
         count: record.place_count,
         host: record.host.clone(),
         host_class: record.host_class.clone(),
@@ -122,18 +124,15 @@ fn candidate(record: &Record, here: &Record) -> Option<Best> {
     })
 }
 
-/// The best of one task's times on the nearest host.
-fn nearest(candidates: Vec<Best>) -> Option<Best> {
-    let host = candidates
-        .iter()
-        .min_by(|one, other| one.distance.total_cmp(&other.distance).then_with(|| one.host.cmp(&other.host)))
-        .map(|best| best.host.clone())?;
-    let there: Vec<Best> = candidates.into_iter().filter(|candidate| candidate.host == host).collect();
-    let schedules = there.iter().map(|best| &best.schedule_hash).collect::<BTreeSet<_>>().len();
-    // A median without an interval may be anything.
-    let end = |best: &Best| best.interval_ns.map_or(best.median_ns * (1.0 + super::DOUBTED), |(_, high)| high);
-    let best = there.into_iter().min_by(|one, other| end(one).total_cmp(&end(other)))?;
-    Some(Best { schedules, ..best })
+/// The best of one task's attempts on the nearest host.
+fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
+    let far = |record: &Record| distance(record, here);
+    let by_distance =
+        |one: &&&Record, other: &&&Record| far(one).total_cmp(&far(other)).then_with(|| one.host.cmp(&other.host));
+    let host = &attempts.iter().min_by(by_distance)?.host;
+    let there: Vec<&Record> = attempts.iter().copied().filter(|record| record.host == *host).collect();
+    let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
+    of_record(fastest(there)?.record, schedules, here)
 }
 
 /// How unlike two hosts are: 0 for the same, below 1 for the same class, then by processor, architecture, cores and caches.
@@ -168,6 +167,7 @@ mod tests {
             op_text: format!("matmul {task}"),
             task_hash: task.to_owned(),
             schedule_hash: Some(schedule.to_owned()),
+            key: Key::of_bytes(format!("{host} {task} {schedule}").as_bytes()),
             model_name: Some("net".to_owned()),
             threads: Some(1),
             source: Source::Measured,
@@ -189,7 +189,7 @@ mod tests {
             Record { source: Source::Simulated, ..record("a", "1", "x", 1.0, None) },
         ];
         let here = record("a", "", "", 0.0, None);
-        let ask = |question: Question| best(records.clone(), &question, &here);
+        let ask = |question: Question| best(&records, &question, &here);
         let all = ask(Question::default());
         let told: Vec<_> = all
             .iter()

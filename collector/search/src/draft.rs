@@ -56,6 +56,8 @@ enum Label {
 
 pub struct Draft {
     problem: Problem,
+    /// What tells it from other problems.
+    sizes: Features,
     points: Points,
     seed: u64,
     lessons: Lessons,
@@ -97,6 +99,7 @@ impl Draft {
         first.shuffle(&mut points.random);
         Ok(Draft {
             problem: problem.clone(),
+            sizes: features::of_problem(problem),
             points,
             seed,
             lessons: Lessons::default(),
@@ -108,14 +111,10 @@ impl Draft {
         })
     }
 
-    fn features(&self, problem: &Problem, knobs: &Knobs) -> Features {
-        let mut features = features::of(problem, knobs, View::Loops);
-        features::of_problem(problem, &mut features);
-        features
-    }
-
     fn note(&mut self, problem: &Problem, knobs: &Knobs, label: Label) {
-        self.lessons.add(&self.features(problem, knobs));
+        let mut features = features::of(problem, knobs, View::Loops);
+        features.extend(features::of_problem(problem));
+        self.lessons.add(&features);
         self.labels.push(label);
     }
 
@@ -174,7 +173,7 @@ impl Draft {
         let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
         let tiles = counts(self.points.taken(), tile);
         let promise = |knobs: &Knobs| {
-            let guess = model.ask(&self.features(&self.problem, knobs));
+            let guess = model.ask(&[&features::of(&self.problem, knobs, View::Loops), &self.sizes]);
             let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
             guess.mean - CURIOSITY * guess.spread + WORN * tried as f64
         };

@@ -49,7 +49,7 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
         let mut means: Vec<(f64, &Setting)> = Vec::new();
         for setting in &axis.settings {
             let changed = fastest.iter().filter_map(|(knobs, _)| with(space, knobs, axis.name, setting));
-            let guesses: Vec<f64> = changed.map(|knobs| model.ask(&see(&knobs)).mean).collect();
+            let guesses: Vec<f64> = changed.map(|knobs| model.ask(&[&see(&knobs)]).mean).collect();
             if 2 * guesses.len() > fastest.len() {
                 means.push((guesses.iter().sum::<f64>() / guesses.len() as f64, setting));
             }

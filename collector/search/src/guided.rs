@@ -30,6 +30,8 @@ enum Label {
 
 struct Guided {
     problem: Problem,
+    /// What tells it from other problems, where trees learn from several.
+    sizes: Features,
     points: Points,
     view: View,
     goal: Goal,
@@ -58,6 +60,7 @@ fn guided(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<Box<dy
     model::check()?;
     Ok(Box::new(Guided {
         problem: problem.clone(),
+        sizes: sizes_of(problem, view),
         points: Points::new(&problem.space, seed),
         view,
         goal,
@@ -88,8 +91,8 @@ impl Guided {
         let mut starts = self.seen.clone();
         starts.sort_by(|one, other| one.1.total_cmp(&other.1));
         let starts: Vec<Knobs> = starts.into_iter().take(STARTS).map(|(knobs, _)| knobs).collect();
-        let (problem, view) = (&self.problem, self.view);
-        let score = |knobs: &Knobs| model.ask(&features_of(problem, knobs, view)).mean;
+        let (problem, sizes, view) = (&self.problem, &self.sizes, self.view);
+        let score = |knobs: &Knobs| model.ask(&[&features::of(problem, knobs, view), sizes]).mean;
         self.plan = anneal(&mut self.points, &starts, PLAN, score).into();
         self.planned = self.labels.len();
         Ok(())
@@ -142,11 +145,13 @@ impl Tuner for Guided {
     }
 }
 
-/// What trees see of a schedule, and of the problem, where they learn from several.
+/// What trees see of a schedule and its problem.
 fn features_of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
     let mut features = features::of(problem, knobs, view);
-    if view != View::Knobs {
-        features::of_problem(problem, &mut features);
-    }
+    features.extend(sizes_of(problem, view));
     features
+}
+
+fn sizes_of(problem: &Problem, view: View) -> Features {
+    if view == View::Knobs { Features::new() } else { features::of_problem(problem) }
 }

@@ -100,15 +100,17 @@ pub struct Guess {
 }
 
 impl Model {
-    /// What is said of a row by its features; those that no row had before are not looked at.
-    pub fn ask(&self, features: &Features) -> Guess {
+    /// What is said of a row by its features, in parts; those that no row had before are not looked at.
+    pub fn ask(&self, parts: &[&Features]) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
-        // Both stand in the order of names.
-        let mut columns = self.columns.iter().peekable();
-        for (name, value) in features {
-            while columns.next_if(|(own, _)| *own < name).is_some() {}
-            if let Some((_, column)) = columns.next_if(|(own, _)| *own == name) {
-                row[*column] = *value as f32;
+        for features in parts {
+            // Both stand in the order of names.
+            let mut columns = self.columns.iter().peekable();
+            for (name, value) in *features {
+                while columns.next_if(|(own, _)| *own < name).is_some() {}
+                if let Some((_, column)) = columns.next_if(|(own, _)| *own == name) {
+                    row[*column] = *value as f32;
+                }
             }
         }
         let answers: Vec<f64> = self.trees.iter().map(|trees| f64::from(trees.predict_row(&row))).collect();

@@ -21,11 +21,10 @@ struct Report<'a> {
 
 /// Answers.
 pub fn run(asked: &BestQuestion) -> Result<u8> {
-    let records = open(&asked.store)?.records(Choose::Middle).map_err(failed)?;
+    let records = open(&asked.store)?.records(Choose::All).map_err(failed)?;
     let code = tell_damage(records.damage());
-    let lean = |record: Record| Record { samples_ns: Vec::new(), features: None, counters: None, task: None, ..record };
     let records: Vec<Record> =
-        records.map(|record| record.map(lean)).collect::<datasets::Result<_>>().map_err(failed)?;
+        records.map(|record| record.map(Record::lean)).collect::<datasets::Result<_>>().map_err(failed)?;
     let known = hosts(&records);
     if let Some(host) = asked.host.as_deref().filter(|host| !known.contains(host)) {
         return Err(Failure::usage(format!("`{}` has no record of the host `{host}`", asked.store.display()))
@@ -38,7 +37,7 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
         threads: asked.threads,
         host: asked.host.clone(),
     };
-    let found = best(records, &question, &of_host(&Facts::read()));
+    let found = best(&records, &question, &of_host(&Facts::read()));
     if found.is_empty() {
         return Err(Failure::usage(format!("`{}` has no time of what was asked for", asked.store.display()))
             .with_hint("`opcollect dataset stats` says what a store holds"));

@@ -266,7 +266,7 @@ impl Job<'_> {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
             false => Peaks::default(),
         };
-        let summaries = summaries(&self.campaign, &done.records, &peaks, is_simulated);
+        let summaries = summaries(&self.campaign, &done.tried, &peaks, is_simulated);
         let seconds = self.start.elapsed().as_secs_f64();
         if !self.as_json {
             if let Some(board) = &self.on.board {
@@ -408,13 +408,23 @@ impl Job<'_> {
                 reached.take(&record);
             }
             if wanted.contains(&record.key) {
-                records.push(for_report(record));
+                records.push(record.lean());
             }
         }
+        let tried = self.tried(&wanted)?;
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = heard.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, reached, searched })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, tried, reached, searched })
+    }
+
+    /// Every attempt at some experiments, without long columns.
+    fn tried(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
+        let mut tried = Vec::new();
+        for record in self.store.records(Choose::All).map_err(failed)? {
+            tried.extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)).map(Record::lean));
+        }
+        Ok(tried)
     }
 
     /// Makes the trials of a search, and measures the best of each task again.
@@ -497,19 +507,6 @@ fn tell_of_others() {
     }
 }
 
-/// A record without its long columns, of which the report shows none.
-fn for_report(record: Record) -> Record {
-    Record {
-        samples_ns: Vec::new(),
-        features: None,
-        counters: None,
-        counter_origins: None,
-        task: None,
-        places: None,
-        ..record
-    }
-}
-
 /// The part of the work that is ours, by flag or by the scheduler's variables.
 fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
     match flag {
@@ -536,6 +533,8 @@ pub struct Done {
     pub load: Option<Load>,
     /// Records of all planned experiments, the middle measurement of each.
     pub records: Vec<Record>,
+    /// Every attempt at the campaign's experiments.
+    pub tried: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
     /// What the searches found, where there were any.

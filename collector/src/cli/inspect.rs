@@ -135,20 +135,20 @@ pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
     Ok(DONE)
 }
 
-/// The best measured median of each task of a store, by the task's hash: the one whose interval ends lowest.
+/// The best measured median of each task of a store, by the task's hash.
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
-    let mut best: HashMap<String, (f64, f64, Record)> = HashMap::new();
-    for record in open(store)?.records(Choose::Middle).map_err(failed)? {
-        let record = record.map_err(failed)?;
-        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
-        let times = record.upper_end_ns().zip(record.median_ns).filter(|_| is_measured);
-        let Some((upper_ns, median_ns)) = times else { continue };
-        match best.get(&record.task_hash) {
-            Some((least, ..)) if *least <= upper_ns => {}
-            _ => drop(best.insert(record.task_hash.clone(), (upper_ns, median_ns, record))),
+    let mut attempts: HashMap<String, Vec<Record>> = HashMap::new();
+    for record in open(store)?.records(Choose::All).map_err(failed)? {
+        let record = record.map_err(failed)?.lean();
+        if record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone() {
+            attempts.entry(record.task_hash.clone()).or_default().push(record);
         }
     }
-    Ok(best.into_iter().map(|(hash, (_, median_ns, record))| (hash, told(median_ns, &record))).collect())
+    let best = attempts.into_iter().filter_map(|(hash, attempts)| {
+        let record = datasets::fastest(&attempts)?.record;
+        Some((hash, told(record.median_ns?, record)))
+    });
+    Ok(best.collect())
 }
 
 fn told(median_ns: f64, record: &Record) -> Told {

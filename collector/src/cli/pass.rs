@@ -93,7 +93,7 @@ pub fn records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<V
     for record in store.records(choose).map_err(failed)? {
         let record = record.map_err(failed)?;
         if hashes.contains(&record.task_hash) {
-            records.push(Record { samples_ns: Vec::new(), features: None, task: None, places: None, ..record });
+            records.push(record.lean());
         }
     }
     records.sort_by_key(|record| (record.started_at_us, record.key));

@@ -164,7 +164,7 @@ impl Whole {
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
         let mut best = Best::of(&self.plan, on, &Facts::read().host_class(), (&network, &contest));
-        for record in open(store)?.records(Choose::Middle).map_err(failed)? {
+        for record in open(store)?.records(Choose::All).map_err(failed)? {
             best.hear(&record.map_err(failed)?);
         }
         Ok(best)

@@ -1,18 +1,17 @@
 //! The fastest right schedule of each task that records know of, and why there is none of the others.
 //!
-//! The fastest is the one whose interval ends lowest: of many medians the least is the luckiest. A median whose interval is
-//! wide says nothing of a schedule.
+//! Which is fastest [`datasets::fastest`] tells of all attempts. A median whose interval is wide says nothing of a schedule.
 //!
 //! What is fastest alone, its constants in a near cache, need not be where they come from memory. So where schedules were timed
 //! in their places, in turns, the fastest of those is the best, if what is fastest alone was among them.
 
 use super::default_schedule;
-use datasets::{CacheState, Json, Outcome, Record, Source};
+use datasets::{CacheState, Json, Key, Outcome, Record, Source, fastest};
 use job::revision::Revisions;
 use job::space::{Schedule, space};
 use job::target::Target;
 use models::{Plan, Task};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Why the default schedule of a task is used, the nearest reason last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,22 +54,52 @@ const ALGORITHM: &str = "algorithm";
 #[derive(Clone, Debug)]
 struct Known {
     task: Task,
-    /// The fastest alone.
-    alone: Result<(f64, Schedule), Why>,
-    /// The fastest alone by each algorithm.
-    by_algorithm: BTreeMap<String, (f64, Schedule)>,
+    /// What was measured alone.
+    alone: Attempts,
+    /// Why nothing was, that counts.
+    why: Why,
     /// What was timed in turns in its places.
-    in_place: Vec<(f64, Schedule)>,
+    in_place: Attempts,
+}
+
+/// Attempts at schedules.
+#[derive(Clone, Debug, Default)]
+struct Attempts {
+    records: Vec<Record>,
+    schedules: HashMap<Key, Schedule>,
+}
+
+impl Attempts {
+    fn push(&mut self, record: &Record, schedule: Schedule) {
+        self.schedules.insert(record.key, schedule);
+        self.records.push(record.clone().lean());
+    }
+
+    /// The fastest schedule of some, and its time.
+    fn fastest(&self, is_one: impl Fn(&Schedule) -> bool) -> Option<(f64, &Schedule)> {
+        let some = self.records.iter().filter(|record| self.schedules.get(&record.key).is_some_and(&is_one));
+        let found = fastest(some)?;
+        Some((found.known_ns, self.schedules.get(&found.record.key)?))
+    }
+
+    fn has(&self, schedule: &Schedule) -> bool {
+        self.schedules.values().any(|one| one == schedule)
+    }
 }
 
 impl Known {
+    /// The fastest alone.
+    fn alone(&self) -> Option<&Schedule> {
+        self.alone.fastest(|_| true).map(|(_, schedule)| schedule)
+    }
+
     /// The best of those in turns, if what is fastest alone was among them; else the fastest alone.
     fn best(&self) -> Option<&Schedule> {
-        let (_, alone) = self.alone.as_ref().ok()?;
-        if !self.in_place.iter().any(|(_, schedule)| schedule == alone) {
+        let alone = self.alone()?;
+        if !self.in_place.has(alone) {
             return Some(alone);
         }
-        self.in_place.iter().min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, schedule)| schedule)
+        self.in_place.fastest(|_| true).map(|(_, schedule)| schedule)
     }
 }
 
@@ -96,9 +125,9 @@ impl Best {
     ) -> Best {
         let unknown = |task: &Task| Known {
             task: task.clone(),
-            alone: Err(Why::NotMeasured),
-            by_algorithm: BTreeMap::new(),
-            in_place: Vec::new(),
+            alone: Attempts::default(),
+            why: Why::NotMeasured,
+            in_place: Attempts::default(),
         };
         Best {
             tasks: plan.tasks.iter().map(|one| unknown(&one.task)).collect(),
@@ -122,24 +151,14 @@ impl Best {
             && record.target_text.as_ref() == Some(&self.target.text)
             && record.threads == i64::try_from(self.threads).ok();
         let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
-        let Some((upper_ns, text)) = record.upper_end_ns().zip(record.schedule.as_ref()) else { return };
+        let Some(text) = record.schedule.as_ref().filter(|_| record.median_ns.is_some()) else { return };
         let found = self.usable(record, &self.tasks[place].task, text.text());
         let known = &mut self.tasks[place];
-        if !record.is_alone() {
-            known.in_place.extend(found.ok().map(|schedule| (upper_ns, schedule)));
-            return;
-        }
-        if let Ok(schedule) = &found {
-            let kept = known.by_algorithm.entry(algorithm(schedule)).or_insert((f64::INFINITY, schedule.clone()));
-            if upper_ns < kept.0 {
-                *kept = (upper_ns, schedule.clone());
-            }
-        }
-        match (found, &known.alone) {
-            (Ok(_), Ok((least_ns, _))) if *least_ns <= upper_ns => {}
-            (Ok(schedule), _) => known.alone = Ok((upper_ns, schedule)),
-            (Err(nearer), Err(why)) if nearer > *why => known.alone = Err(nearer),
-            (Err(_), _) => {}
+        match found {
+            Ok(schedule) if record.is_alone() => known.alone.push(record, schedule),
+            Ok(schedule) => known.in_place.push(record, schedule),
+            Err(nearer) if record.is_alone() => known.why = known.why.max(nearer),
+            Err(_) => {}
         }
     }
 
@@ -182,28 +201,29 @@ impl Best {
 
     /// What is fastest alone, if a time of it is known.
     pub fn alone(&self, task: &Task) -> Option<&Schedule> {
-        let known = &self.tasks[*self.places.get(&task.hash())?];
-        known.alone.as_ref().ok().map(|(_, schedule)| schedule)
+        self.tasks[*self.places.get(&task.hash())?].alone()
     }
 
     /// Whether all of these were timed in turns in the places of a task.
     pub fn is_decided(&self, task: &Task, candidates: &[Schedule]) -> bool {
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place].in_place);
-        known.is_some_and(|timed| candidates.iter().all(|one| timed.iter().any(|(_, schedule)| schedule == one)))
+        known.is_some_and(|timed| candidates.iter().all(|one| timed.has(one)))
     }
 
     /// What may be the fastest of a task in its place: the default schedule, what a search found, and what is fastest alone, by each
     /// algorithm.
     ///
-    /// A search tells its winner from rounds, records tell the fastest alone from single measurements: where two are nearly as fast,
-    /// these may not be the same. So there is nothing to ask where the search found nothing faster than the default schedule, and
-    /// the fastest alone is the only other candidate and of the same algorithm.
+    /// A search knows its own trials, a store those of others too: where two are nearly as fast, what these find may not be the same.
+    /// So there is nothing to ask where the search found nothing faster than the default schedule, and the fastest alone is the only
+    /// other candidate and of the same algorithm.
     pub fn candidates(&self, task: &Task, found: Option<&Schedule>) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);
-        if let Some((known, Ok((least_ns, alone)))) = known.map(|known| (known, &known.alone)) {
-            let mut others: Vec<&(f64, Schedule)> =
-                known.by_algorithm.values().filter(|(ns, _)| *ns <= HOPELESS * least_ns).collect();
+        if let Some((known, (least_ns, alone))) = known.and_then(|known| Some((known, known.alone.fastest(|_| true)?)))
+        {
+            let algorithms: BTreeSet<String> = known.alone.schedules.values().map(algorithm).collect();
+            let of_each = algorithms.iter().filter_map(|own| known.alone.fastest(|one| algorithm(one) == *own));
+            let mut others: Vec<(f64, &Schedule)> = of_each.filter(|(ns, _)| *ns <= HOPELESS * least_ns).collect();
             others.sort_by(|one, other| one.0.total_cmp(&other.0));
             for schedule in [alone].into_iter().chain(others.into_iter().map(|(_, schedule)| schedule)) {
                 if !candidates.contains(schedule) {
@@ -228,15 +248,15 @@ impl Best {
 
     /// For how many tasks there is a best schedule.
     pub fn found(&self) -> usize {
-        self.tasks.iter().filter(|known| known.alone.is_ok()).count()
+        self.tasks.iter().filter(|known| known.alone().is_some()).count()
     }
 
     /// Which tasks keep the default schedule, and why, in one sentence; nothing where all have a better one.
     pub fn lacking(&self) -> Option<String> {
         let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
         for known in &self.tasks {
-            if let Err(why) = known.alone {
-                *whys.entry(why).or_default().entry(known.task.name()).or_default() += 1;
+            if known.alone().is_none() {
+                *whys.entry(known.why).or_default().entry(known.task.name()).or_default() += 1;
             }
         }
         let named = |names: &BTreeMap<String, usize>| {
@@ -279,6 +299,7 @@ mod tests {
             threads: Some(2),
             host_class: "here".to_owned(),
             task_hash: task.hash(),
+            key: Key::of_bytes(format!("{median_ns} {schedule:?}").as_bytes()),
             median_ns: Some(median_ns),
             code_revision: Some(Revisions::own().of(task, target.kind, schedule).to_string()),
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),

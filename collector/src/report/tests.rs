@@ -4,7 +4,7 @@ use super::operators::{Summary, render, summarise};
 use crate::campaign::config::{RawConfig, RawModel};
 use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
-use datasets::{Outcome, Peaks, Record};
+use datasets::{Key, Outcome, Peaks, Record};
 use job::target;
 
 /// A model of two tasks whose records are these: task, median and half of its interval, in nanoseconds.
@@ -26,6 +26,7 @@ fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
 fn record(task: &PlannedTask, median_ns: f64, half_width_ns: Option<f64>) -> Record {
     Record {
         outcome: Outcome::Ok,
+        key: Key::of_bytes(&median_ns.to_le_bytes()),
         task_hash: task.task.hash(),
         median_ns: Some(median_ns),
         median_interval_ns: half_width_ns,

@@ -86,6 +86,12 @@ fn middle(attempts: &[Tried]) -> Option<usize> {
     Some(times[low].1.min(times[high].1))
 }
 
+/// The one with the middle median of attempts at one experiment that were `ok`, of an even number of them the earlier of both middles.
+pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
+    let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
+    middle(&tried).map(|place| attempts[place])
+}
+
 /// The chosen ones of some records, numbered; sorted by key and time.
 pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order(left, right)));

@@ -11,6 +11,7 @@ pub mod column;
 pub mod experiment;
 pub mod json;
 pub mod key;
+mod lean;
 pub mod network;
 mod products;
 pub(crate) mod serial;

@@ -5,7 +5,9 @@ pub use super::demand::{Time, demand};
 use super::demand::{bytes_per_ns, cache_bytes};
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
-use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
+use datasets::{
+    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose, fastest, middle_of,
+};
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
 use planners::interference::{Learned, Machine, Profile};
@@ -42,7 +44,7 @@ impl Host {
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         let mut together: Vec<Record> = Vec::new();
-        for record in store.records(Choose::Middle)? {
+        for record in store.records(Choose::All)? {
             let record = record?;
             if CoRuns::has(&record) {
                 together.push(record);
@@ -77,23 +79,17 @@ impl Host {
         };
         let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
-        let coruns = CoRuns::of(&together);
+        let coruns = CoRuns::of(&choose(together, Choose::Middle));
         Ok(Host { profiles: coruns.profiles(), coruns, ..Host::of(class.clone(), &by_class[&class], peaks) })
     }
 
     fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
-        let mut times: HashMap<(String, usize), Vec<(String, Time)>> = HashMap::new();
+        let mut attempts: HashMap<(String, usize), Vec<&Record>> = HashMap::new();
         for record in records {
-            let Some(time_ns) = record.median_ns else { continue };
             let Some(threads) = record.threads.and_then(|threads| usize::try_from(threads).ok()) else { continue };
-            let half = record.uncertainty().unwrap_or(0.25).min(1.0) * time_ns;
-            let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, is_measured: true };
-            let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.text().to_owned());
-            times.entry((record.task_hash.clone(), threads)).or_default().push((schedule, time));
+            attempts.entry((record.task_hash.clone(), threads)).or_default().push(record);
         }
-        for of_task in times.values_mut() {
-            of_task.sort_by(|(_, one), (_, other)| one.high_ns.total_cmp(&other.high_ns));
-        }
+        let times = attempts.into_iter().map(|(of, attempts)| (of, ordered(&attempts))).collect();
         let cache_bytes = cache_bytes(records);
         Host { class, cache_bytes, peaks, times, coruns: CoRuns::default(), profiles: HashMap::new() }
     }
@@ -143,6 +139,27 @@ impl Host {
     fn time(&self, hash: &str, threads: usize) -> Option<Time> {
         self.times.get(&(hash.to_owned(), threads)).and_then(|times| times.first()).map(|(_, time)| *time)
     }
+}
+
+/// The schedules of a task with their times, the fastest first.
+fn ordered(attempts: &[&Record]) -> Vec<(String, Time)> {
+    let first = fastest(attempts.iter().copied()).map(|fastest| fastest.record.key);
+    let mut experiments: BTreeMap<Key, Vec<&Record>> = BTreeMap::new();
+    for record in attempts {
+        experiments.entry(record.key).or_default().push(record);
+    }
+    let times = experiments.into_iter().filter_map(|(key, attempts)| {
+        let record = middle_of(&attempts)?;
+        let time_ns = record.median_ns?;
+        let half = record.uncertainty().unwrap_or(0.25).min(1.0) * time_ns;
+        let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, is_measured: true };
+        let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.text().to_owned());
+        Some((Some(key) != first, schedule, time))
+    });
+    let mut times: Vec<(bool, String, Time)> = times.collect();
+    times
+        .sort_by(|(is_later, _, one), (other, _, with)| is_later.cmp(other).then(one.high_ns.total_cmp(&with.high_ns)));
+    times.into_iter().map(|(_, schedule, time)| (schedule, time)).collect()
 }
 
 impl Times<'_> {

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use datasets::best::{Question, best, hosts};
-use datasets::{Choose, Record, Store};
+use datasets::{Choose, Key, Record, Store};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Records of a store without their long columns.
@@ -14,11 +14,9 @@ pub struct Known(Vec<Record>);
 impl Known {
     /// Reads a store once; what is added later is not seen.
     pub fn read(path: &Path) -> Result<Known> {
-        let lean =
-            |record: Record| Record { samples_ns: Vec::new(), features: None, counters: None, task: None, ..record };
         let failed = |error: datasets::Error| Error::Data(error.to_string());
-        let records = Store::open(path).and_then(|store| store.records(Choose::Middle)).map_err(failed)?;
-        Ok(Known(records.map(|record| record.map(lean)).collect::<datasets::Result<_>>().map_err(failed)?))
+        let records = Store::open(path).and_then(|store| store.records(Choose::All)).map_err(failed)?;
+        Ok(Known(records.map(|record| record.map(Record::lean)).collect::<datasets::Result<_>>().map_err(failed)?))
     }
 
     /// The best of each task that is asked about, on the host that is named or the nearest to it.
@@ -43,21 +41,21 @@ impl Known {
         };
         // A task that was not measured there is answered by the nearest host that has it.
         let question = Question { host: None, ..question };
-        Ok(json!({ "tasks": best(self.0.iter().cloned(), &question, &here) }))
+        Ok(json!({ "tasks": best(&self.0, &question, &here) }))
     }
 
     /// All tasks, how often each was measured, and on which hosts.
     pub(super) fn tasks(&self) -> Value {
-        let mut tasks: BTreeMap<&str, (&Record, usize, std::collections::BTreeSet<&str>)> = BTreeMap::new();
+        let mut tasks: BTreeMap<&str, (&Record, BTreeSet<Key>, BTreeSet<&str>)> = BTreeMap::new();
         for record in self.0.iter().filter(|record| record.is_alone()) {
-            let task = tasks.entry(&record.task_hash).or_insert_with(|| (record, 0, Default::default()));
-            task.1 += 1;
+            let task = tasks.entry(&record.task_hash).or_insert_with(|| (record, BTreeSet::new(), BTreeSet::new()));
+            task.1.insert(record.key);
             task.2.insert(&record.host);
         }
         let told = tasks.into_values().map(|(record, experiments, hosts)| {
             json!({
                 "task_hash": record.task_hash, "op_kind": record.op_kind, "task": record.op_text,
-                "experiments": experiments, "hosts": hosts,
+                "experiments": experiments.len(), "hosts": hosts,
             })
         });
         json!({ "tasks": told.collect::<Vec<Value>>() })

@@ -43,8 +43,8 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
 }
 
 /// What tells problems apart whose schedules are learned from together.
-pub fn of_problem(problem: &Problem, features: &mut Features) {
-    let Some(work) = &problem.work else { return };
+pub fn of_problem(problem: &Problem) -> Features {
+    let Some(work) = &problem.work else { return Features::new() };
     let sizes = [
         ("rows", work.rows),
         ("columns", work.columns),
@@ -57,5 +57,5 @@ pub fn of_problem(problem: &Problem, features: &mut Features) {
         ("bytes", work.bytes()),
         ("flops", work.flops),
     ];
-    features.extend(sizes.map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())));
+    sizes.into_iter().map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())).collect()
 }

@@ -6,23 +6,18 @@
 //! first time is the first of all, of a machine that may have been another one then, and what a search gained is a ratio within
 //! rounds.
 
-use measure::statistics::median;
+use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, leader};
 use measure::{Ratio, ratio};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// So many begin.
 const FIRST: usize = 3;
 /// So many take part at most.
-const MOST: usize = 8;
-/// Rounds that nobody is spared.
-const LEAST_ROUNDS: usize = 3;
+const MOST: usize = 16;
 /// Rounds of one schedule after which what is not known stays so.
 const MOST_ROUNDS: usize = 9;
 /// Whoever is behind by more in each of the least rounds is slower.
 const FAR: f64 = 0.03;
-/// Whose ratio is known to be within this of one is equal.
-const EQUAL: f64 = 0.01;
 
 /// How one that takes part stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,26 +34,21 @@ enum Place {
     Failed,
 }
 
-/// A schedule with its first time.
+/// A schedule with its times.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    median_ns: f64,
-    upper_end_ns: f64,
-    rounds: BTreeMap<usize, f64>,
+    times: Times,
     place: Place,
 }
 
 impl Entry {
     /// One that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
-        Entry { median_ns, upper_end_ns, rounds: BTreeMap::new(), place: Place::Outside }
+        Entry { times: Times::once(median_ns, upper_end_ns), place: Place::Outside }
     }
 
-    /// The middle of all its times.
-    fn middle_ns(&self) -> f64 {
-        let mut all: Vec<f64> = self.rounds.values().copied().chain([self.median_ns]).collect();
-        all.sort_by(f64::total_cmp);
-        median(&all)
+    fn rounds(&self) -> usize {
+        self.times.rounds()
     }
 }
 
@@ -91,6 +81,8 @@ pub struct Contest {
     /// The default schedule's number.
     default: Option<usize>,
     round: usize,
+    /// Who was in the last round.
+    last: Vec<usize>,
     /// Measurements of the round that have not come back.
     open: usize,
 }
@@ -98,7 +90,7 @@ pub struct Contest {
 impl Contest {
     /// A contest of these, which stand in the order of their upper ends, one of them the default schedule.
     pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
-        let mut contest = Contest { entries, default, round: 0, open: 0 };
+        let mut contest = Contest { entries, default, round: 0, last: Vec::new(), open: 0 };
         let begins = |number: &usize| *number < FIRST || Some(*number) == default;
         (0..contest.entries.len()).filter(begins).for_each(|number| contest.entries[number].place = Place::Inside);
         contest
@@ -110,11 +102,13 @@ impl Contest {
             self.entries[*number].place = Place::Inside;
             self.take(*number, *ns);
         }
+        self.last = round.iter().map(|(number, _)| *number).collect();
         self.round += 1;
         self.judge();
     }
 
-    /// Who is measured in the next round, in turns; nobody while one goes on, and when all is known.
+    /// Who is measured in the next round, in turns; nobody while one goes on, and when all is known. Somebody of the last round comes
+    /// first, if there is one: so whoever reads the records sees where a round begins.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
@@ -122,6 +116,9 @@ impl Contest {
         let mut inside: Vec<usize> = self.inside().collect();
         let turn = self.round % inside.len().max(1);
         inside.rotate_left(turn);
+        let known = inside.iter().position(|number| self.last.contains(number));
+        inside.rotate_left(known.unwrap_or(0));
+        self.last.clone_from(&inside);
         self.open = inside.len();
         inside
     }
@@ -138,7 +135,7 @@ impl Contest {
 
     fn take(&mut self, number: usize, ns: Option<f64>) {
         match ns {
-            Some(ns) => drop(self.entries[number].rounds.insert(self.round, ns)),
+            Some(ns) => self.entries[number].times.hear(self.round, ns),
             None => self.entries[number].place = Place::Failed,
         }
     }
@@ -147,11 +144,12 @@ impl Contest {
         (0..self.entries.len()).filter(|number| self.entries[*number].place == Place::Inside)
     }
 
-    /// Whoever has the lowest middle of those that were not found slower.
+    /// Whoever is fastest of those that can be measured again.
     fn leader(&self) -> Option<usize> {
-        let able = |number: &usize| !matches!(self.entries[*number].place, Place::Slower | Place::Failed);
-        let able = (0..self.entries.len()).filter(|number| !self.entries[*number].rounds.is_empty()).filter(able);
-        able.min_by(|one, other| self.entries[*one].middle_ns().total_cmp(&self.entries[*other].middle_ns()))
+        let able: Vec<usize> =
+            (0..self.entries.len()).filter(|number| self.entries[*number].place != Place::Failed).collect();
+        let times: Vec<&Times> = able.iter().map(|number| &self.entries[*number].times).collect();
+        leader(&times).map(|place| able[place])
     }
 
     /// The default schedule, where another one leads.
@@ -167,9 +165,7 @@ impl Contest {
     }
 
     fn compare(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
-        let (one, other) = (&self.entries[one].rounds, &self.entries[other].rounds);
-        let both = one.iter().filter_map(|(round, ns)| Some((*ns, *other.get(round)?)));
-        let (ones, others): (Vec<f64>, Vec<f64>) = both.unzip();
+        let (ones, others) = self.entries[one].times.beside(&self.entries[other].times);
         let ratios = ones.iter().zip(&others).map(|(one, other)| one / other).collect();
         (ratios, ratio(&ones, &others))
     }
@@ -177,6 +173,7 @@ impl Contest {
     /// Lets go of whom no more need be known, and takes in whom nobody has confirmed.
     fn judge(&mut self) {
         let Some(leader) = self.leader() else { return };
+        self.entries[leader].place = Place::Inside;
         for number in self.inside().filter(|number| *number != leader).collect::<Vec<_>>() {
             let (ratios, ratio) = self.compare(number, leader);
             let interval = ratio.and_then(|ratio| ratio.interval);
@@ -193,15 +190,14 @@ impl Contest {
             self.entries[default].place = Place::Inside;
             self.entries[leader].place = Place::Inside;
         }
-        let has_rivals =
-            self.inside().any(|number| number != leader && self.entries[number].rounds.len() < MOST_ROUNDS);
+        let has_rivals = self.inside().any(|number| number != leader && self.entries[number].rounds() < MOST_ROUNDS);
         let again = self.entries.iter().filter(|entry| entry.place != Place::Outside).count();
-        if has_rivals || self.entries[leader].rounds.len() < LEAST_ROUNDS || again >= MOST {
+        if has_rivals || self.entries[leader].rounds() < LEAST_ROUNDS || again >= MOST {
             return;
         }
         // Whoever only seems as fast need not be told from it.
-        let known_ns = self.entries[leader].middle_ns() * (1.0 - EQUAL);
-        let lucky = self.entries.iter().position(|one| one.place == Place::Outside && one.upper_end_ns < known_ns);
+        let is_lucky = |one: &Entry| one.place == Place::Outside && one.times.outdoes(&self.entries[leader].times);
+        let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
             self.entries[lucky].place = Place::Inside;
             self.entries[leader].place = Place::Inside;
@@ -215,25 +211,25 @@ impl Contest {
             return true;
         }
         let Some(leader) = self.leader() else { return self.inside().next().is_none() };
-        let is_tired = |number: usize| self.entries[number].rounds.len() >= MOST_ROUNDS;
+        let is_tired = |number: usize| self.entries[number].rounds() >= MOST_ROUNDS;
         let rivals = self.inside().any(|number| number != leader && !is_tired(number));
         let is_bounded = self.round >= MOST * MOST_ROUNDS;
-        let is_known = self.unmet(leader).is_none() && self.entries[leader].rounds.len() >= LEAST_ROUNDS;
+        let is_known = self.unmet(leader).is_none() && self.entries[leader].rounds() >= LEAST_ROUNDS;
         is_bounded || !rivals && is_known
     }
 
     /// What is known; nothing where nothing was measured again.
     pub fn verdict(&self) -> Option<Verdict> {
         let winner = self.leader()?;
-        let again = |number: &usize| *number != winner && !self.entries[*number].rounds.is_empty();
+        let again = |number: &usize| *number != winner && self.entries[*number].rounds() > 0;
         let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
-        let middle = |number: &&usize| self.entries[**number].middle_ns();
+        let middle = |number: &&usize| self.entries[**number].times.middle_ns();
         let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
         let count = |place: Place| others.iter().filter(|number| self.entries[**number].place == place).count();
         Some(Verdict {
             winner,
-            median_ns: self.entries[winner].middle_ns(),
-            rounds: self.entries[winner].rounds.len(),
+            median_ns: self.entries[winner].times.middle_ns(),
+            rounds: self.entries[winner].rounds(),
             measured_again: others.len() + 1,
             equals: count(Place::Equal),
             undecided: count(Place::Inside),
@@ -246,6 +242,9 @@ impl Contest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datasets::{Key, Outcome, Record};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     /// Entries with lucky first times; `truth` says what each takes, disturbed by what the round does to all.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
@@ -341,6 +340,57 @@ mod tests {
         let verdict = contest.verdict().expect("a verdict");
         assert_eq!((verdict.winner, verdict.default_over_best), (0, None));
         assert!(measured <= 12, "{measured}");
+    }
+
+    #[test]
+    fn whoever_reads_the_records_finds_the_same_winner() {
+        for seed in 0..200 {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let many = random.random_range(2..14);
+            let truth: Vec<f64> = (0..many).map(|_| random.random_range(95.0..112.0)).collect();
+            // The machine is another one from time to time.
+            let mut pace = 1.0;
+            let mut time = |number: usize| {
+                if random.random_bool(0.1) {
+                    pace = random.random_range(0.8..1.3);
+                }
+                truth[number] * pace * random.random_range(0.98..1.02)
+            };
+            let mut records = Vec::new();
+            let mut keep = |number: usize, median_ns: f64| {
+                records.push(Record {
+                    key: Key::of_bytes(&number.to_le_bytes()),
+                    started_at_us: records.len() as i64,
+                    outcome: Outcome::Ok,
+                    median_ns: Some(median_ns),
+                    median_interval_ns: Some(median_ns / 100.0),
+                    ..Record::default()
+                });
+            };
+            let mut firsts: Vec<(usize, f64)> = (0..many).map(|number| (number, time(number))).collect();
+            firsts.iter().for_each(|(number, ns)| keep(*number, *ns));
+            firsts.sort_by(|one, other| one.1.total_cmp(&other.1));
+            let entries = firsts.iter().map(|(_, ns)| Entry::new(*ns, ns * 1.01)).collect();
+            let mut contest = Contest::new(entries, firsts.iter().position(|(number, _)| *number == 0));
+            loop {
+                let round = contest.next_round();
+                if round.is_empty() {
+                    break;
+                }
+                for place in round {
+                    let (number, _) = firsts[place];
+                    let ns = time(number);
+                    keep(number, ns);
+                    contest.hear(place, Some(ns));
+                }
+            }
+            let verdict = contest.verdict().expect("a verdict");
+            let (winner, _) = firsts[verdict.winner];
+            let fastest = datasets::fastest(&records).expect("the fastest");
+            assert_eq!(fastest.record.key, Key::of_bytes(&winner.to_le_bytes()), "seed {seed}");
+            assert_eq!(fastest.known_ns, verdict.median_ns, "seed {seed}");
+            assert!(verdict.default_over_best.is_none_or(|ratio| ratio.median >= 1.0), "seed {seed}: {verdict:?}");
+        }
     }
 
     #[test]

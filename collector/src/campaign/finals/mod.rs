@@ -82,16 +82,15 @@ impl Match {
     }
 }
 
-/// Measurements after the first ones as rounds: a new one begins where somebody comes again.
+/// Measurements after the first ones as rounds.
 fn rounds(later: &[&Record], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
+    let known = later.iter().filter_map(|record| Some((*record, *numbers.get(&record.key)?)));
+    let (later, numbers): (Vec<&Record>, Vec<usize>) = known.unzip();
+    let moments = later.iter().map(|record| (record.key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
-    for record in later {
-        let Some(&number) = numbers.get(&record.key) else { continue };
-        let ns = record.median_ns.filter(|_| record.outcome == Outcome::Ok);
-        match rounds.last_mut() {
-            Some(round) if round.iter().all(|(other, _)| *other != number) => round.push((number, ns)),
-            _ => rounds.push(vec![(number, ns)]),
-        }
+    for (round, (record, number)) in datasets::fastest::rounds(moments).into_iter().zip(later.iter().zip(numbers)) {
+        rounds.resize_with(rounds.len().max(round + 1), Vec::new);
+        rounds[round].push((number, record.median_ns.filter(|_| record.outcome == Outcome::Ok)));
     }
     rounds
 }

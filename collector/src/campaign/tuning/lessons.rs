@@ -113,7 +113,5 @@ fn teach(search: &mut Search, problems: &[(&Told, &Group, Problem)]) -> usize {
 
 /// What tells how similar tasks are.
 fn sizes(problem: &Problem) -> BTreeMap<String, f64> {
-    let mut sizes = BTreeMap::new();
-    features::of_problem(problem, &mut sizes);
-    sizes
+    features::of_problem(problem)
 }

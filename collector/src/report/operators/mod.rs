@@ -1,16 +1,15 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 //!
-//! The best is not the least median, which among many attempts is the most disturbed one, but the one whose interval ends
-//! lowest. What is not known is `–` and never zero.
+//! Which is best [`datasets::fastest`] tells of all attempts. What is not known is `–` and never zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
-use datasets::{KNOWN_WELL, Outcome, Peaks, Record};
+use datasets::fastest::time_over;
+use datasets::{KNOWN_WELL, Key, Outcome, Peaks, Record, fastest};
 use job::space::{Knobs, Schedule, space};
 use job::target::Machine;
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// One task of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,9 +40,11 @@ pub struct Row {
     pub share: f64,
     /// Half the width of that part's interval; nothing where an operator has none.
     pub share_spread: Option<f64>,
-    /// Median of the default schedule over the best, at the same threads.
+    /// Time of the default schedule over the best, at the same threads; within rounds where both were measured in turns.
     pub default_over_best: Option<f64>,
-    /// Attempts that gave a time, and all.
+    /// How often the best was measured.
+    pub attempts: usize,
+    /// Experiments that gave a time, and all.
     pub measured: (usize, usize),
 }
 
@@ -71,7 +72,7 @@ pub struct Summary {
 
 /// Sums up the records of one model of the campaign.
 ///
-/// `model` comes with its index in the campaign; `records` may hold those of other models too.
+/// `model` comes with its index in the campaign; `records` are all attempts, and may be those of other models too.
 pub fn summarise(
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
     model: (usize, &ModelRequest),
@@ -165,14 +166,14 @@ fn best_row(
     default_knobs: Option<Knobs>,
     peaks: &Peaks,
 ) -> Option<Row> {
-    let measured: Vec<(&Record, f64)> = attempts
-        .iter()
-        .filter(|record| record.outcome == Outcome::Ok)
-        .filter_map(|record| Some((*record, record.median_ns?)))
-        .collect();
-    let (best, median_ns) = measured.iter().copied().min_by(by_upper_end)?;
+    let found = fastest(attempts.iter().copied())?;
+    let best = found.record;
+    let median_ns = best.median_ns?;
+    let timed = || attempts.iter().filter(|record| record.outcome == Outcome::Ok && record.median_ns.is_some());
+    let experiments =
+        |records: &mut dyn Iterator<Item = &&Record>| records.map(|one| one.key).collect::<HashSet<Key>>().len();
     let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.hash());
-    let default = measured.iter().find(|(record, _)| {
+    let default = timed().find(|record| {
         record.schedule_hash.is_some()
             && record.schedule_hash == default_hash
             && record.threads == best.threads
@@ -202,22 +203,14 @@ fn best_row(
         saves_products: best.saves_products(),
         share: 0.0,
         share_spread: None,
-        default_over_best: default.map(|(_, default)| default / median_ns),
-        measured: (measured.len(), attempts.len()),
+        default_over_best: default.and_then(|default| time_over(attempts.iter().copied(), (default.key, best.key))),
+        attempts: found.attempts,
+        measured: (experiments(&mut timed()), experiments(&mut attempts.iter())),
     })
 }
 
 /// Below this part of the attainable speed there is something to gain.
 const SLOW: f64 = 0.25;
-
-/// Lower ends of intervals come first; medians without one come last.
-fn by_upper_end(left: &(&Record, f64), right: &(&Record, f64)) -> Ordering {
-    let rank = |(record, median_ns): &(&Record, f64)| {
-        (u8::from(record.uncertainty().is_none()), record.upper_end_ns().unwrap_or(*median_ns))
-    };
-    let (left, right) = (rank(left), rank(right));
-    left.0.cmp(&right.0).then(left.1.total_cmp(&right.1))
-}
 
 /// Why some operators seem faster than the host can be: its peaks are at least what any operator that is known well reached.
 fn above_roofline(summary: &Summary) -> String {
@@ -272,7 +265,10 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
         text.push_str(&format!("\n{share} of it are medians known to no better than {known} %"));
     }
     if summary.simulated.is_none() {
-        text.push_str("\nbest: the interval of the median ends lowest");
+        text.push_str(match summary.rows.iter().any(|row| row.attempts > 1) {
+            true => "\nbest: fastest in turns; of what was measured once, the interval of the median ends lowest",
+            false => "\nbest: the interval of the median ends lowest",
+        });
     }
     text.push_str(&above_roofline(summary));
     for task in &summary.missing {

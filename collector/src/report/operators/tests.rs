@@ -20,6 +20,7 @@ fn summary() -> Summary {
         share: 0.984,
         share_spread: Some(0.012),
         default_over_best: Some(1.9),
+        attempts: 1,
         measured: (8, 8),
     };
     let uncertain = Row {

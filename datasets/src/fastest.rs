@@ -1,0 +1,284 @@
+//! Which of several candidates for the same work is fastest, by every measurement of each: the one rule for whoever asks.
+//!
+//! Of many noisy medians the least is the luckiest, so what was measured once counts by the upper end of its interval. What was
+//! measured again counts by the middle of its times, and beside others that were measured in the same rounds by the ratio within
+//! these: a machine that others share is another one a minute later.
+
+use crate::record::certainty::DOUBTED;
+use crate::record::choose::middle_of;
+use crate::record::key::Key;
+use crate::record::table::Record;
+use crate::record::words::{CacheState, Outcome, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many common rounds tell who is faster.
+pub const LEAST_ROUNDS: usize = 3;
+/// What is known to be within this of another is as fast.
+pub const EQUAL: f64 = 0.01;
+/// What was measured longer after the first of a round is of another one, in microseconds.
+const LONGEST_US: i64 = 120_000_000;
+
+/// The times of one candidate, in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    median_ns: f64,
+    upper_end_ns: f64,
+    rounds: BTreeMap<usize, f64>,
+}
+
+impl Times {
+    /// Those of a candidate that was measured once: the median and the upper end of its interval.
+    pub fn once(median_ns: f64, upper_end_ns: f64) -> Times {
+        Times { median_ns, upper_end_ns, rounds: BTreeMap::new() }
+    }
+
+    /// Hears of a round, by its number.
+    pub fn hear(&mut self, round: usize, median_ns: f64) {
+        self.rounds.insert(round, median_ns);
+    }
+
+    /// In how many rounds it was measured again.
+    pub fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    /// The middle of all.
+    pub fn middle_ns(&self) -> f64 {
+        let mut all: Vec<f64> = self.rounds.values().copied().chain([self.median_ns]).collect();
+        middle(&mut all).unwrap_or(self.median_ns)
+    }
+
+    /// What it is known to take: the upper end of what was measured once, the middle of what was measured again.
+    pub fn known_ns(&self) -> f64 {
+        if self.rounds.is_empty() { self.upper_end_ns } else { self.middle_ns() }
+    }
+
+    /// Its times and those of another one, in the rounds of both.
+    pub fn beside(&self, other: &Times) -> (Vec<f64>, Vec<f64>) {
+        self.rounds.iter().filter_map(|(round, ns)| Some((*ns, *other.rounds.get(round)?))).unzip()
+    }
+
+    /// Its time over another one's, where they have enough rounds in common.
+    fn over(&self, other: &Times) -> Option<f64> {
+        let (own, others) = self.beside(other);
+        let mut ratios: Vec<f64> = own.iter().zip(&others).map(|(own, other)| own / other).collect();
+        middle(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
+    }
+
+    /// Whether it was measured once and seems to be faster, by more than what is equal, than what another turned out to be.
+    pub fn outdoes(&self, leader: &Times) -> bool {
+        self.rounds.is_empty() && self.upper_end_ns < leader.middle_ns() * (1.0 - EQUAL)
+    }
+}
+
+fn middle(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}
+
+/// The fastest of those that were measured again: from the one with the lowest middle on to whoever is faster within common rounds.
+pub fn leader(times: &[&Times]) -> Option<usize> {
+    let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].rounds() > 0).collect();
+    let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());
+    let mut leader = *again.iter().min_by(by_middle)?;
+    let mut met = BTreeSet::new();
+    loop {
+        met.insert(leader);
+        let strangers = again.iter().filter(|number| !met.contains(number));
+        let rivals = strangers.filter_map(|number| Some((*number, times[*number].over(times[leader])?)));
+        let faster = rivals.filter(|(_, ratio)| *ratio < 1.0).min_by(|one, other| one.1.total_cmp(&other.1));
+        match faster {
+            Some((rival, _)) => leader = rival,
+            None => return Some(leader),
+        }
+    }
+}
+
+/// The fastest of all: the leader, unless one that was measured once outdoes it.
+fn winner(times: &[&Times]) -> Option<usize> {
+    let leader = leader(times);
+    let may_win = |number: &usize| leader.is_none_or(|leader| times[*number].outdoes(times[leader]));
+    let once = (0..times.len()).filter(may_win);
+    once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
+}
+
+/// The numbers of the rounds of measurements, which stand in the order of time: a new one begins with another run of the program,
+/// where somebody comes again, and where the first was long ago.
+pub fn rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
+    for (who, run, moment) in measured {
+        let is_new = current
+            .as_ref()
+            .is_none_or(|(_, all, own, began)| all.contains(&who) || *own != run || moment - began > LONGEST_US);
+        if is_new {
+            let number = current.map_or(0, |(number, ..)| number + 1);
+            current = Some((number, BTreeSet::new(), run, moment));
+        }
+        if let Some((number, all, ..)) = &mut current {
+            all.insert(who);
+            numbers.push(*number);
+        }
+    }
+    numbers
+}
+
+/// What is measured in turns: schedules of one task, on as many threads, with the same caches.
+type Ground<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
+
+/// The fastest candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fastest<'a> {
+    /// The attempt with its middle time.
+    pub record: &'a Record,
+    /// What it is known to take, in nanoseconds.
+    pub known_ns: f64,
+    /// How many attempts gave a time of it.
+    pub attempts: usize,
+}
+
+/// The fastest of all candidates of which these are the attempts, each experiment being one. Medians without an interval count only
+/// where no other is known better than they are taken to be.
+pub fn fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
+    let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
+    let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
+    if attempts.iter().any(|record| record.uncertainty().is_some_and(|uncertainty| uncertainty < DOUBTED)) {
+        attempts.retain(|record| record.uncertainty().is_some());
+    }
+    let mut grounds: BTreeMap<Ground<'a>, Vec<&'a Record>> = BTreeMap::new();
+    for record in attempts {
+        let ground = (&*record.task_hash, record.target, record.threads, record.cache_state);
+        grounds.entry(ground).or_default().push(record);
+    }
+    let of_each = grounds.into_values().filter_map(fastest_of_ground);
+    of_each.min_by(|one, other| one.known_ns.total_cmp(&other.known_ns))
+}
+
+/// The time of one candidate over that of another, by their keys: within common rounds, and where there are too few of these by what
+/// each is known to take.
+pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
+    let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
+    let candidates = candidates(attempts.into_iter().filter(are_both).collect());
+    let (one, other) = (&candidates.get(&one)?.0, &candidates.get(&other)?.0);
+    Some(one.over(other).unwrap_or_else(|| one.middle_ns() / other.middle_ns()))
+}
+
+fn fastest_of_ground(attempts: Vec<&Record>) -> Option<Fastest<'_>> {
+    let candidates: Vec<(Times, Vec<&Record>)> = candidates(attempts).into_values().collect();
+    let times: Vec<&Times> = candidates.iter().map(|(times, _)| times).collect();
+    let (times, attempts) = &candidates[winner(&times)?];
+    Some(Fastest { record: middle_of(attempts)?, known_ns: times.known_ns(), attempts: attempts.len() })
+}
+
+/// The times and the attempts of each candidate.
+fn candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)> {
+    attempts.sort_by_key(|record| (record.started_at_us, record.key));
+    let mut candidates: BTreeMap<Key, (Times, Vec<&Record>)> = BTreeMap::new();
+    let mut later: Vec<(&Record, f64)> = Vec::new();
+    for record in attempts {
+        let Some((median_ns, upper_end_ns)) = record.median_ns.zip(record.upper_end_ns()) else { continue };
+        let known = candidates.entry(record.key).or_insert_with(|| (Times::once(median_ns, upper_end_ns), Vec::new()));
+        if !known.1.is_empty() {
+            later.push((record, median_ns));
+        }
+        known.1.push(record);
+    }
+    let moments = later.iter().map(|(record, _)| (record.key, record.run_id.clone(), record.started_at_us));
+    for (round, (record, median_ns)) in rounds(moments).into_iter().zip(&later) {
+        if let Some((times, _)) = candidates.get_mut(&record.key) {
+            times.hear(round, *median_ns);
+        }
+    }
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: u8, seconds: i64, median_ns: f64) -> Record {
+        Record {
+            key: Key::of_bytes(&[key]),
+            run_id: "one".to_owned(),
+            started_at_us: seconds * 1_000_000,
+            outcome: Outcome::Ok,
+            median_ns: Some(median_ns),
+            median_interval_ns: Some(median_ns / 100.0),
+            ..Record::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(records: &[Record], wanted: (u8, f64)) {
+        let told = fastest(records).map(|fastest| (fastest.record.key, fastest.known_ns.round()));
+        assert_eq!(told, Some((Key::of_bytes(&[wanted.0]), wanted.1)));
+    }
+
+    #[test]
+    fn what_was_measured_once_counts_by_its_upper_end() {
+        let wide = Record { median_interval_ns: Some(30.0), ..record(1, 0, 95.0) };
+        let unknown = Record { median_interval_ns: None, ..record(4, 3, 80.0) };
+        check(std::slice::from_ref(&unknown), (4, 88.0));
+        check(&[wide, record(2, 1, 100.0), record(3, 2, 103.0), unknown.clone()], (2, 101.0));
+        let vague = Record { median_interval_ns: Some(20.0), ..record(1, 0, 75.0) };
+        check(&[vague, unknown], (4, 88.0));
+        assert_eq!(fastest(&[Record { outcome: Outcome::Crashed, ..record(1, 0, 1.0) }]), None);
+        assert_eq!(fastest(&[]), None);
+    }
+
+    #[test]
+    fn a_lucky_time_that_others_did_not_confirm_does_not_win() {
+        let again = (0..3).flat_map(|round| [record(1, 10 + 2 * round, 110.0), record(2, 11 + 2 * round, 100.0)]);
+        let lucky: Vec<Record> = [record(1, 0, 80.0), record(2, 1, 101.0)].into_iter().chain(again).collect();
+        check(&lucky, (2, 100.0));
+        // Another that was measured once only seems as fast, and one is faster.
+        let with = |other: Record| lucky.iter().cloned().chain([other]).collect::<Vec<_>>();
+        check(&with(record(3, 2, 98.5)), (2, 100.0));
+        check(&with(record(3, 2, 90.0)), (3, 91.0));
+    }
+
+    #[test]
+    fn within_rounds_a_machine_that_changes_misleads_nobody() {
+        // 1 was let go while the machine was quick; 2, which was faster beside it, went on beside 3 when it was slow.
+        let mut records = vec![record(1, 0, 100.0), record(2, 1, 100.0), record(3, 2, 100.0)];
+        for round in 0..3 {
+            records.extend([record(2, 10 + round * 3, 90.0), record(1, 11 + round * 3, 100.0)]);
+        }
+        for round in 0..6 {
+            records.extend([record(2, 30 + round * 3, 180.0), record(3, 31 + round * 3, 190.0)]);
+        }
+        let by_middle =
+            records.iter().filter(|one| one.key == Key::of_bytes(&[1])).all(|one| one.median_ns < Some(180.0));
+        assert!(by_middle, "else this tells nothing");
+        check(&records, (2, 180.0));
+        records.reverse();
+        check(&records, (2, 180.0));
+        let over = |one: u8, other: u8| time_over(&records, (Key::of_bytes(&[one]), Key::of_bytes(&[other])));
+        assert_eq!(over(1, 2), Some(100.0 / 90.0));
+        assert_eq!(over(3, 1), Some(1.9), "no common round");
+        assert_eq!(over(4, 1), None);
+    }
+
+    #[test]
+    fn candidates_of_other_grounds_share_no_round() {
+        let threads = |threads: i64, record: Record| Record { threads: Some(threads), ..record };
+        let mut records = vec![threads(1, record(1, 0, 100.0)), threads(2, record(2, 1, 60.0))];
+        records.extend((0..4).map(|round| threads(1, record(1, 10 + round, 50.0))));
+        records.extend((0..4).map(|round| threads(2, record(2, 10 + round, 60.0))));
+        check(&records, (1, 50.0));
+    }
+
+    #[test]
+    fn rounds_end_with_whoever_comes_again_with_their_run_and_with_time() {
+        let of = |measured: &[(u8, &str, i64)]| {
+            rounds(measured.iter().map(|(who, run, seconds)| (*who, (*run).to_owned(), seconds * 1_000_000)))
+        };
+        assert!(of(&[]).is_empty());
+        assert_eq!(
+            of(&[(1, "a", 0), (2, "a", 1), (2, "a", 2), (1, "a", 3), (3, "a", 4), (1, "a", 5)]),
+            [0, 0, 1, 1, 1, 2]
+        );
+        assert_eq!(of(&[(1, "a", 0), (2, "b", 1), (3, "b", 121), (4, "b", 122)]), [0, 1, 1, 2]);
+    }
+}
