@@ -48,7 +48,7 @@ impl Breeder {
         }
         let model = lessons.fit(&labels, Goal::Value, std::iter::once(job.seed.unsigned_abs()))?;
         let breeding = Breeding { count: i64::try_from(job.count)?, seed: job.seed, threads: THREADS };
-        let judge = move |all: &[features::Features]| all.iter().map(|features| model.ask(features).mean).collect();
+        let judge = move |all: &[features::Features]| all.iter().map(|features| model.ask(&[features]).mean).collect();
         let bred = breed(&lowered.module, &target, &ancestors, breeding, judge).context("TVM's evolution failed")?;
         Ok(bred.into_iter().map(|trace| Schedule::Trace { trace }.to_json()).collect())
     }
