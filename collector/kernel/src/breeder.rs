@@ -7,7 +7,7 @@ use crate::tvm::features;
 use anyhow::{Context, Result};
 use job::space::Schedule;
 use job::{BreedJob, BreedReply};
-use search::model::{Goal, Lessons};
+use search::model::{Goal, Lessons, each};
 
 /// Answers breeding jobs; keeps what the next job of the same task can use.
 #[derive(Default)]
@@ -42,13 +42,14 @@ impl Breeder {
             let moves =
                 apply(lowered, &schedule, &target, &mut self.spaces).context("cannot repeat what was measured")?;
             // The judge sees of an ancestor what it sees of its children.
-            lessons.add(&features::of_stores(&features::per_store(&moves, &target)?));
+            lessons.add(each(&features::of_stores(&features::per_store(&moves, &target)?)));
             labels.push((best_ns / time_ns) as f32);
             ancestors.push(Ancestor { moves, time_ns: *time_ns });
         }
         let model = lessons.fit(&labels, Goal::Value, std::iter::once(job.seed.unsigned_abs()))?;
         let breeding = Breeding { count: i64::try_from(job.count)?, seed: job.seed, threads: THREADS };
-        let judge = move |all: &[features::Features]| all.iter().map(|features| model.ask(&[features]).mean).collect();
+        let judge =
+            move |all: &[features::Features]| all.iter().map(|features| model.ask(each(features)).mean).collect();
         let bred = breed(&lowered.module, &target, &ancestors, breeding, judge).context("TVM's evolution failed")?;
         Ok(bred.into_iter().map(|trace| Schedule::Trace { trace }.to_json()).collect())
     }

@@ -9,7 +9,7 @@
 //! less the more often its tile was tried, every algorithm and layout is tried a few times, and the best of each is looked around.
 
 use crate::features::{self, View};
-use crate::model::{self, Features, Goal, Lessons, Model};
+use crate::model::{self, Features, Goal, Lessons, Model, each};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, Seen, Tuner};
@@ -112,9 +112,8 @@ impl Draft {
     }
 
     fn note(&mut self, problem: &Problem, knobs: &Knobs, label: Label) {
-        let mut features = features::of(problem, knobs, View::Loops);
-        features.extend(features::of_problem(problem));
-        self.lessons.add(&features);
+        let sizes = features::of_problem(problem);
+        self.lessons.add(features::of(problem, knobs, View::Loops).each().chain(each(&sizes)));
         self.labels.push(label);
     }
 
@@ -173,7 +172,7 @@ impl Draft {
         let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
         let tiles = counts(self.points.taken(), tile);
         let promise = |knobs: &Knobs| {
-            let guess = model.ask(&[&features::of(&self.problem, knobs, View::Loops), &self.sizes]);
+            let guess = model.ask(features::of(&self.problem, knobs, View::Loops).each().chain(each(&self.sizes)));
             let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
             guess.mean - CURIOSITY * guess.spread + WORN * tried as f64
         };

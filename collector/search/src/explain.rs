@@ -34,7 +34,7 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
     let mut lessons = Lessons::default();
     let see = |knobs: &Knobs| features::of(problem, knobs, View::Knobs);
     for (knobs, _) in timed {
-        lessons.add(&see(knobs));
+        lessons.add(see(knobs).each());
     }
     let least = timed.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
     let labels: Vec<f32> = timed.iter().map(|(_, ns)| (ns / least).ln() as f32).collect();
@@ -49,7 +49,7 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
         let mut means: Vec<(f64, &Setting)> = Vec::new();
         for setting in &axis.settings {
             let changed = fastest.iter().filter_map(|(knobs, _)| with(space, knobs, axis.name, setting));
-            let guesses: Vec<f64> = changed.map(|knobs| model.ask(&[&see(&knobs)]).mean).collect();
+            let guesses: Vec<f64> = changed.map(|knobs| model.ask(see(&knobs).each()).mean).collect();
             if 2 * guesses.len() > fastest.len() {
                 means.push((guesses.iter().sum::<f64>() / guesses.len() as f64, setting));
             }

@@ -4,7 +4,7 @@
 
 use crate::anneal::anneal;
 use crate::features::{self, View};
-use crate::model::{self, Features, Goal, Lessons};
+use crate::model::{self, Features, Goal, Lessons, each};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, Seen, Tuner};
@@ -92,7 +92,7 @@ impl Guided {
         starts.sort_by(|one, other| one.1.total_cmp(&other.1));
         let starts: Vec<Knobs> = starts.into_iter().take(STARTS).map(|(knobs, _)| knobs).collect();
         let (problem, sizes, view) = (&self.problem, &self.sizes, self.view);
-        let score = |knobs: &Knobs| model.ask(&[&features::of(problem, knobs, view), sizes]).mean;
+        let score = |knobs: &Knobs| model.ask(features::of(problem, knobs, view).each().chain(each(sizes))).mean;
         self.plan = anneal(&mut self.points, &starts, PLAN, score).into();
         self.planned = self.labels.len();
         Ok(())
@@ -131,7 +131,7 @@ impl Tuner for Guided {
         if *knobs == self.problem.space.default && ns.is_finite() {
             self.default_ns = Some(ns);
         }
-        self.lessons.add(&features_of(&self.problem, knobs, self.view));
+        self.lessons.add(features::of(&self.problem, knobs, self.view).each().chain(each(&self.sizes)));
         self.labels.push(Label::Own(ns));
         self.seen.push((knobs.clone(), ns));
     }
@@ -139,17 +139,11 @@ impl Tuner for Guided {
     fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
         // A knob by itself means something else in another space.
         if let (Schedule::Template { knobs }, View::Loops | View::Curves) = (schedule, self.view) {
-            self.lessons.add(&features_of(problem, knobs, self.view));
+            let sizes = sizes_of(problem, self.view);
+            self.lessons.add(features::of(problem, knobs, self.view).each().chain(each(&sizes)));
             self.labels.push(Label::Other(over_default));
         }
     }
-}
-
-/// What trees see of a schedule and its problem.
-fn features_of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
-    let mut features = features::of(problem, knobs, view);
-    features.extend(sizes_of(problem, view));
-    features
 }
 
 fn sizes_of(problem: &Problem, view: View) -> Features {

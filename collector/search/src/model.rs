@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 /// Features by name.
 pub type Features = BTreeMap<String, f64>;
 
+/// Each of them.
+pub fn each(features: &Features) -> impl Iterator<Item = (&str, f64)> {
+    features.iter().map(|(name, value)| (name.as_str(), *value))
+}
+
 /// What is learned of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
@@ -27,10 +32,12 @@ pub struct Lessons {
 
 impl Lessons {
     /// Takes a row; says its number.
-    pub fn add(&mut self, features: &Features) -> usize {
-        let row = features.iter().map(|(name, value)| {
+    pub fn add<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
+        // Columns stand in the order of names, whatever parts those come in.
+        let features: BTreeMap<&str, f64> = features.into_iter().collect();
+        let row = features.into_iter().map(|(name, value)| {
             let next = self.columns.len();
-            (*self.columns.entry(name.clone()).or_insert(next), *value as f32)
+            (*self.columns.entry(name.to_owned()).or_insert(next), value as f32)
         });
         let row = row.collect();
         self.rows.push(row);
@@ -79,8 +86,8 @@ fn parameters(objective: Objective) -> BoostingParameters {
 /// Whether trees can be grown on this machine.
 pub fn check() -> Result<()> {
     let mut lessons = Lessons::default();
-    lessons.add(&BTreeMap::from([("x".to_owned(), 0.0)]));
-    lessons.add(&BTreeMap::from([("x".to_owned(), 1.0)]));
+    lessons.add([("x", 0.0)]);
+    lessons.add([("x", 1.0)]);
     lessons.fit(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
 }
 
@@ -100,17 +107,20 @@ pub struct Guess {
 }
 
 impl Model {
-    /// What is said of a row by its features, in parts; those that no row had before are not looked at.
-    pub fn ask(&self, parts: &[&Features]) -> Guess {
+    /// What is said of a row by its features, of which those that no row had before are not looked at. It is quickest where they
+    /// stand in the order of names, or in a few parts that do.
+    pub fn ask<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
-        for features in parts {
-            // Both stand in the order of names.
-            let mut columns = self.columns.iter().peekable();
-            for (name, value) in *features {
-                while columns.next_if(|(own, _)| *own < name).is_some() {}
-                if let Some((_, column)) = columns.next_if(|(own, _)| *own == name) {
-                    row[*column] = *value as f32;
-                }
+        let mut columns = self.columns.iter().peekable();
+        let mut last = "";
+        for (name, value) in features {
+            if name < last {
+                columns = self.columns.iter().peekable();
+            }
+            last = name;
+            while columns.next_if(|(own, _)| own.as_str() < name).is_some() {}
+            if let Some((_, column)) = columns.next_if(|(own, _)| own.as_str() == name) {
+                row[*column] = value as f32;
             }
         }
         let answers: Vec<f64> = self.trees.iter().map(|trees| f64::from(trees.predict_row(&row))).collect();

@@ -154,6 +154,9 @@ fn text(value: &str) -> Result<CString> {
     CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
 }
 
+/// So many numbers are handed over by one thread, more by all that there are.
+const FEW: usize = 1 << 22;
+
 impl Data {
     /// Hands rows over; the library copies them. Not-a-number is absent.
     pub fn new(matrix: &Matrix) -> Result<Data> {
@@ -163,12 +166,14 @@ impl Data {
             "{{\"data\": [{}, true], \"shape\": [{rows}, {columns}], \"typestr\": \"<f4\", \"version\": 3}}",
             matrix.values().as_ptr() as usize
         );
+        // Threads that wake for few numbers take longer than they save.
+        let threads = usize::from(matrix.values().len() < FEW);
+        let settings = text(&format!("{{\"missing\": NaN, \"nthread\": {threads}}}"))?;
         let interface = text(&interface)?;
         let mut handle = null_mut();
         // SAFETY: the interface names `rows × columns` floats, which `Matrix` holds and which live until the call is over.
-        functions.check(unsafe {
-            (functions.matrix_from_dense)(interface.as_ptr(), c"{\"missing\": NaN}".as_ptr(), &mut handle)
-        })?;
+        functions
+            .check(unsafe { (functions.matrix_from_dense)(interface.as_ptr(), settings.as_ptr(), &mut handle) })?;
         Ok(Data {
             handle,
             functions,

@@ -2,16 +2,30 @@
 //! used so often.
 
 use super::nest::Nest;
-use crate::model::Features;
+use std::sync::LazyLock;
 
 /// Samples of a footprint, in powers of two of bytes.
 const FOOTPRINTS: [i32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
 /// Samples of reuse, in powers of two.
 const REUSES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
 
-pub fn add(nest: &Nest, features: &mut Features) {
+/// What curves are of.
+const OPERANDS: [&str; 3] = ["data", "weights", "result"];
+
+/// The names of all samples, in the order in which they are taken.
+static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let of = |name: &&str| {
+        let reuses = FOOTPRINTS.map(|footprint| format!("curve.{name}.reuse_in_2^{footprint}"));
+        reuses.into_iter().chain(REUSES.map(|reuse| format!("curve.{name}.bytes_for_2^{reuse}"))).collect::<Vec<_>>()
+    };
+    OPERANDS.iter().flat_map(of).collect()
+});
+
+/// All samples, in the order of names.
+pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
+    let mut samples = Vec::with_capacity(NAMES.len());
     let levels: Vec<([f64; 3], f64)> = (0..nest.loops.len()).rev().map(|place| nest.inside(place)).collect();
-    for (which, name) in ["data", "weights", "result"].into_iter().enumerate() {
+    for which in 0..OPERANDS.len() {
         // From the innermost loop out both footprint and turns only grow.
         let of = |(touched, turns): &([f64; 3], f64)| {
             let footprint: f64 = touched.iter().sum();
@@ -22,13 +36,16 @@ pub fn add(nest: &Nest, features: &mut Features) {
             let near = curve.iter().filter(|(bytes, _)| *bytes <= f64::from(footprint));
             let reuse = near.map(|(_, reuse)| *reuse).fold(f64::NEG_INFINITY, f64::max);
             let reuse = if reuse.is_finite() { reuse } else { -10.0 };
-            features.insert(format!("curve.{name}.reuse_in_2^{footprint}"), reuse);
+            samples.push(reuse);
         }
         for reuse in REUSES {
             let enough = curve.iter().filter(|(_, own)| *own >= f64::from(reuse));
             let least = enough.map(|(bytes, _)| *bytes).fold(f64::INFINITY, f64::min);
             let least = if least.is_finite() { least } else { 40.0 };
-            features.insert(format!("curve.{name}.bytes_for_2^{reuse}"), least);
+            samples.push(least);
         }
     }
+    let mut named: Vec<(&str, f64)> = NAMES.iter().map(String::as_str).zip(samples).collect();
+    named.sort_by_key(|(name, _)| *name);
+    named
 }

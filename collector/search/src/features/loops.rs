@@ -1,7 +1,6 @@
 //! Each loop from the innermost out: how long it is, how it is run, what it touches, how often that is used again.
 
 use super::nest::{Mark, Nest};
-use crate::model::Features;
 use std::sync::LazyLock;
 
 /// Loops that are described; those further out are left to the knobs.
@@ -9,23 +8,25 @@ const DESCRIBED: usize = 9;
 
 /// What is said of a loop.
 const SAID: [&str; 10] = [
-    "extent",
-    "walks",
-    "mark",
-    "turns",
     "data_bytes",
     "data_reuse",
-    "weights_bytes",
-    "weights_reuse",
+    "extent",
+    "mark",
     "result_bytes",
     "result_reuse",
+    "turns",
+    "walks",
+    "weights_bytes",
+    "weights_reuse",
 ];
 
 /// The names of all of it, of each loop.
 static NAMES: LazyLock<Vec<[String; SAID.len()]>> =
     LazyLock::new(|| (0..DESCRIBED).map(|depth| SAID.map(|name| format!("loop{depth}.{name}"))).collect());
 
-pub fn add(nest: &Nest, features: &mut Features) {
+/// All of it, in the order of names.
+pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
+    let mut said = Vec::with_capacity(DESCRIBED * SAID.len() + 1);
     let count = nest.loops.len();
     for depth in 0..count.min(DESCRIBED) {
         let place = count - 1 - depth;
@@ -39,18 +40,19 @@ pub fn add(nest: &Nest, features: &mut Features) {
         };
         let [data, weights, result] = touched.map(|bytes| bytes.max(1.0));
         let values = [
-            one.extent.log2(),
-            f64::from(one.walk as u8),
-            mark,
-            turns.log2(),
             data.log2(),
             (turns / data).log2(),
-            weights.log2(),
-            (turns / weights).log2(),
+            one.extent.log2(),
+            mark,
             result.log2(),
             (turns / result).log2(),
+            turns.log2(),
+            f64::from(one.walk as u8),
+            weights.log2(),
+            (turns / weights).log2(),
         ];
-        features.extend(NAMES[depth].iter().cloned().zip(values));
+        said.extend(NAMES[depth].iter().map(String::as_str).zip(values));
     }
-    features.insert("loops".to_owned(), count as f64);
+    said.push(("loops", count as f64));
+    said
 }

@@ -4,7 +4,7 @@ mod curves;
 mod loops;
 mod nest;
 
-use crate::model::Features;
+use crate::model::{Features, each};
 use crate::problem::Problem;
 use job::space::{Knobs, Setting};
 use nest::Nest;
@@ -21,9 +21,24 @@ pub enum View {
     Curves,
 }
 
+/// What is seen of a point.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    named: Features,
+    /// Of its loops or curves.
+    nest: Vec<(&'static str, f64)>,
+}
+
+impl Sight {
+    /// All of it: two parts, each in the order of names.
+    pub fn each(&self) -> impl Iterator<Item = (&str, f64)> {
+        each(&self.named).chain(self.nest.iter().copied())
+    }
+}
+
 /// The features of a point.
-pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
-    let mut features: Features = knobs
+pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Sight {
+    let mut named: Features = knobs
         .0
         .iter()
         .map(|(name, setting)| match setting {
@@ -31,15 +46,17 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Features {
             Setting::Choice(word) => (format!("knob.{name}={word}"), 1.0),
         })
         .collect();
-    let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else { return features };
-    table::tiling::add(work, &problem.device, problem.threads as f64, &mut features);
+    let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
+        return Sight { named, nest: Vec::new() };
+    };
+    table::tiling::add(work, &problem.device, problem.threads as f64, &mut named);
     let nest = Nest::of(work, knobs);
-    match view {
-        View::Loops => loops::add(&nest, &mut features),
-        View::Curves => curves::add(&nest, &mut features),
-        View::Knobs => {}
-    }
-    features
+    let nest = match view {
+        View::Loops => loops::of(&nest),
+        View::Curves => curves::of(&nest),
+        View::Knobs => Vec::new(),
+    };
+    Sight { named, nest }
 }
 
 /// What tells problems apart whose schedules are learned from together.
