@@ -53,6 +53,12 @@ fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
     let curve = search["curve"].as_array().expect("a curve");
     let bests: Vec<f64> = curve.iter().filter_map(|point| point["best_ns"].as_f64()).collect();
     assert!(!bests.is_empty() && bests.is_sorted_by(|one, other| one >= other), "{curve:?}");
+    // Who won is the same to the search, to the table and to the store.
+    let best = run(bench.opcollect("dataset best --store store --json")).expect(0);
+    assert_eq!(best.json()["tasks"].as_array().map(Vec::len), Some(1), "{best}");
+    assert_eq!(best.json()["tasks"][0]["schedule"], search["schedule"], "{best}\n{ended}");
+    let row = &ended.json()["models"][0]["rows"][0];
+    assert!(row["attempts"].as_u64() >= Some(4), "its first time and three rounds: {row}");
 
     let third = run(bench.opcollect(&command)).expect(0);
     assert_eq!((counted(&third), measured(&bench)), (0, after), "all of it is known: {third}");
