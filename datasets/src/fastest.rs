@@ -5,7 +5,7 @@
 //! these: a machine that others share is another one a minute later.
 
 use crate::record::certainty::DOUBTED;
-use crate::record::choose::middle_of;
+use crate::record::choose::{Tried, middle, middle_of};
 use crate::record::key::Key;
 use crate::record::table::Record;
 use crate::record::words::{CacheState, Outcome, Target};
@@ -42,10 +42,11 @@ impl Times {
         self.rounds.len()
     }
 
-    /// The middle of all.
+    /// The time of the middle attempt, the one that is shown.
     pub fn middle_ns(&self) -> f64 {
-        let mut all: Vec<f64> = self.rounds.values().copied().chain([self.median_ns]).collect();
-        middle(&mut all).unwrap_or(self.median_ns)
+        let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
+        let tried: Vec<Tried> = all.iter().map(|ns| Tried { median_ns: Some(*ns) }).collect();
+        middle(&tried).map_or(self.median_ns, |place| all[place])
     }
 
     /// What it is known to take: the upper end of what was measured once, the middle of what was measured again.
@@ -62,7 +63,7 @@ impl Times {
     fn over(&self, other: &Times) -> Option<f64> {
         let (own, others) = self.beside(other);
         let mut ratios: Vec<f64> = own.iter().zip(&others).map(|(own, other)| own / other).collect();
-        middle(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
+        median(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
     }
 
     /// Whether it was measured once and seems to be faster, by more than what is equal, than what another turned out to be.
@@ -71,7 +72,7 @@ impl Times {
     }
 }
 
-fn middle(values: &mut [f64]) -> Option<f64> {
+fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
     Some((values[low] + values[high]) / 2.0)

@@ -78,7 +78,7 @@ impl Tried {
 }
 
 /// The place of the middle median, of an even number of them the earlier of both middles.
-fn middle(attempts: &[Tried]) -> Option<usize> {
+pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
     times.sort_by(|left, right| left.0.total_cmp(&right.0));
