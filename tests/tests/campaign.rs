@@ -170,7 +170,7 @@ fn the_report_has_its_fields() {
     expect_test::expect!["broken build_ms counts elsewhere left run_ms"].assert_eq(&fields(&report["outcomes"]));
     expect_test::expect!["batch missing model rows total_ns total_spread uncertain_share"]
         .assert_eq(&fields(&report["models"][0]));
-    expect_test::expect!["count default_over_best difference gflops measured median_ns roofline saves_products schedule share share_spread spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
+    expect_test::expect!["attempts count default_over_best difference gflops measured median_ns roofline saves_products schedule share share_spread spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
     let rows = report["models"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 4, "one row per task of the model");
     let total: f64 = rows.iter().map(|row| row["median_ns"].as_f64().expect("a time")).sum();
