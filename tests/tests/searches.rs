@@ -19,7 +19,9 @@ fn counted(ran: &Ran) -> u64 {
 /// Experiments with how often each was measured.
 fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
     let mut counts = BTreeMap::new();
-    for record in stores::chosen(&bench.path("store"), Choose::All) {
+    // What was built and not run was not measured.
+    let all = stores::chosen(&bench.path("store"), Choose::All).into_iter();
+    for record in all.filter(|record| record.outcome != datasets::Outcome::PassedOver) {
         *counts.entry(record.key).or_default() += 1;
     }
     counts
@@ -64,6 +66,43 @@ fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
     assert_eq!((counted(&third), measured(&bench)), (0, after), "all of it is known: {third}");
     let shown = run(bench.opcollect(&command.replace(" --json", ""))).expect(0);
     assert!(shown.stdout.contains("no more trials") && shown.stdout.contains("24 known before"), "{shown}");
+}
+
+#[test]
+fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() {
+    let bench = Bench::new();
+    let product = "--modelsource simple --modelname matmul:m=64,n=96,k=64 --config quick.toml --store store --json";
+    let command = format!("{product} --iftune --trials 60 --patience 0");
+    let ran = run(bench.opcollect(&command)).expect(0);
+    let passed_over = || {
+        let mut records = stores::chosen(&bench.path("store"), Choose::All);
+        records.retain(|record| record.outcome == datasets::Outcome::PassedOver);
+        records
+    };
+    let (search, before) = (&ran.json()["searches"][0], passed_over());
+    let told = |name: &str| search[name].as_u64().map(|count| count as usize);
+    assert_eq!((told("trials"), told("passed_over")), (Some(60), Some(before.len())), "{ran}");
+    assert!((1..=60).contains(&before.len()), "{}", before.len());
+    assert_eq!(ran.json()["outcomes"]["passed_over"].as_u64(), Some(before.len() as u64), "{ran}");
+    for record in &before {
+        assert!(record.median_ns.is_none() && record.reason.as_ref().is_some_and(|why| why.contains("code")));
+        assert!(record.features.as_ref().is_some_and(|features| features.text().contains("code_cycles")));
+    }
+    let again = run(bench.opcollect(&command)).expect(0);
+    assert_eq!((counted(&again), passed_over().len()), (0, before.len()), "nothing is built again: {again}");
+    assert_eq!(again.json()["searches"][0]["passed_over"], search["passed_over"], "{again}");
+    let shown = run(bench.opcollect(&command.replace(" --json", ""))).expect(0);
+    assert!(shown.stdout.contains("more were built beside and not run"), "{shown}");
+    // Whoever wants the time of one gets it.
+    let key = before[0].key;
+    let settings = before[0].schedule.as_ref().expect("a schedule").to::<Value>().expect("JSON");
+    let knobs = settings["knobs"].as_object().expect("knobs").iter();
+    let only: Vec<String> =
+        knobs.map(|(name, value)| format!("--only {name}={}", value.to_string().trim_matches('"'))).collect();
+    let wanted = format!("{product} --iftune --tuner gridsearch --trials 4 {}", only.join(" "));
+    run(bench.opcollect(&wanted)).expect(0);
+    let times = stores::chosen(&bench.path("store"), Choose::All);
+    assert!(times.iter().any(|record| record.key == key && record.median_ns.is_some()), "{wanted}");
 }
 
 #[test]

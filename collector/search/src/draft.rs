@@ -5,10 +5,17 @@
 //! trees over knobs, tiles and loops believe to be fastest. The trees are grown anew whenever there is news, learn times
 //! relative to the default schedule's, and so also learn from other sizes of the operator. A part of each batch is drawn.
 //!
+//! What was faster than the default schedule for an equal problem, such as the same sums before another epilogue, is tried before
+//! that, one of a batch.
+//!
+//! What is built is verified: of what was built lately, the half is run whose code promises most. What was drawn, what a hint or a
+//! kind is tried for, and what is not clearly slower than the best is run in any case.
+//!
 //! What differs in little takes nearly the same time, and most points around a good one differ in little. So a point promises
 //! less the more often its tile was tried, every algorithm and layout is tried a few times, and the best of each is looked around.
 
 use crate::features::{self, View};
+use crate::judge::Judge;
 use crate::model::{self, Features, Goal, Lessons, Model, each};
 use crate::points::Points;
 use crate::problem::Problem;
@@ -39,6 +46,11 @@ const OTHER_KINDS: usize = 2;
 /// The knobs that make a kind, and those that make a tile of it.
 const KIND: [&str; 2] = ["algorithm", "layout"];
 const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vector"];
+/// What was faster elsewhere must promise to be so by more than this part, and no more of such points are tried.
+const WORTH: f64 = 0.02;
+const HINTS: usize = 6;
+/// A figure that machine code of CPUs has.
+const OF_CODE: &str = "code_cycles";
 /// Trees are grown anew when rows have become more by more than this part.
 const ENOUGH: usize = 16;
 
@@ -67,6 +79,15 @@ pub struct Draft {
     default_ns: Option<f64>,
     /// What is tried before trees are asked.
     first: VecDeque<Knobs>,
+    /// Points that were faster than the default one for an equal problem, with what of its time they took, the fastest first.
+    hints: Vec<(f64, Knobs)>,
+    /// How many of them were proposed.
+    followed: usize,
+    /// What the code of points says that were built and not heard of.
+    figures: BTreeMap<Knobs, Features>,
+    /// Points that are run whatever their code says.
+    sure: BTreeSet<Knobs>,
+    judge: Judge,
     /// Trees, and how many rows they were grown on.
     model: Option<(Model, usize)>,
 }
@@ -107,6 +128,11 @@ impl Draft {
             timed: Vec::new(),
             default_ns: None,
             first: std::iter::once(default).chain(first).collect(),
+            hints: Vec::new(),
+            followed: 0,
+            figures: BTreeMap::new(),
+            sure: BTreeSet::new(),
+            judge: Judge::new(seed),
             model: None,
         })
     }
@@ -115,6 +141,28 @@ impl Draft {
         let sizes = features::of_problem(problem);
         self.lessons.add(features::of(problem, knobs, View::Loops).each().chain(each(&sizes)));
         self.labels.push(label);
+    }
+
+    /// What trees see of a point that was built.
+    fn seen_built<'a>(
+        sight: &'a features::Sight,
+        sizes: &'a Features,
+        figures: &'a Features,
+    ) -> impl Iterator<Item = (&'a str, f64)> {
+        sight.each().chain(each(sizes)).chain(each(figures))
+    }
+
+    /// The fastest point of an equal problem that was not taken, where that promises more than what is known.
+    fn hint(&self) -> Option<&(f64, Knobs)> {
+        let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
+        let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows(knobs);
+        let hint = self.hints.iter().find(|(_, knobs)| is_open(knobs))?;
+        (self.followed < HINTS && hint.0 * default_ns < best * (1.0 - WORTH)).then_some(hint)
+    }
+
+    fn note_built(&mut self, problem: &Problem, knobs: &Knobs, figures: &Features, over_default: f64) {
+        let (sight, sizes) = (features::of(problem, knobs, View::Knobs), features::of_problem(problem));
+        self.judge.learn(Self::seen_built(&sight, &sizes, figures), over_default.min(FAILED));
     }
 
     /// Grows trees if there was news, in the long run more than a little.
@@ -196,7 +244,13 @@ impl Draft {
 impl Tuner for Draft {
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
         let mut proposed: Vec<Knobs> = Vec::new();
-        let drawn = (0..count).filter(|_| self.points.random.random_bool(EXPLORED)).count();
+        if let Some((_, knobs)) = self.hint().cloned().filter(|_| count > 0) {
+            self.points.take(&knobs);
+            self.sure.insert(knobs.clone());
+            self.followed += 1;
+            proposed.push(knobs);
+        }
+        let drawn = (proposed.len()..count).filter(|_| self.points.random.random_bool(EXPLORED)).count();
         while self.labels.len() < LEARNED_FROM && proposed.len() < count {
             let Some(knobs) = self.first.pop_front() else { break };
             if self.points.take(&knobs) {
@@ -210,15 +264,37 @@ impl Tuner for Draft {
         }
         while proposed.len() < count {
             let Some(knobs) = self.points.draw() else { break };
+            self.sure.insert(knobs.clone());
             proposed.push(knobs);
         }
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
+    }
+
+    fn built(&mut self, schedule: &Schedule, figures: &Features) {
+        // What kernels of GPUs say was not tried as a judge.
+        let is_told = figures.contains_key(OF_CODE);
+        if let (Schedule::Template { knobs }, true) = (schedule, is_told) {
+            self.figures.insert(knobs.clone(), figures.clone());
+        }
+    }
+
+    fn is_worth_a_run(&mut self, schedule: &Schedule) -> Result<bool> {
+        let Schedule::Template { knobs } = schedule else { return Ok(true) };
+        let best = self.timed.first().zip(self.default_ns).map(|((ns, _), default_ns)| ns / default_ns);
+        let (Some(best), Some(figures)) = (best, self.figures.get(knobs)) else { return Ok(true) };
+        let of_kind = self.timed.iter().filter(|(_, other)| kind(other) == kind(knobs)).count();
+        if of_kind < KIND_TRIALS || self.sure.contains(knobs) || *knobs == self.problem.space.default {
+            return Ok(true);
+        }
+        let sight = features::of(&self.problem, knobs, View::Knobs);
+        self.judge.is_worth_a_run(Self::seen_built(&sight, &self.sizes, figures), best)
     }
 
     fn observe(&mut self, schedule: &Schedule, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         let problem = self.problem.clone();
+        let figures = self.figures.remove(knobs);
         match seen {
             Seen::Time(ns) => {
                 if *knobs == problem.space.default {
@@ -229,13 +305,27 @@ impl Tuner for Draft {
                 self.note(&problem, knobs, Label::Own(ns));
             }
             Seen::Failed => self.note(&problem, knobs, Label::Failed),
-            Seen::Elsewhere => {}
+            Seen::Elsewhere | Seen::PassedOver => {}
+        }
+        if let (Some(figures), Seen::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
+            self.note_built(&problem, knobs, &figures, ns / default_ns);
         }
     }
 
-    fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
+    fn learn(&mut self, problem: &Problem, schedule: &Schedule, figures: Option<&Features>, over_default: f64) {
         if let Schedule::Template { knobs } = schedule {
+            if let Some(figures) = figures.filter(|figures| figures.contains_key(OF_CODE)) {
+                self.note_built(problem, knobs, figures, over_default);
+            }
             self.note(problem, knobs, Label::Other(over_default));
+            if over_default < 1.0 - WORTH && features::are_equal(&self.problem, problem) {
+                let place = self.hints.partition_point(|(other, _)| *other <= over_default);
+                self.hints.insert(place, (over_default, knobs.clone()));
+            }
         }
+    }
+
+    fn hinted(&self) -> Option<f64> {
+        self.hint().map(|(over_default, _)| *over_default)
     }
 }

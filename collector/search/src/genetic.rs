@@ -100,7 +100,7 @@ impl Tuner for Genetic {
         match seen {
             Seen::Time(ns) => self.seen.push((knobs.clone(), 1.0 / ns.max(f64::MIN_POSITIVE))),
             Seen::Failed => self.seen.push((knobs.clone(), 0.0)),
-            Seen::Elsewhere => {}
+            Seen::Elsewhere | Seen::PassedOver => {}
         }
     }
 }

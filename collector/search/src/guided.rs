@@ -126,7 +126,7 @@ impl Tuner for Guided {
         let ns = match seen {
             Seen::Time(ns) => ns,
             Seen::Failed => f64::INFINITY,
-            Seen::Elsewhere => return,
+            Seen::Elsewhere | Seen::PassedOver => return,
         };
         if *knobs == self.problem.space.default && ns.is_finite() {
             self.default_ns = Some(ns);
@@ -136,7 +136,7 @@ impl Tuner for Guided {
         self.seen.push((knobs.clone(), ns));
     }
 
-    fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
+    fn learn(&mut self, problem: &Problem, schedule: &Schedule, _: Option<&Features>, over_default: f64) {
         // A knob by itself means something else in another space.
         if let (Schedule::Template { knobs }, View::Loops | View::Curves) = (schedule, self.view) {
             let sizes = sizes_of(problem, self.view);

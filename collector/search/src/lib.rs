@@ -13,6 +13,7 @@ pub mod features;
 mod genetic;
 mod grid;
 mod guided;
+mod judge;
 pub mod model;
 mod name;
 mod points;
@@ -25,6 +26,7 @@ mod synthetic;
 pub use error::{Error, Result};
 pub use explain::{Effect, effects};
 pub use features::View;
+pub use model::Features;
 pub use name::TunerName;
 pub use problem::Problem;
 
@@ -39,6 +41,8 @@ pub enum Seen {
     Failed,
     /// Somebody else tries it; nothing will be heard of it.
     Elsewhere,
+    /// It was built, and was not worth a run.
+    PassedOver,
 }
 
 /// Proposes schedules of one task, and hears what came of them.
@@ -47,12 +51,26 @@ pub trait Tuner {
     /// tuner waits to hear of what it proposed.
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
+    /// Hears what the built code of a schedule says of itself, by name.
+    fn built(&mut self, _schedule: &Schedule, _figures: &Features) {}
+
+    /// Whether one of its own, which was built, is worth a run. Of what is not, [`Seen::PassedOver`] is heard.
+    fn is_worth_a_run(&mut self, _schedule: &Schedule) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Hears of a schedule, one of its own or another.
     fn observe(&mut self, schedule: &Schedule, seen: Seen);
 
     /// Hears of a schedule of another problem that is like its own: how long it took as a multiple of that problem's default
-    /// schedule.
-    fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _over_default: f64) {}
+    /// schedule, and what its code says of itself, where that is known.
+    fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _figures: Option<&Features>, _over_default: f64) {}
+
+    /// What of the default schedule's time something took for an equal problem that it would propose next; nothing where it knows of
+    /// none that promises more than what it has.
+    fn hinted(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// TVM's evolutionary search, wherever TVM is.

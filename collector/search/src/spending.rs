@@ -8,6 +8,8 @@ const BY_GAINS: f64 = 0.5;
 const HALF: usize = 3;
 /// What a trial gains at best, as a part of the time.
 const HOPE: f64 = 0.05;
+/// How much of what an equal task gained is expected of the same schedule.
+const BY_HINT: f64 = 0.5;
 /// A gain is one that is larger than this part of the time.
 const GAIN: f64 = 0.005;
 
@@ -22,6 +24,8 @@ pub struct Standing {
     pub begun: usize,
     /// Trials that were heard of, others' included.
     pub heard: usize,
+    /// The time in nanoseconds that an equal task's gain promises.
+    pub hinted: Option<f64>,
 }
 
 impl Standing {
@@ -44,8 +48,9 @@ impl Standing {
         if self.begun == 0 {
             return f64::INFINITY;
         }
+        let hinted = self.best().zip(self.hinted).map_or(0.0, |(best, hinted)| BY_HINT * (best - hinted));
         // Trials that are not heard of yet are taken to gain nothing.
-        self.promise_after(self.begun.saturating_sub(self.heard))
+        self.promise_after(self.begun.saturating_sub(self.heard)).max(self.weight * hinted)
     }
 
     /// The same after so many more trials that gain nothing.
@@ -130,6 +135,8 @@ mod tests {
         assert_eq!(chosen(&[slow.clone(), improving]), Some(1));
         let tired = standing(1.0, &[100.0; 200]);
         assert_eq!(chosen(&[tired, slow]), Some(1));
+        let hinted = Standing { hinted: Some(80.0), ..standing(1.0, &[100.0; 200]) };
+        assert_eq!(chosen(&[hinted, standing(1.0, &[100.0; 4])]), Some(0), "what an equal task gained");
         let disturbed = standing(1.0, &[5000.0, 10.0, 10.0, 10.0]);
         assert_eq!(
             chosen(&[disturbed, standing(1.0, &[100.0; 4])]),

@@ -110,11 +110,46 @@ fn what_other_sizes_taught_is_used_at_once() {
     let mut taught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
     let mut teacher = tuner(TunerName::Random, &other, 1, childless).expect("a tuner");
     for schedule in tune(&mut *teacher, 150, 10, time) {
-        taught.learn(&other, &schedule, time(&schedule) / default(&other));
+        taught.learn(&other, &schedule, None, time(&schedule) / default(&other));
     }
     let mut untaught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
     let (taught, untaught) = (tune(&mut *taught, 16, 8, time), tune(&mut *untaught, 16, 8, time));
     assert!(best(&taught) < best(&untaught), "{} {}", best(&taught), best(&untaught));
+}
+
+#[test]
+fn what_an_equal_problem_gained_is_tried_next_and_no_other_s_gain() {
+    let of = |name: &str| problem(name);
+    let (own, other) = (of(CONV), of("conv2d:ci=32,hw=28,co=32,k=5,p=2"));
+    let default = Schedule::Template { knobs: own.space.default.clone() };
+    let mut teacher = tuner(TunerName::Random, &own, 1, childless).expect("a tuner");
+    let drawn: Vec<Schedule> = teacher.propose(20).expect("points").into_iter().filter(|one| *one != default).collect();
+    let begun = || {
+        let mut tuner = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
+        tuner.observe(&default, Seen::Time(100.0));
+        tuner
+    };
+    let mut taught = begun();
+    for (place, schedule) in drawn.iter().enumerate() {
+        // The faster, the later it is heard of.
+        taught.learn(&own, schedule, None, 0.9 - 0.01 * place as f64);
+    }
+    let fastest = drawn.last().expect("points");
+    assert!(taught.hinted() < Some(0.8));
+    assert_eq!(&taught.propose(4).expect("points")[0], fastest);
+    taught.observe(fastest, Seen::Time(70.0));
+    assert_eq!(taught.hinted(), None, "nothing else promises as much");
+    let mut followed = begun();
+    drawn.iter().for_each(|schedule| followed.learn(&own, schedule, None, 0.5));
+    let proposed: Vec<Schedule> = (0..12).flat_map(|_| followed.propose(1).expect("a point")).collect();
+    assert!(proposed[..6].iter().all(|one| drawn.contains(one)));
+    assert_eq!(followed.hinted(), None, "who promised too often is not believed");
+    let mut elsewhere = begun();
+    drawn.iter().for_each(|schedule| elsewhere.learn(&other, schedule, None, 0.5));
+    assert_eq!(elsewhere.hinted(), None, "another size");
+    let mut slower = begun();
+    drawn.iter().for_each(|schedule| slower.learn(&own, schedule, None, 1.1));
+    assert_eq!(slower.hinted(), None);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub enum Event<'a> {
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
+    /// What a search built and did not run, which is no attempt.
+    pub passed_over: usize,
     /// Why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
     /// Attempts not made because the budget ended or a signal came.
@@ -48,6 +50,7 @@ impl Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
         Outcomes {
             counts: self.counts,
+            passed_over: self.passed_over + next.passed_over,
             broken: self.broken.or(next.broken),
             left: self.left + next.left,
             elsewhere: self.elsewhere + next.elsewhere,
@@ -239,20 +242,37 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn submit(&mut self, group: Vec<Try>) -> Result<(), End<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
             Some(job) => self.give(Work::Build(job), InHand::Build(group)),
-            None => return group.into_iter().try_for_each(|one| self.run(one, None)),
+            None => {
+                for one in group {
+                    let record = begin_record(&one).map_err(failed)?;
+                    self.run(one, record, None);
+                }
+            }
         }
         Ok(())
     }
 
-    fn run(&mut self, one: Try, artifact: Option<&Artifact>) -> Result<(), End<E>> {
-        let Campaign { tasks, config, .. } = self.campaign;
+    /// Runs what was built, unless its source has seen enough of it.
+    fn verify(&mut self, one: Try, artifact: &Artifact) -> Result<(), End<E>> {
         let mut record = begin_record(&one).map_err(failed)?;
-        if let (Some(artifact), Code::Compiled { schedule, .. }) = (artifact, &one.attempt.code) {
+        if let Code::Compiled { schedule, .. } = &one.attempt.code {
             record::describe_artifact(&mut record, schedule, artifact).map_err(failed)?;
         }
+        match self.source.pass_over(&one.attempt, &record) {
+            None => self.run(one, record, Some(artifact)),
+            Some(why) => {
+                record.started_at_us = record::now_us();
+                record::fail(&mut record, Outcome::PassedOver, why);
+                self.keep(&one, &record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
+        let Campaign { tasks, config, .. } = self.campaign;
         let work = jobs::run(&one.attempt, artifact, tasks, config);
         self.give(work, InHand::Run(one, Box::new(record)));
-        Ok(())
     }
 
     fn give(&mut self, work: Work, what: InHand) {
@@ -264,7 +284,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     /// Runs what was built, or records why nothing was.
     fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), End<E>> {
         let (outcome, why) = match build {
-            Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.run(one, Some(&artifact))),
+            Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.verify(one, &artifact)),
             Build::Failed(why) => (Outcome::BuildFailed, why),
             Build::Rejected(why) => (Outcome::Skipped, why),
             Build::Fault(Fault::CannotStart { why }) => return Err(self.broken(why)),
@@ -292,7 +312,10 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     /// Lets everybody know of a record.
     fn keep(&mut self, one: &Try, record: &Record) -> Result<(), End<E>> {
         (self.outside.sink)(record).map_err(End::Failed)?;
-        *self.outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
+        match record.outcome {
+            Outcome::PassedOver => self.outcomes.passed_over += 1,
+            outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
+        }
         (self.outside.listener)(Event::Recorded(record));
         self.source.observe(&one.attempt, record);
         if let Some(standing) = self.source.standing() {

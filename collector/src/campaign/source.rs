@@ -9,6 +9,11 @@ pub trait Source {
     /// nothing to try before something that is in hand has ended, or at all.
     fn propose(&mut self, builds: usize) -> Vec<Attempt>;
 
+    /// Why something that was built is not worth a run, if it is not; its record says what was built.
+    fn pass_over(&mut self, _attempt: &Attempt, _built: &Record) -> Option<String> {
+        None
+    }
+
     /// Hears the record of an attempt.
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 

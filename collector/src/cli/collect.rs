@@ -372,7 +372,7 @@ impl Job<'_> {
                         "{heard} times of other tasks, hosts or code in the store teach the tuners before they begin"
                     )]);
                 }
-                tuning.resume(&pass::records(&self.store, tasks, Choose::Middle)?);
+                tuning.resume(&pass::records_with_figures(&self.store, tasks, Choose::Middle)?);
                 tuning.leave_out(|key| ledger.is_known(key));
                 tuning.known()
             }
@@ -413,7 +413,7 @@ impl Job<'_> {
         }
         let tried = self.tried(&wanted)?;
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
-        let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
+        let losses = records.iter().filter(|record| record.outcome.is_loss()).count();
         let signal = heard.load(Ordering::Relaxed);
         Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, tried, reached, searched })
     }

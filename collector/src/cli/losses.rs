@@ -24,7 +24,7 @@ pub struct Loss {
 /// Losses, the most frequent first.
 pub fn losses(records: &[Record]) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
-    for record in records.iter().filter(|record| record.outcome != Outcome::Ok) {
+    for record in records.iter().filter(|record| record.outcome.is_loss()) {
         let reason = in_short(record.reason.as_deref().unwrap_or_default());
         match losses.iter_mut().find(|loss| loss.outcome == record.outcome.name() && loss.reason == reason) {
             Some(loss) => loss.count += 1,

@@ -88,12 +88,29 @@ pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lesson
 
 /// What a store knows of some tasks, in the order of time and without its long columns.
 pub fn records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
+    read(store, tasks, choose, Record::lean)
+}
+
+/// The same with what the code of each says of itself.
+pub fn records_with_figures(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
+    read(store, tasks, choose, |mut record| {
+        let features = record.features.take();
+        Record { features, ..record.lean() }
+    })
+}
+
+fn read(
+    store: &Store,
+    tasks: &[PlannedTask],
+    choose: Choose,
+    shorten: impl Fn(Record) -> Record,
+) -> Result<Vec<Record>> {
     let hashes: HashSet<String> = tasks.iter().map(|planned| planned.task.hash()).collect();
     let mut records = Vec::new();
     for record in store.records(choose).map_err(failed)? {
         let record = record.map_err(failed)?;
         if hashes.contains(&record.task_hash) {
-            records.push(record.lean());
+            records.push(shorten(record));
         }
     }
     records.sort_by_key(|record| (record.started_at_us, record.key));

@@ -93,6 +93,8 @@ impl Progress {
         let mut state = self.shared.lock();
         match event {
             Event::Built => state.builds += 1,
+            // What was not worth a run is no trial.
+            Event::Recorded(record) if record.outcome == Outcome::PassedOver => {}
             Event::Recorded(record) => {
                 state.losses += u64::from(record.outcome != Outcome::Ok);
                 state.done += 1;

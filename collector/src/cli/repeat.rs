@@ -55,6 +55,8 @@ impl Repeat {
         match keys.outcome(key) {
             _ if self.again => false,
             None => false,
+            // Whoever wants its time is no search, or another one.
+            Some(Outcome::PassedOver) => false,
             Some(Outcome::Crashed | Outcome::TimedOut) => keys.attempts(key) > self.retry_faults,
             Some(_) => true,
         }

@@ -26,7 +26,9 @@ pub struct Learning {
     pub cache_state: CacheState,
     /// Schedules that were tried, those of other campaigns included.
     pub trials: usize,
-    /// Of those the ones that gave no time.
+    /// Schedules that were built beside and not run, because their code promised too little.
+    pub passed_over: usize,
+    /// Of those that were tried the ones that gave no time.
     pub without_time: usize,
     /// When the first of them began, in microseconds from 1970.
     pub began_at_us: Option<i64>,
@@ -145,8 +147,10 @@ fn learning(
     let planned = &tasks[search.default().task];
     let default = Schedule::Template { knobs: space(&planned.task, &target.machine).default };
     let mut seen: HashSet<Key> = HashSet::new();
-    let is_first = |record: &&Record| search.owns(record) && search.usable(record).is_some() && seen.insert(record.key);
-    let firsts: Vec<&Record> = records.iter().filter(is_first).collect();
+    let is_own = |record: &&Record| search.owns(record) && search.usable(record).is_some();
+    let (passed_over, tried): (Vec<&Record>, Vec<&Record>) =
+        records.iter().filter(is_own).partition(|record| record.outcome == Outcome::PassedOver);
+    let firsts: Vec<&Record> = tried.into_iter().filter(|record| seen.insert(record.key)).collect();
     let is_default = |record: &&&Record| record.schedule_hash.as_deref() == Some(&default.hash());
     let is_right = |record: &&&Record| record.outcome == Outcome::Ok;
     let rank = |record: &&Record| record.upper_end_ns().unwrap_or(f64::INFINITY);
@@ -165,6 +169,7 @@ fn learning(
         threads: search.default().cpus.len(),
         cache_state: search.cache_state(),
         trials: firsts.len(),
+        passed_over: passed_over.iter().filter(|record| !seen.contains(&record.key)).count(),
         without_time: firsts.len() - firsts.iter().filter(is_right).count(),
         began_at_us: firsts.first().map(|record| record.started_at_us),
         seconds: moments.last().copied().unwrap_or(0.0),
@@ -347,7 +352,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
             one.stop.words().to_owned(),
         ]);
     }
-    let text = table.on(paper).to_string() + &in_vain(&searched.learnings);
+    let text = table.on(paper).to_string() + &passed_over(&searched.learnings) + &in_vain(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
         "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it, in the same rounds\n\
@@ -356,6 +361,13 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
         100.0 * build_share,
         100.0 * tuner_share
     )
+}
+
+/// How many schedules were built and not run.
+fn passed_over(learnings: &[Learning]) -> String {
+    let count: usize = learnings.iter().map(|one| one.passed_over).sum();
+    let text = "more were built beside and not run, because their code promised too little; they are no trials";
+    if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
 /// How many searches found nothing that is faster than the default schedule: there no tuner is better than another.

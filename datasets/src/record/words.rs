@@ -98,6 +98,14 @@ words! {
         TimedOut = "timed_out": "A deadline passed.",
         WrongResult = "wrong_result": "Its output differs from the reference.",
         Skipped = "skipped": "It was not tried, for the reason given.",
+        PassedOver = "passed_over": "A search built it and did not run it, because its code promised too little.",
+    }
+}
+
+impl Outcome {
+    /// Whether it was to give a time and did not.
+    pub fn is_loss(self) -> bool {
+        !matches!(self, Outcome::Ok | Outcome::PassedOver)
     }
 }
 

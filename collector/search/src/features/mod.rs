@@ -76,3 +76,14 @@ pub fn of_problem(problem: &Problem) -> Features {
     ];
     sizes.into_iter().map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())).collect()
 }
+
+/// Whether two problems are the same but for what follows the sums.
+pub fn are_equal(one: &Problem, other: &Problem) -> bool {
+    let sums = |problem: &Problem| {
+        let mut sizes = of_problem(problem);
+        sizes.retain(|name, _| name != "size.bytes" && name != "size.flops");
+        sizes
+    };
+    let sums = (sums(one), sums(other));
+    !sums.0.is_empty() && sums.0 == sums.1
+}

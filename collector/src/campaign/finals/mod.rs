@@ -55,7 +55,8 @@ impl Match {
         let mut firsts: Vec<(f64, &Record, Attempt, Schedule)> = Vec::new();
         let mut seen: HashSet<Key> = HashSet::new();
         let mut later: Vec<&Record> = Vec::new();
-        for record in records.iter().filter(|record| search.owns(record)) {
+        let was_tried = |record: &&Record| search.owns(record) && record.outcome != Outcome::PassedOver;
+        for record in records.iter().filter(was_tried) {
             if !seen.insert(record.key) {
                 later.push(record);
                 continue;

@@ -101,7 +101,7 @@ fn teach(search: &mut Search, problems: &[(&Told, &Group, Problem)]) -> usize {
     for (_, (_, group, problem)) in alike {
         let Some(default_ns) = group.default_ns else { continue };
         for (schedule, ns) in group.times.values().take(MOST_OF_TASK.min(MOST - lessons)) {
-            search.learn(problem, schedule, ns / default_ns);
+            search.learn(problem, schedule, None, ns / default_ns);
             lessons += 1;
         }
         if lessons >= MOST {

@@ -16,10 +16,10 @@ use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
 use super::source::Source;
 use super::tune::Tune;
 use bench::Breeder;
-use datasets::{Key, Record};
+use datasets::{Key, Outcome, Record};
 use job::space::{FilterError, Schedule};
 use job::target::Target;
-use search::{Problem, Seen, spending};
+use search::{Features, Problem, Seen, spending};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,10 +139,18 @@ impl Tuning {
                 continue;
             };
             let Some(schedule) = self.searches[place].usable(record) else { continue };
+            // What another search passed over may be worth more to this one.
+            let (is_own, is_passed_over) = (record.config_hash == hash, record.outcome == Outcome::PassedOver);
+            if is_passed_over {
+                if is_own {
+                    self.searches[place].tell(&schedule, Seen::PassedOver);
+                }
+                continue;
+            }
             if !self.keys.insert(record.key) {
                 continue;
             }
-            if record.config_hash == hash {
+            if is_own {
                 self.left = self.left.saturating_sub(1);
                 self.searches[place].standing.begun += 1;
             }
@@ -201,13 +209,14 @@ impl Tuning {
     }
 
     fn hear_of(&mut self, place: usize, schedule: &Schedule, record: &Record) {
-        self.searches[place].hear(schedule, record);
+        let figures = figures(record);
+        self.searches[place].hear(schedule, figures.as_ref(), record);
         if let Some(over_default) = self.searches[place].over_default(record) {
             let problem: Arc<Problem> = Arc::clone(self.searches[place].problem());
             let kind = self.searches[place].kind().to_owned();
             let others = self.searches.iter_mut().enumerate().filter(|(other, _)| *other != place);
             for (_, search) in others.filter(|(_, search)| search.kind() == kind) {
-                search.learn(&problem, schedule, over_default);
+                search.learn(&problem, schedule, figures.as_ref(), over_default);
             }
         }
         let bests: Option<Vec<f64>> = self.searches.iter().map(Search::weighted_best).collect();
@@ -251,6 +260,14 @@ impl Tuning {
     }
 }
 
+/// What a record says of the code that was built.
+fn figures(record: &Record) -> Option<Features> {
+    let mut figures: Features = record.features.as_ref()?.to().ok()?;
+    // How long building took says nothing of the code.
+    figures.retain(|name, _| !name.ends_with("_ms"));
+    (!figures.is_empty()).then_some(figures)
+}
+
 impl Source for Tuning {
     fn propose(&mut self, builds: usize) -> Vec<Attempt> {
         if !self.fixed.is_empty() {
@@ -269,11 +286,35 @@ impl Source for Tuning {
         proposed
     }
 
+    fn pass_over(&mut self, attempt: &Attempt, built: &Record) -> Option<String> {
+        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return None };
+        let began = Instant::now();
+        let is_worth = self.searches[place].is_worth_a_run(schedule, &figures(built)?);
+        self.busy += began.elapsed();
+        match is_worth {
+            Ok(is_worth) => {
+                (!is_worth).then(|| "its code promises less than most that the search built before".to_owned())
+            }
+            Err(error) => {
+                self.failure = Some(error);
+                None
+            }
+        }
+    }
+
     fn observe(&mut self, attempt: &Attempt, record: &Record) {
-        self.keys.insert(record.key);
+        let is_passed_over = record.outcome == Outcome::PassedOver;
+        if !is_passed_over {
+            self.keys.insert(record.key);
+        }
         let Code::Compiled { schedule, .. } = &attempt.code else { return };
         let Some(place) = self.find(attempt) else { return };
         self.searches[place].returned();
+        if is_passed_over {
+            self.left += 1;
+            self.searches[place].passed_over(schedule);
+            return;
+        }
         self.hear(place, &Arc::clone(schedule), record);
     }
 

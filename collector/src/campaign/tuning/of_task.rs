@@ -12,7 +12,7 @@ use job::space::Schedule;
 use job::target::Target;
 use models::Task;
 use search::spending::Standing;
-use search::{Evolution, Problem, Seen, Tuner, tuner};
+use search::{Evolution, Features, Problem, Seen, Tuner, tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -187,7 +187,12 @@ impl Search {
         self.is_exhausted = attempts.is_empty() && self.open == 0;
         self.standing.begun += attempts.len();
         self.open += attempts.len();
+        self.look_for_hints();
         Ok(attempts)
+    }
+
+    fn look_for_hints(&mut self) {
+        self.standing.hinted = self.tuner.hinted().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
     }
 
     /// The attempt at a schedule.
@@ -215,9 +220,8 @@ impl Search {
 
     /// Hears what came of a schedule. Its time is the upper end of what is known of its median: of many medians the least is
     /// the one that was disturbed least, or the luckiest.
-    pub(super) fn hear(&mut self, schedule: &Schedule, record: &Record) {
+    pub(super) fn hear(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = time_of(record);
-        self.known.insert(schedule.hash());
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
         if schedule.hash() == default.hash() {
             self.default_ns = ns;
@@ -226,11 +230,28 @@ impl Search {
         // What was drawn is repeated by its moves, which the record has.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
         let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
+        if let Some(figures) = figures {
+            self.tuner.built(schedule, figures);
+        }
         self.tell(drawn.as_ref().unwrap_or(schedule), ns.map_or(Seen::Failed, Seen::Time));
     }
 
+    /// Whether one of its trials is worth a run, now that it is built.
+    pub(super) fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
+        self.tuner.built(schedule, figures);
+        self.tuner.is_worth_a_run(schedule)
+    }
+
+    /// What was not worth one is no trial.
+    pub(super) fn passed_over(&mut self, schedule: &Schedule) {
+        self.standing.begun = self.standing.begun.saturating_sub(1);
+        self.tell(schedule, Seen::PassedOver);
+    }
+
     pub(super) fn tell(&mut self, schedule: &Schedule, seen: Seen) {
+        self.known.insert(schedule.hash());
         self.tuner.observe(schedule, seen);
+        self.look_for_hints();
     }
 
     /// What a record's time is of the default schedule's, where both are known.
@@ -238,8 +259,15 @@ impl Search {
         Some(time_of(record)? / self.default_ns?)
     }
 
-    pub(super) fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
-        self.tuner.learn(problem, schedule, over_default);
+    pub(super) fn learn(
+        &mut self,
+        problem: &Problem,
+        schedule: &Schedule,
+        figures: Option<&Features>,
+        over_default: f64,
+    ) {
+        self.tuner.learn(problem, schedule, figures, over_default);
+        self.look_for_hints();
     }
 
     /// What is searched.
@@ -275,7 +303,8 @@ impl Search {
         if tune.trials_per_task.is_some_and(|most| self.standing.begun >= most) {
             return Some(Stop::TrialsPerTask);
         }
-        (tune.patience > 0 && self.standing.idle() >= tune.patience).then_some(Stop::Patience)
+        let is_tired = tune.patience > 0 && self.standing.idle() >= tune.patience;
+        (is_tired && self.standing.hinted.is_none()).then_some(Stop::Patience)
     }
 }
 

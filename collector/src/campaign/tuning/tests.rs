@@ -102,6 +102,74 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
 
+/// A build whose code says how long it takes: six times as long as the best, or less.
+fn build(attempt: &Attempt) -> (Record, f64) {
+    let record = answer(attempt, 0);
+    let ns = 1000.0 + 20.0 * (record.median_ns.unwrap() % 1000.0);
+    let figures = datasets::Json::new(&BTreeMap::from([("code_cycles", ns), ("lower_ms", 1.0)]));
+    (Record { features: Some(figures.unwrap()), outcome: Outcome::Skipped, median_ns: None, ..record }, ns)
+}
+
+/// Goes on as a campaign does, until nothing more is proposed or so many records were made.
+fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    while records.len() < most {
+        let proposed = tuning.propose(32);
+        if proposed.is_empty() {
+            break;
+        }
+        for attempt in proposed.into_iter().take(most - records.len()) {
+            let (built, ns) = build(&attempt);
+            let passed_over = tuning.pass_over(&attempt, &built).is_some();
+            let outcome = if passed_over { Outcome::PassedOver } else { Outcome::Ok };
+            let median_ns = (!passed_over).then_some(ns);
+            let record = Record { outcome, median_ns, started_at_us: records.len() as i64, ..built };
+            tuning.observe(&attempt, &record);
+            records.push(record);
+        }
+    }
+    records
+}
+
+#[test]
+fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 60\npatience = 0");
+    let is_passed_over = |record: &&Record| record.outcome == Outcome::PassedOver;
+    let whole = build_and_tune(&mut made.tuning(|_| true), usize::MAX);
+    let (passed_over, tried): (Vec<&Record>, Vec<&Record>) = whole.iter().partition(is_passed_over);
+    assert_eq!((tried.len(), keys(&whole).len()), (120, whole.len()), "60 for each model, none twice");
+    assert!((10..=tried.len()).contains(&passed_over.len()), "{}", passed_over.len());
+    // Its code told the truth.
+    let mean = |records: &[&Record]| {
+        let cycles = records.iter().filter_map(|record| {
+            let figures: Features = record.features.as_ref()?.to().ok()?;
+            figures.get("code_cycles").copied()
+        });
+        let cycles: Vec<f64> = cycles.collect();
+        cycles.iter().sum::<f64>() / cycles.len() as f64
+    };
+    assert!(mean(&passed_over) > mean(&tried), "{} {}", mean(&passed_over), mean(&tried));
+    assert!(figures(&whole[0]).is_some_and(|figures| figures.len() == 1), "how long building took is no figure of it");
+
+    let first = build_and_tune(&mut made.tuning(|_| true), 90);
+    let known = first.iter().filter(|record| !is_passed_over(record)).count();
+    assert!(known < 90, "some were passed over");
+    let mut second = made.tuning(|_| true);
+    second.resume(&first);
+    assert_eq!((second.known(), second.left()), (known, 120 - known));
+    let rest = build_and_tune(&mut second, usize::MAX);
+    let all = [first.clone(), rest].concat();
+    assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
+    assert_eq!(keys(&all).len(), all.len());
+    // Another search thinks for itself.
+    let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
+    let mut third = made.tuning(|_| true);
+    third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>());
+    assert_eq!((third.known(), third.left()), (0, 120));
+    let again = keys(&build_and_tune(&mut third, usize::MAX));
+    assert!(first.iter().filter(is_passed_over).any(|record| again.contains(&record.key)));
+}
+
 #[test]
 fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 10");
