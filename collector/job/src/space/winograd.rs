@@ -142,8 +142,9 @@ impl Shape {
     fn strips(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
         const KEPT: i64 = 1 << 20;
         const FAR: i64 = 3 << 20;
-        /// Tiles for which filters from far away are brought in.
+        /// Tiles for which filters from far away are brought in; a core with vectors of half the width waits less for them.
         const ENOUGH: i64 = 28;
+        const ENOUGH_OF_NARROW: i64 = 7;
         /// Where strips would do and all rows are taken.
         const WITHOUT: f64 = 1.15;
         let numbers = window * window * 4;
@@ -152,10 +153,11 @@ impl Shape {
         if bytes(tiles.all()) <= KEPT || filters > FAR {
             return vec![(0, 1.0)];
         }
+        let enough = if machine.vector_lanes < cost::LANES { ENOUGH_OF_NARROW } else { ENOUGH };
         let fits = |strip: &i64| {
             tiles.allow(*strip, 1)
                 && (*strip == 1 || bytes(tiles.of(*strip)) <= KEPT)
-                && (filters <= KEPT || tiles.of(*strip) >= ENOUGH)
+                && (filters <= KEPT || tiles.of(*strip) >= enough)
         };
         let uneven = |strip: i64| {
             let strips = self.images * tiles.rows / strip;
@@ -228,14 +230,17 @@ mod tests {
 
     #[test]
     fn strips_leave_room_for_a_tile_that_hides_its_loads() {
-        let knobs = |feature: &str, cores: usize| {
-            let default = default("x86-64", feature, cores, SMALL);
+        let of = |feature: &str, cores: usize, text: &str| {
+            let default = default("x86-64", feature, cores, text);
             ["block", "tile_p", "strip"].map(|name| default.number(name).unwrap_or(0))
         };
+        let knobs = |feature: &str, cores: usize| of(feature, cores, SMALL);
         // A row of 14 tiles has no part of four for sixteen registers; two rows have, and are even on one core, nearly so on two.
         assert_eq!(knobs("avx2", 1), [16, 4, 2]);
         assert_eq!(knobs("avx2", 2), [16, 4, 2]);
         assert_eq!(knobs("avx512f", 2)[2], 1, "a row does for more registers, and is even");
+        let deep = "conv2d:ci=128,hw=28,co=128,k=3,p=1";
+        assert_eq!((of("avx2", 1, deep), of("avx512f", 1, deep)[2]), ([8, 7, 1], 0), "seven tiles are enough for some");
     }
 
     #[test]
