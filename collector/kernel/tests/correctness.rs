@@ -716,7 +716,7 @@ fn parts_of_the_depth_copies_and_last_tiles() {
             product,
             r#""block":16,"cache_c":2,"cache_r":64,"cache_x":3,"copy_at":"part","outer":"space","parallel":1,"sum_at":"cache","tile_c":1,"tile_x":4"#,
         ),
-        (product, r#""block":16,"copy_at":"outer","grain":2,"outer":"space","parallel":3,"tile_c":2,"tile_x":13"#),
+        (product, r#""block":8,"copy_at":"outer","grain":2,"outer":"space","parallel":3,"tile_c":2,"tile_x":13"#),
         ("dense:m=77,n=40,k=24,bias=1,act=gelu", r#""block":16,"outer":"channels","parallel":1,"tile_c":1,"tile_x":6"#),
     ];
     let tasks: Vec<(String, Task)> = cases.iter().map(|(text, _)| ((*text).to_owned(), task(text))).collect();
