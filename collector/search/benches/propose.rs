@@ -45,7 +45,7 @@ fn milliseconds(problem: &Problem, name: TunerName, seed: u64) -> f64 {
     let mut teacher = tuner(TunerName::Random, problem, seed + 100, || unreachable!("it draws")).expect("a tuner");
     let mut own = tuner(name, problem, seed, || unreachable!("it knows our spaces")).expect("a tuner");
     for schedule in teacher.propose(KNOWN).expect("points") {
-        own.observe(&schedule, Seen::Time(time(&schedule)));
+        own.observe(&schedule, None, Seen::Time(time(&schedule)));
     }
     let began = Instant::now();
     let proposed = own.propose(PROPOSED).expect("a proposal");

@@ -16,7 +16,7 @@
 
 use crate::features::{self, View};
 use crate::judge::Judge;
-use crate::model::{self, Features, Goal, Lessons, Model, each};
+use crate::model::{self, Features, Goal, Growing, Lessons, each};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, Seen, Tuner};
@@ -49,8 +49,6 @@ const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vecto
 /// What was faster elsewhere must promise to be so by more than this part, and no more of such points are tried.
 const WORTH: f64 = 0.02;
 const HINTS: usize = 6;
-/// A figure that machine code of CPUs has.
-const OF_CODE: &str = "code_cycles";
 /// Trees are grown anew when rows have become more by more than this part.
 const ENOUGH: usize = 16;
 
@@ -83,13 +81,24 @@ pub struct Draft {
     hints: Vec<(f64, Knobs)>,
     /// How many of them were proposed.
     followed: usize,
-    /// What the code of points says that were built and not heard of.
-    figures: BTreeMap<Knobs, Features>,
     /// Points that are run whatever their code says.
     sure: BTreeSet<Knobs>,
     judge: Judge,
-    /// Trees, and how many rows they were grown on.
-    model: Option<(Model, usize)>,
+    trees: Growing,
+}
+
+/// Whether these are figures of machine code of CPUs; those of kernels of GPUs were not tried as a judge.
+fn is_told_of(figures: &Features) -> bool {
+    figures.contains_key("code_cycles")
+}
+
+/// What trees see of a point that was built.
+fn seen_built<'a>(
+    sight: &'a features::Sight,
+    sizes: &'a Features,
+    figures: &'a Features,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    sight.each().chain(each(sizes)).chain(each(figures))
 }
 
 /// What kind a point is of.
@@ -130,10 +139,9 @@ impl Draft {
             first: std::iter::once(default).chain(first).collect(),
             hints: Vec::new(),
             followed: 0,
-            figures: BTreeMap::new(),
             sure: BTreeSet::new(),
             judge: Judge::new(seed),
-            model: None,
+            trees: Growing::new(ENOUGH),
         })
     }
 
@@ -141,15 +149,6 @@ impl Draft {
         let sizes = features::of_problem(problem);
         self.lessons.add(features::of(problem, knobs, View::Loops).each().chain(each(&sizes)));
         self.labels.push(label);
-    }
-
-    /// What trees see of a point that was built.
-    fn seen_built<'a>(
-        sight: &'a features::Sight,
-        sizes: &'a Features,
-        figures: &'a Features,
-    ) -> impl Iterator<Item = (&'a str, f64)> {
-        sight.each().chain(each(sizes)).chain(each(figures))
     }
 
     /// The fastest point of an equal problem that was not taken, where that promises more than what is known.
@@ -161,27 +160,27 @@ impl Draft {
     }
 
     fn note_built(&mut self, problem: &Problem, knobs: &Knobs, figures: &Features, over_default: f64) {
+        if !is_told_of(figures) {
+            return;
+        }
         let (sight, sizes) = (features::of(problem, knobs, View::Knobs), features::of_problem(problem));
-        self.judge.learn(Self::seen_built(&sight, &sizes, figures), over_default.min(FAILED));
+        self.judge.learn(seen_built(&sight, &sizes, figures), over_default.min(FAILED));
     }
 
     /// Grows trees if there was news, in the long run more than a little.
     fn study(&mut self) -> Result<()> {
-        let rows = self.labels.len();
-        if self.model.as_ref().is_some_and(|(_, known)| rows - known <= known / ENOUGH) {
-            return Ok(());
-        }
-        let least = self.timed.first().map_or(1.0, |(ns, _)| *ns);
-        let usual = self.default_ns.unwrap_or(least);
+        let Draft { seed, lessons, labels, timed, default_ns, trees, .. } = self;
+        let least = timed.first().map_or(1.0, |(ns, _)| *ns);
+        let usual = default_ns.unwrap_or(least);
         let label = |label: &Label| match label {
             Label::Own(ns) => (ns / usual).min(FAILED).ln() as f32,
             Label::Other(over_default) => over_default.min(FAILED).ln() as f32,
             Label::Failed => FAILED.ln() as f32,
         };
-        let labels: Vec<f32> = self.labels.iter().map(label).collect();
-        let model = self.lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| self.seed.wrapping_add(set)))?;
-        self.model = Some((model, rows));
-        Ok(())
+        trees.study(labels.len(), || {
+            let labels: Vec<f32> = labels.iter().map(label).collect();
+            lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| seed.wrapping_add(set)))
+        })
     }
 
     /// Points that were not taken, around the best, crossed and drawn.
@@ -217,7 +216,7 @@ impl Draft {
     fn drafted(&mut self, count: usize) -> Result<Vec<Knobs>> {
         self.study()?;
         let pool = self.pool();
-        let Some((model, _)) = &self.model else { return Ok(Vec::new()) };
+        let Some(model) = self.trees.model() else { return Ok(Vec::new()) };
         let tiles = counts(self.points.taken(), tile);
         let promise = |knobs: &Knobs| {
             let guess = model.ask(features::of(&self.problem, knobs, View::Loops).each().chain(each(&self.sizes)));
@@ -270,31 +269,22 @@ impl Tuner for Draft {
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn built(&mut self, schedule: &Schedule, figures: &Features) {
-        // What kernels of GPUs say was not tried as a judge.
-        let is_told = figures.contains_key(OF_CODE);
-        if let (Schedule::Template { knobs }, true) = (schedule, is_told) {
-            self.figures.insert(knobs.clone(), figures.clone());
-        }
-    }
-
-    fn is_worth_a_run(&mut self, schedule: &Schedule) -> Result<bool> {
+    fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> Result<bool> {
         let Schedule::Template { knobs } = schedule else { return Ok(true) };
         let best = self.timed.first().zip(self.default_ns).map(|((ns, _), default_ns)| ns / default_ns);
-        let (Some(best), Some(figures)) = (best, self.figures.get(knobs)) else { return Ok(true) };
+        let Some(best) = best.filter(|_| is_told_of(figures)) else { return Ok(true) };
         let of_kind = self.timed.iter().filter(|(_, other)| kind(other) == kind(knobs)).count();
         if of_kind < KIND_TRIALS || self.sure.contains(knobs) || *knobs == self.problem.space.default {
             return Ok(true);
         }
         let sight = features::of(&self.problem, knobs, View::Knobs);
-        self.judge.is_worth_a_run(Self::seen_built(&sight, &self.sizes, figures), best)
+        self.judge.is_worth_a_run(seen_built(&sight, &self.sizes, figures), best)
     }
 
-    fn observe(&mut self, schedule: &Schedule, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         let problem = self.problem.clone();
-        let figures = self.figures.remove(knobs);
         match seen {
             Seen::Time(ns) => {
                 if *knobs == problem.space.default {
@@ -308,13 +298,13 @@ impl Tuner for Draft {
             Seen::Elsewhere | Seen::PassedOver => {}
         }
         if let (Some(figures), Seen::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
-            self.note_built(&problem, knobs, &figures, ns / default_ns);
+            self.note_built(&problem, knobs, figures, ns / default_ns);
         }
     }
 
     fn learn(&mut self, problem: &Problem, schedule: &Schedule, figures: Option<&Features>, over_default: f64) {
         if let Schedule::Template { knobs } = schedule {
-            if let Some(figures) = figures.filter(|figures| figures.contains_key(OF_CODE)) {
+            if let Some(figures) = figures {
                 self.note_built(problem, knobs, figures, over_default);
             }
             self.note(problem, knobs, Label::Other(over_default));

@@ -1,7 +1,7 @@
 //! `metaschedule`: TVM's own space and its evolutionary search. A first batch is drawn, each draw named by a space and a seed; all
 //! later ones are bred from what was measured, by whoever has TVM.
 
-use crate::{Error, Evolution, Result, Seen, Tuner};
+use crate::{Error, Evolution, Features, Result, Seen, Tuner};
 use job::space::Schedule;
 use std::collections::{HashSet, VecDeque};
 
@@ -75,7 +75,7 @@ impl Tuner for Evolved {
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
         if matches!(schedule, Schedule::Template { .. }) {
             return;
         }
@@ -120,8 +120,8 @@ mod tests {
         let mut tuner = Evolved::new(1 << 40, Box::new(Fake(asked.clone(), BATCH)));
         let first = tuner.propose(BATCH).expect("draws");
         assert!(first.iter().all(is_drawn));
-        first.iter().skip(1).for_each(|schedule| tuner.observe(schedule, Seen::Time(1.0)));
-        tuner.observe(&first[0], Seen::Failed);
+        first.iter().skip(1).for_each(|schedule| tuner.observe(schedule, None, Seen::Time(1.0)));
+        tuner.observe(&first[0], None, Seen::Failed);
         let second = tuner.propose(BATCH + 1).expect("children");
         assert_eq!(second.iter().filter(|schedule| is_drawn(schedule)).count(), 0);
         let seed = (1 << 40 >> 34) + BATCH as i64;
@@ -134,7 +134,7 @@ mod tests {
         let mut tuner = Evolved::new(7, Box::new(Fake(asked.clone(), 1)));
         let drawn = tuner.propose(BATCH).expect("draws");
         assert!(tuner.propose(3).expect("draws").iter().all(is_drawn), "nothing was measured");
-        tuner.observe(&drawn[0], Seen::Time(1.0));
+        tuner.observe(&drawn[0], None, Seen::Time(1.0));
         let next = tuner.propose(2 * BATCH).expect("some of both");
         assert_eq!(next.iter().filter(|schedule| !is_drawn(schedule)).count(), 2);
         assert_eq!(asked.borrow().len(), 2);

@@ -2,7 +2,7 @@
 
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Result, Seen, Tuner};
+use crate::{Features, Result, Seen, Tuner};
 use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
@@ -92,7 +92,7 @@ impl Tuner for Genetic {
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         self.unheard.remove(knobs);

@@ -2,7 +2,7 @@
 
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Result, Seen, Tuner};
+use crate::{Features, Result, Seen, Tuner};
 use job::space::{Schedule, point};
 
 /// Points that a proposal looks at before it gives up: spaces may forbid most of theirs.
@@ -33,7 +33,7 @@ impl Tuner for Grid {
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: Seen) {
         if let Schedule::Template { knobs } = schedule {
             self.points.take(knobs);
         }

@@ -120,7 +120,7 @@ impl Tuner for Guided {
         Ok(proposed.map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         let ns = match seen {

@@ -5,36 +5,34 @@
 //! are run.
 
 use crate::Result;
-use crate::model::{Goal, Lessons, Model};
+use crate::model::{Goal, Growing, Lessons};
 use std::collections::VecDeque;
 
 /// So many rows must have been seen before trees are asked.
 const LEARNED_FROM: usize = 8;
 /// Trees are grown anew when rows have become more by more than this part.
 const ENOUGH: usize = 8;
-/// A promise is compared with those of so many that were built before.
+/// A promise is compared with those of so many that were built before, and with no fewer than so many.
 const LAST: usize = 7;
+const LEAST: usize = 3;
 /// What promises to take this much longer than the best is clearly slower.
 const SLOWER: f64 = 1.2;
-/// At least with so many.
-const LEAST: usize = 3;
 
 pub struct Judge {
     seed: u64,
     lessons: Lessons,
     labels: Vec<f32>,
-    /// Trees, and how many rows they were grown on.
-    model: Option<(Model, usize)>,
+    trees: Growing,
     /// What was promised last: logarithms of times over the default schedule's.
     promises: VecDeque<f64>,
-    runs: usize,
-    passed_over: usize,
+    /// How many more may be passed over.
+    spare: usize,
 }
 
 impl Judge {
     pub fn new(seed: u64) -> Judge {
-        let (model, promises) = (None, VecDeque::new());
-        Judge { seed, lessons: Lessons::default(), labels: Vec::new(), model, promises, runs: 0, passed_over: 0 }
+        let (lessons, trees) = (Lessons::default(), Growing::new(ENOUGH));
+        Judge { seed, lessons, labels: Vec::new(), trees, promises: VecDeque::new(), spare: 0 }
     }
 
     /// Learns the logarithm of a time over the default schedule's from what its code says.
@@ -47,7 +45,7 @@ impl Judge {
     /// as were run may be passed over, no more.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.study()?;
-        let Some((model, _)) = &self.model else { return Ok(true) };
+        let Some(model) = self.trees.model() else { return Ok(true) };
         let promise = model.ask(row).mean;
         let before = self.promises.iter().filter(|other| **other < promise).count();
         let is_known = self.promises.len() >= LEAST && 2 * before >= self.promises.len();
@@ -55,19 +53,17 @@ impl Judge {
         if self.promises.len() > LAST {
             self.promises.pop_front();
         }
-        let is_worth = !is_known || promise < (SLOWER * best).ln() || self.passed_over >= self.runs;
-        *if is_worth { &mut self.runs } else { &mut self.passed_over } += 1;
+        let is_worth = !is_known || promise < (SLOWER * best).ln() || self.spare == 0;
+        self.spare = if is_worth { self.spare + 1 } else { self.spare - 1 };
         Ok(is_worth)
     }
 
     fn study(&mut self) -> Result<()> {
-        let rows = self.labels.len();
-        let is_old = self.model.as_ref().is_none_or(|(_, known)| rows - known > known / ENOUGH);
-        if rows >= LEARNED_FROM && is_old {
-            let model = self.lessons.fit(&self.labels, Goal::Value, std::iter::once(self.seed))?;
-            self.model = Some((model, rows));
+        let Judge { seed, lessons, labels, trees, .. } = self;
+        if labels.len() < LEARNED_FROM {
+            return Ok(());
         }
-        Ok(())
+        trees.study(labels.len(), || lessons.fit(labels, Goal::Value, std::iter::once(*seed)))
     }
 }
 

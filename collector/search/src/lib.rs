@@ -51,16 +51,14 @@ pub trait Tuner {
     /// tuner waits to hear of what it proposed.
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Hears what the built code of a schedule says of itself, by name.
-    fn built(&mut self, _schedule: &Schedule, _figures: &Features) {}
-
-    /// Whether one of its own, which was built, is worth a run. Of what is not, [`Seen::PassedOver`] is heard.
-    fn is_worth_a_run(&mut self, _schedule: &Schedule) -> Result<bool> {
+    /// Whether one of its own, which was built, is worth a run, by what its code says of itself. Of what is not,
+    /// [`Seen::PassedOver`] is heard.
+    fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
         Ok(true)
     }
 
-    /// Hears of a schedule, one of its own or another.
-    fn observe(&mut self, schedule: &Schedule, seen: Seen);
+    /// Hears of a schedule, one of its own or another, with what its code says of itself, where that is known.
+    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen);
 
     /// Hears of a schedule of another problem that is like its own: how long it took as a multiple of that problem's default
     /// schedule, and what its code says of itself, where that is known.

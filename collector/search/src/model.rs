@@ -69,6 +69,34 @@ impl Lessons {
     }
 }
 
+/// Trees that are grown anew when there is enough news.
+pub struct Growing {
+    /// Rows have become more by more than this part.
+    enough: usize,
+    /// Trees, and how many rows they were grown on.
+    grown: Option<(Model, usize)>,
+}
+
+impl Growing {
+    /// Nothing yet.
+    pub fn new(enough: usize) -> Growing {
+        Growing { enough, grown: None }
+    }
+
+    /// Grows trees on so many rows, unless there is little news.
+    pub fn study(&mut self, rows: usize, grow: impl FnOnce() -> Result<Model>) -> Result<()> {
+        if self.grown.as_ref().is_none_or(|(_, known)| rows - known > known / self.enough) {
+            self.grown = Some((grow()?, rows));
+        }
+        Ok(())
+    }
+
+    /// The trees, if there are any.
+    pub fn model(&self) -> Option<&Model> {
+        self.grown.as_ref().map(|(model, _)| model)
+    }
+}
+
 /// Few rows, asked many times: small trees.
 fn parameters(objective: Objective) -> BoostingParameters {
     BoostingParameters {

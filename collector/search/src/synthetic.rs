@@ -63,7 +63,7 @@ pub fn tune(tuner: &mut dyn Tuner, trials: usize, batch: usize, time: impl Fn(&S
         }
         for schedule in proposed {
             assert!(texts.insert(schedule.to_json()), "{} came twice", schedule.to_json());
-            tuner.observe(&schedule, Seen::Time(time(&schedule)));
+            tuner.observe(&schedule, None, Seen::Time(time(&schedule)));
             tried.push(schedule);
         }
     }

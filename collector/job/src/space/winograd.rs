@@ -201,15 +201,13 @@ impl Shape {
             })
         };
         // Wider blocks leave the nearest cache no room for the windows.
-        let is_narrow = |block: &i64| *block >= machine.vector_lanes && *block <= 2 * machine.vector_lanes;
-        let blocks: Vec<i64> = blocks.iter().copied().filter(is_narrow).collect();
+        let blocks = blocks.iter().filter(|&&block| block >= machine.vector_lanes && block <= 2 * machine.vector_lanes);
         let cheaper = |best: Option<Best>, one: Best| match best {
             Some(best) if best.cost < one.cost => Some(best),
             _ => Some(one),
         };
         let strips = self.strips(all, window, machine).into_iter();
-        let each = strips.flat_map(|strip| blocks.iter().flat_map(move |&block| of_block(strip, block)));
-        each.fold(None, cheaper)
+        strips.flat_map(|strip| blocks.clone().flat_map(move |&block| of_block(strip, block))).fold(None, cheaper)
     }
 }
 

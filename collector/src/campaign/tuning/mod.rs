@@ -140,10 +140,10 @@ impl Tuning {
             };
             let Some(schedule) = self.searches[place].usable(record) else { continue };
             // What another search passed over may be worth more to this one.
-            let (is_own, is_passed_over) = (record.config_hash == hash, record.outcome == Outcome::PassedOver);
-            if is_passed_over {
+            let is_own = record.config_hash == hash;
+            if record.outcome == Outcome::PassedOver {
                 if is_own {
-                    self.searches[place].tell(&schedule, Seen::PassedOver);
+                    self.searches[place].tell(&schedule, None, Seen::PassedOver);
                 }
                 continue;
             }
@@ -321,7 +321,7 @@ impl Source for Tuning {
     fn forgo(&mut self, attempt: &Attempt) {
         let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return };
         self.searches[place].returned();
-        self.searches[place].tell(schedule, Seen::Elsewhere);
+        self.searches[place].tell(schedule, None, Seen::Elsewhere);
     }
 
     fn standing(&self) -> Option<String> {

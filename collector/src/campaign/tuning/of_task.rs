@@ -230,27 +230,23 @@ impl Search {
         // What was drawn is repeated by its moves, which the record has.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
         let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
-        if let Some(figures) = figures {
-            self.tuner.built(schedule, figures);
-        }
-        self.tell(drawn.as_ref().unwrap_or(schedule), ns.map_or(Seen::Failed, Seen::Time));
+        self.tell(drawn.as_ref().unwrap_or(schedule), figures, ns.map_or(Seen::Failed, Seen::Time));
     }
 
     /// Whether one of its trials is worth a run, now that it is built.
     pub(super) fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
-        self.tuner.built(schedule, figures);
-        self.tuner.is_worth_a_run(schedule)
+        self.tuner.is_worth_a_run(schedule, figures)
     }
 
     /// What was not worth one is no trial.
     pub(super) fn passed_over(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
-        self.tell(schedule, Seen::PassedOver);
+        self.tell(schedule, None, Seen::PassedOver);
     }
 
-    pub(super) fn tell(&mut self, schedule: &Schedule, seen: Seen) {
+    pub(super) fn tell(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen) {
         self.known.insert(schedule.hash());
-        self.tuner.observe(schedule, seen);
+        self.tuner.observe(schedule, figures, seen);
         self.look_for_hints();
     }
 
