@@ -162,6 +162,15 @@ impl Batch {
         if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
     }
 
+    /// Replaces some cells of a column; rows for which there is no cell keep theirs.
+    pub(crate) fn set_cells<'a>(&mut self, id: ColumnId, cells: impl Iterator<Item = Option<Cell<'a>>>) {
+        let mut values = Values::empty(id.column());
+        for (row, cell) in self.rows().zip(cells) {
+            values.push(cell.unwrap_or_else(|| row.cell(id)));
+        }
+        self.put(id, values);
+    }
+
     /// Gives every row another number.
     pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
         self.put(ColumnId::attempt, Values { levels: None, data: Data::Integer(numbers) });

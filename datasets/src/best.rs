@@ -158,6 +158,7 @@ pub fn distance(record: &Record, here: &Record) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::words::Covers;
 
     fn record(host: &str, task: &str, schedule: &str, median_ns: f64, half: Option<f64>) -> Record {
         Record {
@@ -174,6 +175,7 @@ mod tests {
             outcome: Outcome::Ok,
             median_ns: Some(median_ns),
             median_interval_ns: half,
+            interval_covers: Some(Covers::Visits),
             ..Record::default()
         }
     }

@@ -8,6 +8,7 @@ use crate::record::certainty::DOUBTED;
 use crate::record::choose::{Tried, middle, middle_of};
 use crate::record::key::Key;
 use crate::record::table::Record;
+use crate::record::visits::{OverVisits, measured};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,10 +134,12 @@ pub fn rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> V
 type Ground<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
 
 /// The fastest candidate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fastest<'a> {
     /// The attempt with its middle time.
     pub record: &'a Record,
+    /// What all its attempts say of other visits.
+    pub over_visits: OverVisits,
     /// What it is known to take, in nanoseconds.
     pub known_ns: f64,
     /// How many attempts gave a time of it.
@@ -173,7 +176,8 @@ fn fastest_of_ground(attempts: Vec<&Record>) -> Option<Fastest<'_>> {
     let candidates: Vec<(Times, Vec<&Record>)> = candidates(attempts).into_values().collect();
     let times: Vec<&Times> = candidates.iter().map(|(times, _)| times).collect();
     let (times, attempts) = &candidates[winner(&times)?];
-    Some(Fastest { record: middle_of(attempts)?, known_ns: times.known_ns(), attempts: attempts.len() })
+    let over_visits = measured(attempts)?.over_visits()?;
+    Some(Fastest { record: middle_of(attempts)?, over_visits, known_ns: times.known_ns(), attempts: attempts.len() })
 }
 
 /// The times and the attempts of each candidate.
@@ -201,6 +205,7 @@ fn candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::words::Covers;
 
     fn record(key: u8, seconds: i64, median_ns: f64) -> Record {
         Record {
@@ -210,6 +215,7 @@ mod tests {
             outcome: Outcome::Ok,
             median_ns: Some(median_ns),
             median_interval_ns: Some(median_ns / 100.0),
+            interval_covers: Some(Covers::Visits),
             ..Record::default()
         }
     }
@@ -224,10 +230,10 @@ mod tests {
     fn what_was_measured_once_counts_by_its_upper_end() {
         let wide = Record { median_interval_ns: Some(30.0), ..record(1, 0, 95.0) };
         let unknown = Record { median_interval_ns: None, ..record(4, 3, 80.0) };
-        check(std::slice::from_ref(&unknown), (4, 88.0));
+        check(std::slice::from_ref(&unknown), (4, 100.0));
         check(&[wide, record(2, 1, 100.0), record(3, 2, 103.0), unknown.clone()], (2, 101.0));
-        let vague = Record { median_interval_ns: Some(20.0), ..record(1, 0, 75.0) };
-        check(&[vague, unknown], (4, 88.0));
+        let vague = Record { median_interval_ns: Some(30.0), ..record(1, 0, 75.0) };
+        check(&[vague, unknown], (4, 100.0));
         assert_eq!(fastest(&[Record { outcome: Outcome::Crashed, ..record(1, 0, 1.0) }]), None);
         assert_eq!(fastest(&[]), None);
     }

@@ -53,7 +53,8 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
     };
     let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
-    let outcomes = collect(&mut Sweep::new(&planned), &campaign, bench, &mut outside).expect("the records are sound");
+    let outcomes =
+        collect(&mut Sweep::new(planned.clone()), &campaign, bench, &mut outside).expect("the records are sound");
     let place = |record: &Record| planned.iter().position(|attempt: &Attempt| attempt.key == record.key);
     records.sort_by_key(place);
     let places: BTreeSet<usize> = records.iter().map(|record| place(record).expect("it was planned")).collect();

@@ -280,6 +280,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         outputs: folder.join("outputs.bin"),
         cpus: vec![0],
         method: common::one_run(),
+        placement: measure::Placement::default(),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         profile: None,
         code: job::listing::CodeWishes::default(),

@@ -156,6 +156,7 @@ impl Rig {
             outputs: self.emulator.path().join("outputs.bin"),
             cpus: vec![0],
             method: common::one_run(),
+            placement: measure::Placement::default(),
             counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
             profile: None,
             code: CodeWishes::default(),

@@ -2,22 +2,53 @@
 
 use crate::{Ability, Bench, Build, Done, Ticket, Versions, Work};
 use job::BuildJob;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use worker::Fault;
 
-/// A bench that builds everything once.
+/// What may be kept; the oldest goes first, and is built anew where it is wanted again.
+const KEPT_BYTES: usize = 512 << 20;
+
+/// A bench that builds everything once, as long as there is room.
 pub struct Remembering<'a> {
     bench: &'a mut dyn Bench,
     asked: BTreeMap<Ticket, BuildJob>,
-    known: Vec<(BuildJob, Build)>,
+    known: HashMap<BuildJob, Build>,
+    /// The oldest first.
+    order: VecDeque<BuildJob>,
+    bytes: usize,
     done: VecDeque<(Ticket, Build)>,
 }
 
 impl<'a> Remembering<'a> {
     /// Remembers what this bench builds from now on.
     pub fn new(bench: &'a mut dyn Bench) -> Self {
-        Remembering { bench, asked: BTreeMap::new(), known: Vec::new(), done: VecDeque::new() }
+        Remembering {
+            bench,
+            asked: BTreeMap::new(),
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            done: VecDeque::new(),
+        }
     }
+
+    fn keep(&mut self, job: BuildJob, build: &Build) {
+        self.bytes += size(&job, build);
+        self.order.push_back(job.clone());
+        self.known.insert(job, build.clone());
+        while self.bytes > KEPT_BYTES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            let gone = self.known.remove(&oldest);
+            self.bytes -= gone.map_or(0, |build| size(&oldest, &build));
+        }
+    }
+}
+
+/// What a build takes, about.
+fn size(job: &BuildJob, build: &Build) -> usize {
+    let code = if let Build::Built(artifact) = build { artifact.code().len() } else { 0 };
+    code + 2 * (job.task.len() + job.target.len() + job.schedule.len())
 }
 
 impl Bench for Remembering<'_> {
@@ -27,7 +58,7 @@ impl Bench for Remembering<'_> {
 
     fn submit(&mut self, ticket: Ticket, work: Work) {
         if let Work::Build(job) = &work {
-            if let Some((_, build)) = self.known.iter().find(|(known, _)| known == job) {
+            if let Some(build) = self.known.get(job) {
                 self.done.push_back((ticket, build.clone()));
                 return;
             }
@@ -42,7 +73,7 @@ impl Bench for Remembering<'_> {
         }
         let (ticket, done) = self.bench.next(goes_on)?;
         if let (Done::Built(build @ Build::Built(_)), Some(job)) = (&done, self.asked.remove(&ticket)) {
-            self.known.push((job, build.clone()));
+            self.keep(job, build);
         }
         Some((ticket, done))
     }

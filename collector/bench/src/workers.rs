@@ -8,6 +8,7 @@
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
 use job::{Engine, LibraryJob, MemberReply, NetworkJob, RunJob, RunReply, TogetherJob, TogetherReply};
+use measure::Placement;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,8 @@ pub struct Workers {
     wide_runs: usize,
     /// Whether builders rest until no wide run is left.
     are_resting: bool,
+    /// Number of the runner processes that the last placement asked for.
+    process: u32,
 }
 
 /// One process for each kind of run; none is started before it is needed.
@@ -108,6 +111,7 @@ impl Workers {
             wide: VecDeque::new(),
             wide_runs: limits.wide_runs.max(1),
             are_resting: false,
+            process: 0,
         }
     }
 
@@ -152,6 +156,12 @@ impl Workers {
         match beside {
             true => self.builders.leave(run.cpus()),
             false => self.builders.leave_all(),
+        }
+        if let Some(placement) = run.placement()
+            && placement.process != self.process
+        {
+            self.process = placement.process;
+            self.recycle_runners();
         }
         let (began, builders) = (SystemTime::now(), beside.then_some(&mut self.builders));
         let reply = match &run {
@@ -295,6 +305,14 @@ impl Runners {
 }
 
 impl Run {
+    fn placement(&self) -> Option<Placement> {
+        match self {
+            Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => Some(job.placement),
+            Run::Network(job, _) | Run::Library(LibraryJob::Network(job), _) => Some(job.placement),
+            Run::Library(LibraryJob::Module(_), _) | Run::Together(..) => None,
+        }
+    }
+
     fn cpus(&self) -> &[usize] {
         match self {
             Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,

@@ -137,9 +137,12 @@ impl Gather {
 /// The standard error of a median, relatively. What something disturbed may be anything down to its least sample: who disturbs
 /// one look does so in much of it, and the interval of the median knows nothing of that.
 fn doubt_of(record: &Record, median_ns: f64) -> f64 {
-    let own = record.uncertainty().unwrap_or(DOUBTED) / HALF;
+    /// Samples that scatter no more than this were hardly disturbed.
+    const QUIET: f64 = 0.02;
+    let within = record.uncertainty_within_visit();
+    let own = within.unwrap_or(DOUBTED) / HALF;
     let least_ns = record.min_ns.filter(|ns| *ns > 0.0 && *ns < median_ns);
-    match (record.is_known_well(), least_ns) {
+    match (within.is_some_and(|within| within <= QUIET), least_ns) {
         (false, Some(least_ns)) => own.max((median_ns / least_ns).ln()),
         _ => own,
     }

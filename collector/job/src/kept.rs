@@ -1,19 +1,21 @@
 //! What a runner keeps of its last job, for the next one that asks for the same.
 
+use measure::Placement;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What must be the same: files with their sizes and times of change, and CPUs.
+/// What must be the same: files with their sizes and times of change, CPUs, and where tensors lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>);
+pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>, Placement);
 
-/// The stamps of these files and CPUs.
-pub fn stamps(files: &[&Path], cpus: &[usize]) -> Stamps {
+/// The stamps of these files, CPUs and placement; stacks are placed anew for every job.
+pub fn stamps(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
     let stamp = |file: &Path| {
         let metadata = file.metadata().ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
     };
-    Stamps(files.iter().map(|file| (file.to_path_buf(), stamp(file))).collect(), cpus.to_vec())
+    let files = files.iter().map(|file| (file.to_path_buf(), stamp(file))).collect();
+    Stamps(files, cpus.to_vec(), Placement { stack_bytes: 0, ..placement })
 }
 
 impl Stamps {
@@ -53,7 +55,8 @@ mod tests {
     fn things_are_kept_while_files_and_cpus_are_the_same() {
         let file = std::env::temp_dir().join(format!("opcollect-kept-{}", std::process::id()));
         std::fs::write(&file, "one").expect("a file");
-        let (of_one, elsewhere) = (stamps(&[&file], &[0]), stamps(&[&file], &[1]));
+        let stamps = |cpus: &[usize]| stamps(&[&file], cpus, Placement::default());
+        let (of_one, elsewhere) = (stamps(&[0]), stamps(&[1]));
         let mut kept = Kept::default();
         assert_eq!(kept.take(&of_one), None);
         kept.put(of_one.clone(), 7);
@@ -63,9 +66,9 @@ mod tests {
         assert_eq!(kept.take(&elsewhere), None);
         kept.put(of_one, 7);
         std::fs::write(&file, "other").expect("a file");
-        assert_eq!(kept.take(&stamps(&[&file], &[0])), None, "the file changed");
+        assert_eq!(kept.take(&stamps(&[0])), None, "the file changed");
         std::fs::remove_file(&file).expect("a file");
-        kept.put(stamps(&[&file], &[0]), 7);
-        assert_eq!(kept.take(&stamps(&[&file], &[0])), None, "there is no file");
+        kept.put(stamps(&[0]), 7);
+        assert_eq!(kept.take(&stamps(&[0])), None, "there is no file");
     }
 }

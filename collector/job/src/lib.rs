@@ -29,7 +29,7 @@ use crate::space::Schedule;
 use crate::target::Target;
 use anyhow::Context;
 use measure::counters::{Backend, CounterRequest};
-use measure::{Evaluator, Measurement, Method};
+use measure::{Evaluator, Measurement, Method, Placement};
 use profile::Profile;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Compile one schedule of one task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildJob {
     /// The task, as JSON.
     pub task: String,
@@ -155,6 +155,8 @@ pub struct RunJob {
     pub cpus: Vec<usize>,
     /// How to measure.
     pub method: Method,
+    /// Where in memory to measure.
+    pub placement: Placement,
     /// What to count.
     pub counters: CounterRequest,
     /// Whether the result is compared with the reference computation.
@@ -174,6 +176,7 @@ impl RunJob {
             packings: Vec::new(),
             cpus,
             method,
+            placement: Placement::default(),
             counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
             is_checked: true,
             tvm_evaluator: None,
@@ -299,6 +302,8 @@ pub struct NetworkJob {
     pub cpus: Vec<usize>,
     /// How to measure.
     pub method: Method,
+    /// Where in memory to measure.
+    pub placement: Placement,
     /// What to count.
     pub counters: CounterRequest,
     /// How to look at its operators, where that is wanted instead of the times of the whole.

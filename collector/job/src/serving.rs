@@ -45,7 +45,7 @@ impl<Answer: Send + 'static> Kept<Serving<Result<Answer>>> {
         serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Result<Answer>>) -> Result<()> + Send + 'static,
         outlives: impl FnOnce(&Answer) -> bool,
     ) -> Result<Answer> {
-        let stamps = stamps(files, &job.cpus);
+        let stamps = stamps(files, &job.cpus, job.placement);
         // Counters have to be there before the threads that they count.
         let is_counted = job.counters.backend != Backend::None;
         let serving = self.take(&stamps).filter(|_| !is_counted);

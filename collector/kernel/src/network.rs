@@ -72,7 +72,7 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
         // Calls side by side start their tasks on threads of a team.
         launch::hook().context("TVM's function that starts tasks is not to be found")?;
     }
-    let network = Network::load(process, &content)?;
+    let network = Network::load(process, &content, job.placement)?;
     let is_told = job.code != CodeWishes::default();
     let functions = if is_told { network.functions(&content.codes) } else { Vec::new() };
     let perf_map = if job.code.has_perf_map {
@@ -95,20 +95,21 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let mut clock = hooked.unwrap_or_default();
     loop {
         network.poison_outputs()?;
+        calls.place(job.placement);
         let reply = match &job.profile {
             Some(plan) => {
                 let mut profiled = profiled(&mut calls, plan, &mut clock, &mut counters)?;
                 profiled.perf_map = perf_map.clone();
                 match (&mut sampler, job.code.sampling) {
                     (Some(Ok(sampler)), Some(sampling)) => {
-                        profiled.samples = Some(sampled(&calls, sampler, sampling, &functions)?);
+                        profiled.samples = Some(sampled(&mut calls, sampler, sampling, &functions)?);
                     }
                     (Some(Err(refusal)), _) => profiled.profile.refusals.push(session::refusal(refusal)),
                     _ => {}
                 }
                 RunReply::Profiled(Box::new(profiled))
             }
-            None => measured(&calls, &job, &mut counters)?,
+            None => measured(&mut calls, &job, &mut counters)?,
         };
         job.write_outputs(network.read_outputs()?)?;
         if answers.send(Ok(reply)).is_err() {
@@ -129,7 +130,7 @@ fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
 }
 
 /// Times of the whole.
-fn measured(calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
+fn measured(calls: &mut Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
     /// Enough for a middle one that nothing disturbed.
     const LOOKS: usize = 11;

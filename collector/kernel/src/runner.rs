@@ -6,12 +6,13 @@
 
 use crate::measuring::on_fresh_thread;
 use crate::tvm::kernel::{Buffer, Kernel};
-use crate::tvm::memory::Placement;
+use crate::tvm::memory::Bounds;
+use crate::tvm::stack_offset::with_stack_offset;
 use anyhow::{Context, Result, bail, ensure};
 use job::prepared::{Prepared, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
 use measure::counters::CounterSession;
-use measure::{HostClock, measure};
+use measure::{HostClock, Placement, measure};
 use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
@@ -19,7 +20,7 @@ use worker::{RunnerProcess, peak_resident_bytes};
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
-    buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
+    buffers: Option<((Vec<Packing>, Placement), Vec<Buffer>)>,
 }
 
 impl Runner {
@@ -39,16 +40,17 @@ impl Runner {
             self.buffers = None;
         }
         let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+        let wanted = (job.packings.clone(), job.placement);
         let buffers = match self.buffers.take() {
-            Some((known, buffers)) if known == job.packings => buffers,
-            _ => buffers(prepared, &job.packings)?,
+            Some((known, buffers)) if known == wanted => buffers,
+            _ => buffers(prepared, &job.packings, job.placement)?,
         };
         let process = self.process;
         // The buffers move into the measuring thread and come back with its answer.
         let (reply, buffers) = on_fresh_thread(&job.cpus, &job.counters, move |counters| {
             Ok((run_on_this_thread(process, job, prepared, &buffers, counters), buffers))
         })?;
-        self.buffers = Some((job.packings.clone(), buffers));
+        self.buffers = Some((wanted, buffers));
         reply
     }
 }
@@ -58,7 +60,7 @@ impl Runner {
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get(&job.task, job.seed, false)?;
-    let buffers = buffers(prepared, &job.packings)?;
+    let buffers = buffers(prepared, &job.packings, job.placement)?;
     on_fresh_thread(&job.cpus, &job.counters, move |_| {
         let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
         Ok(kernel.call(&buffers.iter().collect::<Vec<_>>(), times)?)
@@ -66,23 +68,24 @@ pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()>
 }
 
 /// Native tensors for the arguments and, last, the output.
-pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
+pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing], placement: Placement) -> Result<Vec<Buffer>> {
+    let bounds = |number: usize| Bounds::Moved(placement.tensor_bytes(number));
     let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())
     else {
         bail!("the artifact takes another number of parameters than the task");
     };
     let mut buffers = Vec::with_capacity(packings.len() + 1);
-    for (input, packing) in prepared.inputs.iter().zip(packings) {
+    for (number, (input, packing)) in prepared.inputs.iter().zip(packings).enumerate() {
         let extents = input.ty().extents().context("a dimension is a symbol")?;
         let dtype = input.ty().dtype;
-        let buffer = Buffer::new(packing.dtype(dtype), &packing.extents(&extents), Placement::Guarded)?;
+        let buffer = Buffer::new(packing.dtype(dtype), &packing.extents(&extents), bounds(number))?;
         let element_bytes = usize::try_from(dtype.bytes())?;
         buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
         buffers.push(buffer);
     }
     let output = prepared.output();
     let extents = output.extents().context("a dimension is a symbol")?;
-    buffers.push(Buffer::new(output.dtype, &result.extents(&extents), Placement::Guarded)?);
+    buffers.push(Buffer::new(output.dtype, &result.extents(&extents), bounds(packings.len()))?);
     Ok(buffers)
 }
 
@@ -98,7 +101,11 @@ fn run_on_this_thread(
     let output = arguments.last().context("an artifact has an output")?;
     let task_output = prepared.output();
     poison(output, task_output)?;
-    let mut call = |times: u32| kernel.call(&arguments, times);
+    let mut batches = 0..;
+    let mut call = |times: u32| {
+        let stack_bytes = job.placement.stack_bytes_of(batches.next().unwrap_or(0));
+        with_stack_offset(stack_bytes, || kernel.call(&arguments, times))
+    };
     let measurement = measure(&mut call, &job.method, &mut HostClock::new(), counters)?;
     let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Runs a model until the time is over and says where its code was.
 pub fn sampled(
-    calls: &Calls<'_>,
+    calls: &mut Calls<'_>,
     sampler: &mut Sampler,
     sampling: Sampling,
     functions: &[PlacedFunction],

@@ -11,7 +11,7 @@ use job::prepared::PreparedTasks;
 use job::{CoRunJob, Lane, Member, MemberReply, RaceJob, RunReply, TogetherJob, TogetherReply, What};
 use measure::counters::{Backend, CounterRequest};
 use measure::synthetic::Load;
-use measure::{Course, HostClock, Meeting, Missed, Race, Shared};
+use measure::{Course, HostClock, Meeting, Missed, Placement, Race, Shared};
 use reference::Rounding;
 use worker::RunnerProcess;
 
@@ -75,7 +75,7 @@ impl Runner {
             What::Synthetic(what) => Ok(Ready::Synthetic(Load::new(*what, cache_bytes))),
             What::Code { task, object, packings } => {
                 let prepared = self.prepared.get(task, seed, true)?;
-                let buffers = buffers(prepared, packings)?;
+                let buffers = buffers(prepared, packings, Placement::default())?;
                 poison(buffers.last().context("an artifact has an output")?, prepared.output())?;
                 Ok(Ready::Code { object, buffers })
             }

@@ -14,6 +14,7 @@ pub mod counters;
 mod evaluator;
 mod flush;
 pub mod host;
+mod placement;
 pub mod plan;
 mod race;
 mod ratio;
@@ -27,6 +28,7 @@ pub mod warning;
 
 pub use clock::{Clock, HostClock};
 pub use evaluator::evaluate;
+pub use placement::{PAGE_BYTES, Placement};
 pub use plan::{Cache, Evaluator, Method, Plan, PlanError};
 pub use race::{Course, Race};
 pub use ratio::{ROUNDS, Ratio, ratio};
@@ -73,8 +75,10 @@ pub struct Measurement {
     pub std_ns: Option<f64>,
     /// Standard deviation over mean; `None` for one sample.
     pub cv: Option<f64>,
-    /// 95 % confidence interval of the median, low and high; `None` for too few samples.
+    /// 95 % confidence interval of the median within one visit, low and high; `None` for too few samples.
     pub median_interval_ns: Option<(f64, f64)>,
+    /// Medians of the visits that this sums up, in the order of time; empty for a single visit.
+    pub visits_ns: Vec<f64>,
 
     /// Time of the very first run, which pays for cold caches, page faults and lazy loading. Not among the samples.
     pub first_run_ns: u64,
@@ -112,6 +116,26 @@ pub struct Measurement {
     pub clock_precision_ns: u64,
     /// What a reader should know before trusting the numbers.
     pub warnings: Vec<Warning>,
+}
+
+impl Measurement {
+    /// Several visits as one: the one with the middle median, of an even number the earlier of both, with the medians of all.
+    /// `None` when there are none.
+    pub fn of_visits(visits: Vec<Measurement>) -> Option<Measurement> {
+        let visits_ns: Vec<f64> = visits.iter().map(|visit| visit.median_ns).collect();
+        let mut order: Vec<usize> = (0..visits.len()).collect();
+        order.sort_by(|&one, &other| visits_ns[one].total_cmp(&visits_ns[other]));
+        let (low, high) = (order.len().checked_sub(1)? / 2, order.len() / 2);
+        let middle = order[low].min(order[high]);
+        let sum = |figure: fn(&Measurement) -> u64| visits.iter().map(figure).sum();
+        let (timed_ns, elapsed_ns) = (sum(|visit| visit.timed_ns), sum(|visit| visit.elapsed_ns));
+        let (first_run_ns, stop) = (visits[0].first_run_ns, visits[middle].stop);
+        let min_ns = visits.iter().map(|visit| visit.min_ns).fold(f64::INFINITY, f64::min);
+        let max_ns = visits.iter().map(|visit| visit.max_ns).fold(0.0, f64::max);
+        let shown = visits.into_iter().nth(middle)?;
+        let visits_ns = if visits_ns.len() > 1 { visits_ns } else { Vec::new() };
+        Some(Measurement { visits_ns, timed_ns, elapsed_ns, first_run_ns, stop, min_ns, max_ns, ..shown })
+    }
 }
 
 #[cfg(test)]

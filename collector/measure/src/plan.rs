@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{PAGE_BYTES, Placement};
+
 /// One of the two ways to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,6 +21,10 @@ pub enum Method {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
+    /// Share all times below among so many visits, each at another time and placement.
+    pub visits: u32,
+    /// Move the stack of the measuring thread by this much, in place of all over a page: to see what a placement changes.
+    pub stack_offset_bytes: Option<u32>,
     /// Warm up at least this long, the first run not counted. Where runs take four times this length, the first one is
     /// warm-up enough: what it finds cold is a small part of it.
     pub warm_up_time_ns: u64,
@@ -53,6 +59,8 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
+            visits: 3,
+            stack_offset_bytes: None,
             warm_up_time_ns: 5_000_000,
             warm_up_runs: 1,
             batch_precisions: 1000,
@@ -150,6 +158,33 @@ pub struct PlanError {
 const FLUSH_BYTES_MAX: u64 = 4 << 30;
 
 impl Method {
+    /// The placement of a visit, counted from 0, of the experiment of a seed.
+    pub fn placement(&self, seed: u64, visit: u32, process: u32) -> Placement {
+        let placement = Placement::of_visit(seed, visit, process);
+        match self {
+            Method::Sample(Plan { stack_offset_bytes: Some(stack_bytes), .. }) => {
+                Placement { stack_bytes: *stack_bytes, is_stack_fixed: true, ..placement }
+            }
+            Method::Sample(_) | Method::Evaluate(_) => placement,
+        }
+    }
+
+    /// How many visits it asks for; the evaluator's rule knows one.
+    pub fn visits(&self) -> u32 {
+        match self {
+            Method::Sample(plan) => plan.visits,
+            Method::Evaluate(_) => 1,
+        }
+    }
+
+    /// The part of it that is one visit.
+    pub fn of_visit(&self) -> Method {
+        match self {
+            Method::Sample(plan) => Method::Sample(plan.of_visit()),
+            Method::Evaluate(rule) => Method::Evaluate(rule.clone()),
+        }
+    }
+
     /// Checks every setting; a plan that passes can be executed.
     pub fn check(&self) -> Result<(), PlanError> {
         match self {
@@ -169,8 +204,27 @@ impl Method {
 }
 
 impl Plan {
+    /// The part of the plan that is one visit. The time limit is for each visit.
+    pub fn of_visit(&self) -> Plan {
+        let share = |time_ns: u64| time_ns / u64::from(self.visits);
+        Plan {
+            visits: 1,
+            warm_up_time_ns: share(self.warm_up_time_ns),
+            samples_slow_min: self.samples_slow_min.div_ceil(self.visits),
+            samples_max: self.samples_max.div_ceil(self.visits).max(self.samples_min),
+            sampling_time_min_ns: share(self.sampling_time_min_ns),
+            time_budget_ns: share(self.time_budget_ns),
+            samples_kept_max: self.samples_kept_max.div_ceil(self.visits),
+            ..self.clone()
+        }
+    }
+
     /// Checks every setting; a plan that passes can be executed.
     pub fn check(&self) -> Result<(), PlanError> {
+        require((1..=1000).contains(&self.visits), "visits", self.visits, "from 1 to 1000")?;
+        let offset = self.stack_offset_bytes.unwrap_or(0);
+        let is_place = offset < PAGE_BYTES && offset.is_multiple_of(16);
+        require(is_place, "stack_offset_bytes", offset, format!("a multiple of 16 below {PAGE_BYTES}"))?;
         require(self.batch_precisions >= 1, "batch_precisions", self.batch_precisions, "at least 1")?;
         require(self.batch_runs_max >= 1, "batch_runs_max", self.batch_runs_max, "at least 1")?;
         require(self.precision > 0.0 && self.precision < 1.0, "precision", self.precision, "between 0 and 1")?;
@@ -225,6 +279,17 @@ mod tests {
         let cache = Cache::Cold { flush_bytes: u64::MAX };
         expect!["measuring plan: `flush_bytes` is 18446744073709551615, but must be in 1..=4294967296"]
             .assert_eq(&refused(Plan { cache, ..Plan::default() }));
+    }
+
+    #[test]
+    fn visits_share_the_time() {
+        let plan = Plan::default();
+        let visit = plan.of_visit();
+        visit.check().expect("a visit is a plan");
+        assert_eq!((visit.visits, visit.samples_min), (1, plan.samples_min));
+        assert_eq!(3 * visit.time_budget_ns / 1_000_000, 79, "rounded down");
+        assert_eq!(visit.of_visit(), visit);
+        Plan { samples_max: 8, visits: 100, ..Plan::default() }.of_visit().check().expect("few samples, many visits");
     }
 
     #[test]

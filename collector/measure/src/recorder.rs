@@ -136,6 +136,7 @@ impl<'a> Recorder<'a> {
             std_ns: summary.std,
             cv: summary.cv,
             median_interval_ns: summary.median_interval,
+            visits_ns: Vec::new(),
             first_run_ns: closing.first_run_ns,
             warm_up_runs: closing.warm_up_runs,
             batch_size: closing.batch_size,

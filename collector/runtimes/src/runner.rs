@@ -39,7 +39,7 @@ impl<R: Runtime> Runner<R> {
 
     fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let model = job.program.join(MODEL);
-        let stamps = stamps(&[&model, &job.inputs], &job.cpus);
+        let stamps = stamps(&[&model, &job.inputs], &job.cpus, job.placement);
         let is_counted = job.counters.backend != Backend::None;
         // Before a session makes its threads, so that they are counted too.
         let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;

@@ -10,7 +10,7 @@ use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic,
 use super::record;
 use super::sizes;
 use super::variations::variations;
-use datasets::{CacheState, Key, Record, ScheduleSource};
+use datasets::{CacheState, Key, Record, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
 use job::target::Target;
@@ -118,7 +118,7 @@ pub fn attempts(
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
         for code in codes(&family[0], compiled, target, config, &bases.revisions) {
             for (place, with_task) in records.iter().enumerate() {
-                for run in runs(config, flush_bytes) {
+                for run in runs(config, base.source, flush_bytes) {
                     attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);
                 }
             }
@@ -128,7 +128,7 @@ pub fn attempts(
     for module in modules {
         let (record, code) =
             (Arc::new(record::of_module(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
-        for run in runs(config, flush_bytes) {
+        for run in runs(config, bases.library.source, flush_bytes) {
             attempts.push(attempt((first, first), code.clone(), run, &record, cpus)?);
         }
         first += 1;
@@ -166,7 +166,8 @@ pub(super) fn attempt(
 ) -> Result<Attempt, PlanningError> {
     let with_task = Arc::clone(with_task);
     let cpus = cpus[..threads].to_vec();
-    let mut attempt = Attempt { task, family, code, cpus, method, key: Key::default(), with_task, state };
+    let mut attempt =
+        Attempt { task, family, code, cpus, method, key: Key::default(), with_task, state, visit: 0, pass: 0 };
     attempt.key = record::of_attempt(&attempt)?.key;
     Ok(attempt)
 }
@@ -187,9 +188,13 @@ fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Confi
 }
 
 /// The ways to run one schedule: in every cache state, on every number of threads.
-fn runs(config: &Config, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
+fn runs(config: &Config, source: Source, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
     config.cache.iter().flat_map(move |&cache| {
         let mut plan = config.measure.clone();
+        if source == Source::Simulated {
+            // A simulator says the same again.
+            plan.visits = 1;
+        }
         let state = CacheState::from(cache);
         if state == CacheState::Cold {
             plan.cache = Cache::Cold { flush_bytes };

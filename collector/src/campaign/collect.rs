@@ -6,11 +6,11 @@ use super::planned::{Attempt, Code, PlannedTask};
 use super::source::Source;
 use super::{jobs, record};
 use bench::{Bench, Build, Done, Ran, Ticket, Work};
-use datasets::{Key, Outcome, Record, RowError};
+use datasets::{CacheState, Json, Key, NoiseFloor, Outcome, Record, RowError};
 use job::Artifact;
 use job::target::Target;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 use worker::Fault;
 
@@ -77,12 +77,21 @@ pub struct Outside<'a, E> {
     /// Asked between attempts whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
     /// Asked before a batch is begun.
-    pub claim: &'a mut dyn FnMut(&[Key]) -> Result<Tries, E>,
+    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Tries, E>,
 }
 
-/// The first try of each, all ours: for campaigns of one process.
-pub fn claim_all<E>(keys: &[Key]) -> Result<Tries, E> {
-    Ok(vec![Some(1); keys.len()])
+/// All visits are ours: for campaigns of one process.
+pub fn claim_all<E>(wanted: &[Visit]) -> Result<Tries, E> {
+    Ok(wanted.iter().map(|visit| Some(i64::from(visit.number) + 1)).collect())
+}
+
+/// A visit of an experiment that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The experiment.
+    pub key: Key,
+    /// Which of its visits, counted from 0.
+    pub number: u32,
 }
 
 /// What a campaign is about.
@@ -117,6 +126,7 @@ pub fn collect<E: From<RowError>>(
         start,
         outcomes: Outcomes::default(),
         in_hand: BTreeMap::new(),
+        seen: Seen::default(),
         open: 0,
         newest: 0,
         tickets: 0,
@@ -141,6 +151,7 @@ struct Pass<'a, 'b, E> {
     outcomes: Outcomes,
     /// What the bench was given.
     in_hand: BTreeMap<Ticket, InHand>,
+    seen: Seen,
     /// Tries that have no record yet.
     open: usize,
     /// How many tries the newest batch has.
@@ -212,14 +223,14 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
     /// Claims what of a batch is ours, and gives it to the bench.
     fn begin(&mut self, proposed: Vec<Attempt>) -> Result<(), End<E>> {
-        let keys: Vec<Key> = proposed.iter().map(|attempt| attempt.key).collect();
-        let numbers = (self.outside.claim)(&keys).map_err(End::Failed)?;
+        let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
+        let numbers = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
         let mut ours: Vec<Try> = Vec::new();
         for (attempt, number) in proposed.into_iter().zip(numbers) {
             match number {
                 Some(number) => ours.push(Try { attempt, number }),
                 None => {
-                    self.outcomes.elsewhere += 1;
+                    self.outcomes.elsewhere += usize::from(attempt.pass == 0);
                     self.source.forgo(&attempt);
                 }
             }
@@ -271,7 +282,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
     fn run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
         let Campaign { tasks, config, .. } = self.campaign;
-        let work = jobs::run(&one.attempt, artifact, tasks, config);
+        let work = jobs::run((&one.attempt, one.number), artifact, tasks, config);
         self.give(work, InHand::Run(one, Box::new(record)));
     }
 
@@ -306,6 +317,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         }
         record.started_at_us = record::microseconds(ran.began);
         record::describe_reply(&mut record, &ran.reply).map_err(failed)?;
+        self.seen.complete(&one.attempt, &mut record);
         self.keep(one, &record)
     }
 
@@ -314,6 +326,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         (self.outside.sink)(record).map_err(End::Failed)?;
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
+            // Later visits are no more attempts, but what is lost in them is told.
+            Outcome::Ok if one.attempt.pass > 0 => {}
             outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
         }
         (self.outside.listener)(Event::Recorded(record));
@@ -333,7 +347,31 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
 /// The record of a try that has not begun.
 fn begin_record(one: &Try) -> Result<Record, RowError> {
-    Ok(Record { attempt: one.number, ..record::of_attempt(&one.attempt)? })
+    let placement = Json::new(&jobs::placement(&one.attempt, one.number))?;
+    Ok(Record { attempt: one.number, placement: Some(placement), ..record::of_attempt(&one.attempt)? })
+}
+
+/// What earlier visits say of the next one's record.
+#[derive(Default)]
+struct Seen {
+    /// How far results of artifacts are from the reference, which is compared once.
+    errors: HashMap<Key, (Option<f64>, Option<f64>)>,
+    /// Scatter between visits, by threads and cache state.
+    noise_floors: HashMap<(usize, CacheState), NoiseFloor>,
+}
+
+impl Seen {
+    fn complete(&mut self, attempt: &Attempt, record: &mut Record) {
+        let Some(median_ns) = record.median_ns.filter(|_| record.outcome == Outcome::Ok) else { return };
+        if attempt.pass == 0 {
+            self.errors.insert(record.key, (record.max_abs_error, record.max_rel_error));
+        } else if let Some(errors) = self.errors.get(&record.key) {
+            (record.max_abs_error, record.max_rel_error) = *errors;
+        }
+        let floor = self.noise_floors.entry((attempt.cpus.len(), attempt.state)).or_default();
+        floor.take(record.key, median_ns);
+        record.noise_floor = floor.pooled();
+    }
 }
 
 fn failed<E: From<RowError>>(error: RowError) -> End<E> {

@@ -5,6 +5,7 @@ use super::planned::{Attempt, Code, PlannedTask};
 use bench::Work;
 use job::target::Target;
 use job::{Artifact, BuildJob, LibraryJob, ModuleJob, RunJob};
+use measure::Placement;
 use std::time::Duration;
 
 /// The job that builds an attempt's schedule; nothing where a library computes its task.
@@ -13,8 +14,19 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> O
     Some(BuildJob::new(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
+/// Where the attempt of a number, counted from 1, runs; each of an experiment runs elsewhere.
+pub fn placement(attempt: &Attempt, number: i64) -> Placement {
+    let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
+    attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.pass)
+}
+
 /// The run of an attempt: of what was built for it, or of the library that computes it.
-pub fn run(attempt: &Attempt, artifact: Option<&Artifact>, tasks: &[PlannedTask], config: &Config) -> Work {
+pub fn run(
+    (attempt, number): (&Attempt, i64),
+    artifact: Option<&Artifact>,
+    tasks: &[PlannedTask],
+    config: &Config,
+) -> Work {
     let slack = Duration::from_secs_f64(config.limits.run_seconds);
     if let Code::Module(module) = &attempt.code {
         let job = ModuleJob {
@@ -23,15 +35,18 @@ pub fn run(attempt: &Attempt, artifact: Option<&Artifact>, tasks: &[PlannedTask]
             inputs: module.inputs.iter().map(ToString::to_string).collect(),
             seed: config.seed,
             cpus: attempt.cpus.clone(),
-            method: attempt.method.clone(),
+            method: attempt.method.of_visit(),
             counters: config.counters.clone(),
         };
         let deadline = job.deadline(slack);
         return Work::Library(LibraryJob::Module(job), deadline);
     }
     let planned = &tasks[attempt.task];
-    let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.clone());
-    let job = RunJob { seed: config.seed, counters: config.counters.clone(), ..job };
+    let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
+    // One artifact serves all visits, so the result of the first tells for all.
+    let is_checked = attempt.pass == 0;
+    let placement = placement(attempt, number);
+    let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };
     let deadline = job.deadline(planned.task.work().map_or(0, |work| work.flops), slack);
     match artifact {
         Some(artifact) => Work::Run(job.of(artifact), deadline),

@@ -76,6 +76,10 @@ pub struct Attempt {
     pub(super) with_task: Arc<Record>,
     /// What caches hold.
     pub(super) state: CacheState,
+    /// Which of the visits that its method asks for, counted from 0.
+    pub visit: u32,
+    /// How many of them this run of the program made before.
+    pub pass: u32,
 }
 
 /// What computes a task.
@@ -108,6 +112,17 @@ pub struct Bases {
 }
 
 impl Attempt {
+    /// Its next visit, if there is one.
+    pub fn next_visit(&self) -> Option<Attempt> {
+        let next = Attempt { visit: self.visit + 1, pass: self.pass + 1, ..self.clone() };
+        (next.visit < self.method.visits()).then_some(next)
+    }
+
+    /// How many visits are left, this one included.
+    pub fn visits_left(&self) -> usize {
+        self.method.visits().saturating_sub(self.visit) as usize
+    }
+
     /// Whether one build serves both.
     pub fn shares_build_with(&self, other: &Attempt) -> bool {
         self.family == other.family && self.code == other.code

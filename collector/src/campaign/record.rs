@@ -4,7 +4,7 @@
 use super::module::PlannedModule;
 use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
-use datasets::{Json, Outcome, Record, RowError, Source};
+use datasets::{Covers, Json, Outcome, OverVisits, Record, RowError, Source};
 use job::space::Schedule;
 use job::target::{Fabric, Kind, Target};
 use job::{Artifact, Check, Measured, RunReply, Simulated};
@@ -260,6 +260,7 @@ fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), 
     record.n = 1;
     (record.median_ns, record.mean_ns, record.min_ns, record.p95_ns) = (Some(time), Some(time), Some(time), Some(time));
     record.median_interval_ns = Some(0.0);
+    record.interval_covers = Some(Covers::Visits);
     record.samples_ns = vec![time];
     record.counters = Some(Json::new(&simulated.counts)?);
     describe_check(record, &simulated.check);
@@ -293,6 +294,12 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.first_run_ns = Some(m.first_run_ns as f64).filter(|time| *time > 0.0);
     record.batch_size = Some(i64::from(m.batch_size));
     record.median_interval_ns = m.median_interval_ns.map(|(low, high)| (high - low) / 2.0);
+    record.median_low_ns = m.median_interval_ns.map(|(low, _)| low);
+    record.median_high_ns = m.median_interval_ns.map(|(_, high)| high);
+    record.interval_covers = m.median_interval_ns.map(|_| Covers::Visit);
+    if !m.visits_ns.is_empty() {
+        record.state_over_visits(&OverVisits::of_medians(m.median_ns, &m.visits_ns));
+    }
     record.samples_ns = m.samples_ns.clone();
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();

@@ -7,7 +7,7 @@ use super::trace::TraceCommand;
 use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use measure::ROUNDS;
+use measure::{Plan, ROUNDS};
 use std::path::PathBuf;
 
 /// Collect operator times: load a model, compile its operators with Apache TVM, measure them, record what happened.
@@ -534,9 +534,8 @@ pub struct Sweep {
     /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,
-    /// Stop repeating when the median is known to this part of itself [default: 0.01]
-    #[arg(long, value_name = "PART")]
-    pub precision: Option<f64>,
+    #[command(flatten)]
+    pub sampling: Sampling,
     /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub counters: Vec<String>,
@@ -661,12 +660,39 @@ pub struct ModelBuild {
     pub json: bool,
 }
 
+/// How samples of times are taken.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Sampling {
+    /// Stop repeating when the median of a visit is known to this part of itself [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub precision: Option<f64>,
+    /// Share the time among this many visits, each at another time and place in memory [default: 3]
+    ///
+    /// Printed intervals are for the median that as many visits at another time would give. With one visit there is no such
+    /// interval.
+    #[arg(long, value_name = "N")]
+    pub visits: Option<u32>,
+    /// Move the measuring thread's stack by this much, a multiple of 16 below 4096 [default: all over a page]
+    ///
+    /// To see how much a time depends on where the stack lies.
+    #[arg(long, value_name = "BYTES")]
+    pub stack_offset: Option<u32>,
+}
+
+impl Sampling {
+    /// Puts what was asked for into a plan.
+    pub fn apply(&self, plan: &mut Plan) {
+        plan.precision = self.precision.unwrap_or(plan.precision);
+        plan.visits = self.visits.unwrap_or(plan.visits);
+        plan.stack_offset_bytes = self.stack_offset.or(plan.stack_offset_bytes);
+    }
+}
+
 /// How long a model is run, on what, and where its outputs go.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Running {
-    /// Stop repeating when the median is known to this part of itself [default: 0.01]
-    #[arg(long, value_name = "PART")]
-    pub precision: Option<f64>,
+    #[command(flatten)]
+    pub sampling: Sampling,
     #[command(flatten)]
     pub given: Given,
     /// Write each output to a file of NumPy's format in this folder
@@ -1083,7 +1109,11 @@ pub enum Command {
         command: FleetCommand,
     },
     /// Say what this machine can measure, what not, and how to improve it
+    #[command(after_help = "Example: opcollect doctor --noise")]
     Doctor {
+        /// Measure for 60 s how much this machine's times scatter from visit to visit, and print that
+        #[arg(long)]
+        noise: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,

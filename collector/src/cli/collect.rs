@@ -361,7 +361,12 @@ impl Job<'_> {
         let known_before = match &mut work {
             Work::Sweep(todo) => {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
-                todo.retain(|attempt| !ledger.is_known(attempt.key));
+                todo.retain_mut(|attempt| {
+                    let visits = attempt.method.visits();
+                    let left = ledger.visits_left(attempt.key, visits);
+                    attempt.visit = visits - left.min(visits);
+                    left > 0
+                });
                 wanted.len() - todo.len()
             }
             Work::Search(tuning) => {
@@ -380,10 +385,10 @@ impl Job<'_> {
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let at = pass::At { signal: &heard, pace: self.measuring.progress, store: &self.store, host: &base.host };
         let began = Instant::now();
+        // Later visits, and the best of a search, run what was built before.
+        let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
-            Work::Sweep(todo) => {
-                (at.pass(Makes::Unknown, ledger, &mut Sweep::new(&todo), &self.campaign, bench)?, None)
-            }
+            Work::Sweep(todo) => (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None),
             Work::Search(mut tuning) => {
                 let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
                 wanted.extend(tuning.keys());
@@ -444,7 +449,6 @@ impl Job<'_> {
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.left() > 0 && !is_ended {
             let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
-            let bench = &mut Remembering::new(bench);
             outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
         }
         let records = pass::records(&self.store, tasks, Choose::All)?;

@@ -8,7 +8,7 @@ use crate::network::{self, Best, Comparison};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
-use measure::{Method, Plan, Ratio};
+use measure::{Method, Placement, Plan, Ratio};
 use models::{Parallel, StagePlan, Task};
 use report::{Table, duration, figures, or_unknown, words};
 use serde::Serialize;
@@ -142,10 +142,10 @@ pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut Whole) -> Resul
     for variant in &mut variants {
         load(variant, whole)?;
     }
-    for round in 0..rounds as usize {
+    for round in 0..rounds {
         for place in 0..variants.len() {
-            let turn = (round + place) % variants.len();
-            sample(&mut variants[turn], whole)?;
+            let turn = (round as usize + place) % variants.len();
+            sample(&mut variants[turn], (round, rounds), whole)?;
         }
     }
     Ok(report(whole, rounds, &variants))
@@ -208,6 +208,7 @@ fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut Whole) -> Re
         }
     }
     let plan = Plan {
+        visits: 1,
         samples_min: 2,
         samples_slow_min: 2,
         sampling_time_min_ns: ROUND_NS,
@@ -235,7 +236,13 @@ fn load(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
     Ok(())
 }
 
-fn sample(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
+/// Times a variant in a round. Each has its stack elsewhere; tensors are placed anew, in a fresh process, for each third of the
+/// rounds.
+fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut Whole) -> Result<()> {
+    let (method, seed) = (&variant.job.method, whole.runs.config.seed);
+    let third = round * 3 / rounds;
+    let stack_bytes = method.placement(seed, round, 0).stack_bytes;
+    variant.job.placement = Placement { stack_bytes, ..method.placement(seed, third, third) };
     let measured = whole.runs.run(&variant.job)?;
     variant.round_medians_ns.push(measured.measurement.median_ns);
     variant.samples_ns.extend(measured.measurement.samples_ns);

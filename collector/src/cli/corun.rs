@@ -118,7 +118,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
             sink: &mut |record: &Record| shared.borrow_mut().keep(record),
             listener: &mut |event| progress.hear(&event),
             should_stop: &|| signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |keys| shared.borrow_mut().claim_until(keys, times),
+            claim: &mut |wanted| shared.borrow_mut().claim_until(wanted, times),
         };
         let outcomes = make(&runs, &todo, &mut workers, &mut outside);
         progress.finish();

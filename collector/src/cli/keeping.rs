@@ -10,6 +10,7 @@ use super::machine;
 use super::repeat::Repeat;
 use super::stores::open_store;
 use super::whole::Whole;
+use crate::campaign::collect::Visit;
 use crate::network::record::warn;
 use bench::Versions;
 use datasets::{Key, Record, RowError, ScheduleSource, Store};
@@ -116,7 +117,8 @@ impl Keeping {
         let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None };
         let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
-        let numbers = ledger.claim(&keys).map_err(failed)?;
+        let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
+        let numbers = ledger.claim(&visits).map_err(failed)?;
         for (record, number) in self.records.iter_mut().zip(numbers) {
             record.attempt = number.unwrap_or(record.attempt);
             ledger.keep(record).map_err(failed)?;

@@ -4,6 +4,7 @@ use super::dataset::tell_damage;
 use super::failure::chain;
 use super::repeat::Repeat;
 use super::tell;
+use crate::campaign::collect::Visit;
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
 
@@ -40,33 +41,42 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The number of the next try of each experiment; nothing for those that another process is at, or has made.
-    pub fn claim(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
-        self.claim_where(wanted, Ledger::is_known)
+    /// How many visits of an experiment are left, where what gives times is to have so many.
+    pub fn visits_left(&self, key: Key, visits: u32) -> u32 {
+        if self.repeat.again { visits } else { u32::try_from(self.left(key, visits.into())).unwrap_or(visits) }
+    }
+
+    /// The number of the try that each visit is; nothing for those that another process is at, or has made.
+    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Vec<Option<i64>>> {
+        self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
+            Some(Outcome::Ok) if !ledger.repeat.again => ledger.keys.attempts(visit.key) > i64::from(visit.number),
+            _ => ledger.is_known(visit.key),
+        })
     }
 
     /// The same, where what is known is made again.
-    pub fn claim_again(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
+    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Vec<Option<i64>>> {
         self.claim_where(wanted, |_, _| false)
     }
 
     /// The same, where what gave a time is made until it was tried so often.
-    pub fn claim_until(&mut self, wanted: &[Key], times: i64) -> Result<Vec<Option<i64>>> {
-        self.claim_where(wanted, |ledger, key| ledger.left(key, times) == 0)
+    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Vec<Option<i64>>> {
+        self.claim_where(wanted, |ledger, visit| ledger.left(visit.key, times) == 0)
     }
 
-    fn claim_where(&mut self, wanted: &[Key], is_made: impl Fn(&Self, Key) -> bool) -> Result<Vec<Option<i64>>> {
+    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Vec<Option<i64>>> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.claims()?),
         };
-        let Taken { held, has_news } = claims.take(wanted)?;
+        let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
+        let Taken { held, has_news } = claims.take(&keys)?;
         // After claiming: what others finish from now on, they had claimed before.
         if has_news {
             self.keys = self.store.keys()?;
         }
-        let is_ours = |key: &Key| !held.contains(key) && !is_made(self, *key);
-        Ok(wanted.iter().map(|key| is_ours(key).then(|| self.keys.attempts(*key) + 1)).collect())
+        let is_ours = |visit: &Visit| !held.contains(&visit.key) && !is_made(self, visit);
+        Ok(wanted.iter().map(|visit| is_ours(visit).then(|| self.keys.attempts(visit.key) + 1)).collect())
     }
 
     /// Keeps a record.

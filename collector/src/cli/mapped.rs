@@ -29,7 +29,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     refuse(arguments)?;
     let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
-    let sweep = Sweep { seed: arguments.seed, precision: arguments.running.precision, ..Sweep::default() };
+    let sweep = Sweep { seed: arguments.seed, sampling: arguments.running.sampling.clone(), ..Sweep::default() };
     let config = settings::config(&arguments.models, &sweep)?;
     refuse_sweeps(&config, "`model` runs one model at one size")?;
     let target = fabric(&config.target).map_err(Failure::usage)?;

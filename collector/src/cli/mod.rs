@@ -32,6 +32,7 @@ mod mapped;
 mod model;
 mod night_arguments;
 mod nights;
+mod noise;
 mod pace;
 mod packing;
 mod pass;
@@ -123,7 +124,8 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
             fleet::status(tracker.as_deref(), json)
         }
-        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Doctor { noise: true, json }) => noise::run(json),
+        Some(Command::Doctor { noise: false, json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());
             Ok(DONE)

@@ -102,7 +102,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
-        precision: arguments.running.precision,
+        sampling: arguments.running.sampling.clone(),
         ..Sweep::default()
     };
     let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };

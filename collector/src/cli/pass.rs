@@ -52,9 +52,9 @@ impl At<'_> {
             sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
             listener: &mut |event| progress.hear(&event),
             should_stop: &|| self.signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |keys| match makes {
-                Makes::Unknown => ledger.borrow_mut().claim(keys),
-                Makes::Again => ledger.borrow_mut().claim_again(keys),
+            claim: &mut |wanted| match makes {
+                Makes::Unknown => ledger.borrow_mut().claim(wanted),
+                Makes::Again => ledger.borrow_mut().claim_again(wanted),
             },
         };
         let outcomes = collect(source, campaign, bench, &mut outside);

@@ -117,7 +117,9 @@ pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     let given = [
         ("--threads", program.threads.is_some()),
         ("--seed", program.seed.is_some()),
-        ("--precision", program.running.precision.is_some()),
+        ("--precision", program.running.sampling.precision.is_some()),
+        ("--visits", program.running.sampling.visits.is_some()),
+        ("--stack-offset", program.running.sampling.stack_offset.is_some()),
         ("--input", !program.running.given.input.is_empty()),
         ("--inputs", program.running.given.inputs.is_some()),
         ("--output", program.running.output.is_some()),
@@ -167,7 +169,7 @@ pub fn run(
             .with_hint("build it on this machine, or with `--target` for this one's processor"));
     }
     let mut raw = RawConfig { threads: arguments.threads.map(|threads| vec![threads]), ..RawConfig::default() };
-    raw.measure.precision = arguments.running.precision.unwrap_or(raw.measure.precision);
+    arguments.running.sampling.apply(&mut raw.measure);
     let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let seed = arguments.seed.unwrap_or(portable.seed);
     let types = program.inputs.iter().map(|port| &port.ty);

@@ -8,7 +8,7 @@ use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, s
 use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
 use crate::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect, graphs};
-use bench::{Bench, Build, Done, Work};
+use bench::{Bench, Build, Done, Remembering, Work};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use job::space::Schedule;
 use job::target::Target;
@@ -138,20 +138,20 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
     let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
     let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
     let _exclusive = machine::exclusive(wait_seconds)?;
-    only(&[attempt], &campaign, &mut workers)
+    only(attempt, &campaign, &mut workers)
 }
 
-/// Makes one attempt.
-fn only(attempt: &[Attempt], campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Result<Record> {
-    let mut made = None;
+/// Makes all visits of one attempt.
+fn only(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Result<Record> {
+    let mut made: Vec<Record> = Vec::new();
     let mut sink = |record: &Record| -> std::result::Result<(), RowError> {
-        made = Some(record.clone());
+        made.push(record.clone());
         Ok(())
     };
     let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
-    let outcomes = collect(&mut Sweep::new(attempt), campaign, bench, &mut outside);
+    let outcomes = collect(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
     let broken = outcomes.map_err(Failure::environment)?.broken;
-    made.ok_or_else(|| {
+    datasets::choose(made, Choose::Middle).pop().ok_or_else(|| {
         let why = broken.unwrap_or_else(|| "it was not made".to_owned());
         Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
     })

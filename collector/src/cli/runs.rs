@@ -8,7 +8,7 @@ use bench::Bench;
 use job::listing::CodeWishes;
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::CounterRequest;
-use measure::{Method, Plan};
+use measure::{Measurement, Method, Plan};
 use models::TensorType;
 use reference::Tensor;
 use std::fs;
@@ -101,6 +101,7 @@ impl Runs {
             inputs: self.inputs(),
             outputs: self.path(&format!("{name}-outputs.bin")),
             cpus: self.cpus.clone(),
+            placement: method.placement(self.config.seed, 0, 0),
             method,
             counters: count,
             profile: None,
@@ -114,10 +115,29 @@ impl Runs {
         Runs::measured(self.reply(job))
     }
 
-    /// What becomes of the run of a job.
+    /// What becomes of the run of a job: of its only visit where it says, or of all visits of its method, each placed elsewhere and
+    /// the last in a fresh process.
     pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
-        self.bench.run_network(job, deadline)
+        let visits = if job.profile.is_some() { 1 } else { job.method.visits() };
+        let mut measured: Vec<Measured> = Vec::new();
+        for visit in 0..visits {
+            let is_last = visit > 0 && visit + 1 == visits;
+            let placement = match visits {
+                1 => job.placement,
+                _ => job.method.placement(self.config.seed, visit, u32::from(is_last)),
+            };
+            let job = NetworkJob { method: job.method.of_visit(), placement, ..job.clone() };
+            match self.bench.run_network(&job, deadline)? {
+                RunReply::Measured(one) => measured.push(*one),
+                other => return Ok(other),
+            }
+        }
+        let peak_memory_bytes = measured.iter().map(|one| one.peak_memory_bytes).max().unwrap_or(0);
+        let Some(last) = measured.last().cloned() else { unreachable!("a method has at least one visit") };
+        let all = measured.into_iter().map(|one| one.measurement).collect();
+        let measurement = Measurement::of_visits(all).unwrap_or_else(|| last.measurement.clone());
+        Ok(RunReply::Measured(Box::new(Measured { measurement, peak_memory_bytes, ..last })))
     }
 
     /// Of what became of a run, its times.

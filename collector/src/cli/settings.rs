@@ -196,9 +196,7 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
         };
         raw.cache = Some(sweep.cache.iter().map(state).collect());
     }
-    if let Some(precision) = sweep.precision {
-        raw.measure.precision = precision;
-    }
+    sweep.sampling.apply(&mut raw.measure);
     if let Some(builders) = sweep.builders {
         raw.limits.builders = builders;
     }

@@ -70,6 +70,9 @@ impl Record {
             ("cv", self.cv),
             ("first_run_ns", self.first_run_ns),
             ("median_interval_ns", self.median_interval_ns),
+            ("median_low_ns", self.median_low_ns),
+            ("median_high_ns", self.median_high_ns),
+            ("visit_spread", self.visit_spread),
         ];
         times.iter().try_for_each(|(name, time)| require(time.is_none(), name, "a record that is not `ok` has no time"))
     }

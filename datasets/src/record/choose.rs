@@ -5,6 +5,7 @@
 
 use super::cell::Cell;
 use super::table::{COLUMNS, ColumnId, Record};
+use super::visits::measured;
 use super::words::Outcome;
 use crate::batch::Row;
 use models::names;
@@ -14,7 +15,8 @@ use std::ops::Range;
 /// Which measurements of each experiment are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// Of those that are `ok` the one with the middle median; of an even number the earlier of both middles.
+    /// Of those that are `ok` the one with the median of their medians, of an even number the earlier of both, with the interval
+    /// over all of them.
     #[default]
     Middle,
     /// The last one that is `ok`.
@@ -99,8 +101,14 @@ pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     let mut chosen = Vec::new();
     for attempts in records.chunk_by_mut(|left, right| left.key == right.key) {
         (1..).zip(&mut *attempts).for_each(|(number, record)| record.attempt = number);
-        let tried: Vec<Tried> = attempts.iter().map(Tried::of).collect();
-        chosen.extend_from_slice(&attempts[how.places(&tried)]);
+        let all: Vec<&Record> = attempts.iter().collect();
+        match measured(&all).filter(|_| how == Choose::Middle) {
+            Some(measured) => chosen.push(measured),
+            None => {
+                let tried: Vec<Tried> = attempts.iter().map(Tried::of).collect();
+                chosen.extend_from_slice(&attempts[how.places(&tried)]);
+            }
+        }
     }
     chosen
 }

@@ -16,6 +16,7 @@ pub mod network;
 mod products;
 pub(crate) mod serial;
 pub mod table;
+pub mod visits;
 pub mod words;
 
 /// Generates `Record`, `ColumnId` and `COLUMNS` from the list in `table`.
@@ -92,7 +93,7 @@ macro_rules! columns {
 use columns;
 
 /// Version of the table of columns that this program writes; it reads this version and all before it.
-pub const SCHEMA_VERSION: i64 = 5;
+pub const SCHEMA_VERSION: i64 = 6;
 
 impl Default for table::Record {
     /// The current schema version and the first attempt; everything else empty.

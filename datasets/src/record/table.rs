@@ -13,7 +13,7 @@ use super::column::{Kind, Known};
 use super::columns;
 use super::json::Json;
 use super::key::Key;
-use super::words::{CacheState, Outcome, ScheduleSource, Source, Target};
+use super::words::{CacheState, Covers, Outcome, ScheduleSource, Source, Target};
 use crate::error::RowError;
 use serde::de::MapAccess;
 
@@ -197,12 +197,28 @@ columns! {
         first_run_ns: Option<f64> = Float, "ns", After, since 1;
         /// Runs timed together as one sample.
         batch_size: Option<i64> = Integer, "count", After, since 1;
-        /// Half-width of the 95 % confidence interval of the median.
+        /// Half-width of the 95 % interval of the median; `interval_covers` says what it is an interval of.
         median_interval_ns: Option<f64> = Float, "ns", After, since 1;
         /// Whether caches held the operands when a sample began.
         cache_state: Option<CacheState> = Label, "name", Before, since 1;
         /// Samples in the order taken, each the time of one run; evenly thinned out when there are more than the plan keeps.
         samples_ns: Vec<f64> = List, "ns", After, since 1;
+        /// Lower end of the 95 % interval of the median.
+        median_low_ns: Option<f64> = Float, "ns", After, since 6;
+        /// Upper end of the 95 % interval of the median; times are skewed, so it may be farther from the median than the lower end.
+        median_high_ns: Option<f64> = Float, "ns", After, since 6;
+        /// What the interval covers: `visit` or `visits`. Absent in older rows, where it is `visit`.
+        interval_covers: Option<Covers> = Label, "name", After, since 6;
+        /// Medians of the visits that the row sums up, in the order of time, a list; absent where the row is one visit.
+        visits_ns: Option<Json> = Json, "JSON", After, since 6;
+        /// Standard deviation of the logarithms of the visits' medians: how much the time depends on where in memory and when the
+        /// candidate ran.
+        visit_spread: Option<f64> = Float, "fraction", After, since 6;
+        /// The same, pooled over all experiments that the program had visited more than once on as many threads when it wrote the row.
+        noise_floor: Option<f64> = Float, "fraction", After, since 6;
+        /// Where the visit ran: `stack_bytes` and `buffer_bytes` by which stacks and tensors were moved within a page, and the
+        /// number of the runner's `process`.
+        placement: Option<Json> = Json, "JSON", After, since 6;
     }
     "Check" {
         /// Largest absolute difference from the reference computation.

@@ -118,6 +118,14 @@ words! {
 }
 
 words! {
+    /// What the interval of a median covers.
+    Covers {
+        Visit = "visit": "Samples within one visit; another visit may give a median outside of it.",
+        Visits = "visits": "The median that as many visits at another time would give.",
+    }
+}
+
+words! {
     /// What proposed a schedule.
     ScheduleSource {
         Default = "default": "The compiler's default lowering.",

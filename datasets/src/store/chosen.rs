@@ -4,6 +4,7 @@ use super::merge::Merge;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::record::choose::{Choose, Tried};
+use crate::record::visits::{OverVisits, Visit, over, state_in_batch};
 use std::ops::Range;
 
 /// Merged rows of which some are chosen.
@@ -25,28 +26,43 @@ impl Chosen {
             return self.merge.next();
         }
         let mut chosen = Batch::all_columns();
+        let mut known: Vec<Option<OverVisits>> = Vec::new();
         while chosen.is_empty() {
             let Some(rows) = self.merge.next()? else {
-                self.close(&mut chosen);
+                self.close(&mut chosen, &mut known);
                 break;
             };
             // An experiment begins with its first attempt.
             let begins: Vec<usize> = (0..rows.len()).filter(|row| rows.attempt(*row) == 1).collect();
             self.open.extend(&rows, 0..begins.first().copied().unwrap_or(rows.len()));
             let Some(&last) = begins.last() else { continue };
-            self.close(&mut chosen);
-            for places in joined(begins.windows(2).map(|pair| self.places(&rows, pair[0]..pair[1]))) {
+            self.close(&mut chosen, &mut known);
+            let experiments = begins.windows(2).map(|pair| pair[0]..pair[1]);
+            known.extend(experiments.clone().flat_map(|places| self.over_visits(&rows, places)));
+            for places in joined(experiments.map(|places| self.places(&rows, places))) {
                 chosen.extend(&rows, places);
             }
             self.open.extend(&rows, last..rows.len());
         }
+        state_in_batch(&mut chosen, &known);
         Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
     }
 
     /// Chooses among the rows that waited for more.
-    fn close(&mut self, chosen: &mut Batch) {
+    fn close(&mut self, chosen: &mut Batch, known: &mut Vec<Option<OverVisits>>) {
         let open = std::mem::replace(&mut self.open, Batch::all_columns());
+        known.extend(self.over_visits(&open, 0..open.len()));
         chosen.extend(&open, self.places(&open, 0..open.len()));
+    }
+
+    /// What the visits of one experiment say together, for each row that is chosen of it.
+    fn over_visits(&self, rows: &Batch, places: Range<usize>) -> Vec<Option<OverVisits>> {
+        let chosen = self.places(rows, places.clone());
+        if self.choose != Choose::Middle {
+            return vec![None; chosen.len()];
+        }
+        let visits: Vec<Visit> = places.filter_map(|row| Visit::of(&rows.row(row))).collect();
+        chosen.map(|row| Tried::of(&rows.row(row)).median_ns.map(|shown_ns| over(shown_ns, &visits))).collect()
     }
 
     /// The places that are chosen of one experiment's.

@@ -94,7 +94,9 @@ fn make_failed(record: &mut Record, reason: String) {
     record.n = 0;
     record.samples_ns = Vec::new();
     let times = [ColumnId::median_ns, ColumnId::mean_ns, ColumnId::min_ns, ColumnId::p95_ns, ColumnId::std_ns];
-    for id in times.into_iter().chain([ColumnId::cv, ColumnId::first_run_ns, ColumnId::median_interval_ns]) {
+    let spreads = [ColumnId::cv, ColumnId::first_run_ns, ColumnId::median_interval_ns, ColumnId::visit_spread];
+    let ends = [ColumnId::median_low_ns, ColumnId::median_high_ns];
+    for id in times.into_iter().chain(spreads).chain(ends) {
         record.set(id, Cell::Null).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! A loaded artifact and the tensors it works on.
 
 use super::call::{TvmError, Value, call, data_type};
-use super::memory::{self, MemoryError, Placement, Shared};
+use super::memory::{self, Bounds, MemoryError, Shared};
 use super::names;
 use super::object::{self, LoadError};
 use measure::Evaluator;
@@ -24,8 +24,8 @@ pub struct Buffer {
 
 impl Buffer {
     /// A tensor of zeros.
-    pub fn new(dtype: DType, extents: &[i64], placement: Placement) -> Result<Buffer, MemoryError> {
-        Ok(Buffer { tensor: memory::tensor(extents, data_type(dtype), placement)? })
+    pub fn new(dtype: DType, extents: &[i64], bounds: Bounds) -> Result<Buffer, MemoryError> {
+        Ok(Buffer { tensor: memory::tensor(extents, data_type(dtype), bounds)? })
     }
 
     /// A tensor in memory that others lie in, too.

@@ -35,11 +35,13 @@ pub const ALIGNMENT_BYTES: usize = 64;
 /// What one entry of a table of addresses reaches where memory is given in huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// How a tensor's memory is placed.
+/// Where in its pages a tensor lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
+pub enum Bounds {
     /// The end, rounded up to [`ALIGNMENT_BYTES`], touches an inaccessible page.
     Guarded,
+    /// As far before that as this, a multiple of [`ALIGNMENT_BYTES`].
+    Moved(usize),
     /// The start is a page's start, and nothing special follows.
     Plain,
 }
@@ -107,10 +109,10 @@ elements!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 /// # Errors
 ///
 /// The size does not fit, or the system refuses the memory.
-pub fn tensor(shape: &[i64], dtype: DLDataType, placement: Placement) -> Result<Tensor, MemoryError> {
+pub fn tensor(shape: &[i64], dtype: DLDataType, bounds: Bounds) -> Result<Tensor, MemoryError> {
     let size_bytes = size_bytes(shape, dtype)
         .ok_or_else(|| MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() })?;
-    Shared::new(size_bytes, placement)?.tensor(0, shape, dtype)
+    Shared::new(size_bytes, bounds)?.tensor(0, shape, dtype)
 }
 
 /// Memory that several tensors lie in.
@@ -126,8 +128,8 @@ impl Shared {
     /// # Errors
     ///
     /// The system refuses the memory.
-    pub fn new(size_bytes: usize, placement: Placement) -> Result<Shared, MemoryError> {
-        let mapping = Mapping::new(size_bytes, placement).map_err(|source| MemoryError::Map { size_bytes, source })?;
+    pub fn new(size_bytes: usize, bounds: Bounds) -> Result<Shared, MemoryError> {
+        let mapping = Mapping::new(size_bytes, bounds).map_err(|source| MemoryError::Map { size_bytes, source })?;
         Ok(Shared { mapping: Arc::new(mapping), size_bytes })
     }
 
@@ -317,10 +319,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(size_bytes: usize, placement: Placement) -> io::Result<Self> {
+    fn new(size_bytes: usize, bounds: Bounds) -> io::Result<Self> {
         let page_bytes = page_bytes();
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let moved_bytes = if let Bounds::Moved(bytes) = bounds { bytes } else { 0 };
         let aligned = size_bytes.checked_next_multiple_of(ALIGNMENT_BYTES).ok_or_else(too_large)?;
+        let aligned = aligned.checked_add(moved_bytes).ok_or_else(too_large)?;
         // An empty tensor has a place too.
         let body = aligned.max(ALIGNMENT_BYTES).checked_next_multiple_of(page_bytes).ok_or_else(too_large)?;
         // Room to move the end of large bodies to where a huge page ends.
@@ -332,9 +336,9 @@ impl Mapping {
         let end = pages.addr().get() + page_bytes + body;
         let moved = if room > 0 { end.next_multiple_of(HUGE_PAGE_BYTES) - end } else { 0 };
         let body_offset = page_bytes + moved;
-        let offset = match placement {
-            Placement::Guarded => body_offset + body - aligned,
-            Placement::Plain => body_offset,
+        let offset = match bounds {
+            Bounds::Guarded | Bounds::Moved(_) => body_offset + body - aligned,
+            Bounds::Plain => body_offset,
         };
         // SAFETY: the body lies between the mapping's first and last page, and the tensor lies in the body.
         let (body_start, start) = unsafe { (pages.byte_add(body_offset), pages.byte_add(offset)) };
@@ -382,9 +386,9 @@ mod tests {
 
     #[test]
     fn tensors_begin_with_zeros_at_an_aligned_address() {
-        for placement in [Placement::Guarded, Placement::Plain] {
+        for bounds in [Bounds::Guarded, Bounds::Plain] {
             for shape in [&[][..], &[1], &[0, 5], &[3, 5, 7], &[1 << 20]] {
-                let made = tensor(shape, F32, placement).expect("memory for the test");
+                let made = tensor(shape, F32, bounds).expect("memory for the test");
                 assert_eq!(made.data_ptr() as usize % ALIGNMENT_BYTES, 0);
                 assert!(read::<f32>(&made).expect("the type fits").iter().all(|value| *value == 0.0));
             }
@@ -394,23 +398,33 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(values in prop::collection::vec(any::<i32>(), 0..5000), guarded: bool) {
-            let placement = if guarded { Placement::Guarded } else { Placement::Plain };
-            let made = tensor(&[values.len() as i64], i32::DL_DATA_TYPE, placement).expect("memory for the test");
+            let bounds = if guarded { Bounds::Guarded } else { Bounds::Plain };
+            let made = tensor(&[values.len() as i64], i32::DL_DATA_TYPE, bounds).expect("memory for the test");
             write(&made, &values).expect("type and length fit");
             prop_assert_eq!(read::<i32>(&made).expect("the type fits"), values);
         }
 
         #[test]
         fn a_guarded_tensor_ends_less_than_its_alignment_before_a_page(count in 0..20_000i64) {
-            let made = tensor(&[count], named("uint8"), Placement::Guarded).expect("memory for the test");
+            let made = tensor(&[count], named("uint8"), Bounds::Guarded).expect("memory for the test");
             let end = made.data_ptr() as usize + count as usize;
             prop_assert!(end.next_multiple_of(page_bytes()) - end < ALIGNMENT_BYTES);
         }
     }
 
     #[test]
+    fn a_moved_tensor_lies_as_far_before_a_guarded_one_within_a_page() {
+        let offset =
+            |bounds| tensor(&[1000], F32, bounds).expect("memory for the test").data_ptr() as usize % page_bytes();
+        let guarded = offset(Bounds::Guarded);
+        for bytes in [0, 64, 1344, 4032] {
+            assert_eq!(offset(Bounds::Moved(bytes)), (guarded + page_bytes() - bytes) % page_bytes());
+        }
+    }
+
+    #[test]
     fn access_is_checked() {
-        let made = tensor(&[2, 3], F32, Placement::Plain).expect("memory for the test");
+        let made = tensor(&[2, 3], F32, Bounds::Plain).expect("memory for the test");
         let text = |error: MemoryError| error.to_string();
         assert_eq!(text(read::<i32>(&made).expect_err("another type")), "the tensor holds float32, not int32");
         assert_eq!(
@@ -425,17 +439,17 @@ mod tests {
 
     #[test]
     fn types_without_a_rust_type_are_read_as_bytes() {
-        let half = tensor(&[4], named("bfloat16"), Placement::Guarded).expect("memory for the test");
+        let half = tensor(&[4], named("bfloat16"), Bounds::Guarded).expect("memory for the test");
         write_bytes(&half, &[1, 2, 3, 4, 5, 6, 7, 8]).expect("the length fits");
         assert_eq!(read_bytes(&half).expect("readable"), [1, 2, 3, 4, 5, 6, 7, 8]);
-        let nibbles = tensor(&[3], named("int4"), Placement::Guarded).expect("memory for the test");
+        let nibbles = tensor(&[3], named("int4"), Bounds::Guarded).expect("memory for the test");
         assert_eq!(read_bytes(&nibbles).expect("readable").len(), 2);
     }
 
     #[test]
     fn impossible_sizes_are_errors() {
         for shape in [&[-1][..], &[i64::MAX, 2], &[0, i64::MAX, i64::MAX], &[1 << 60]] {
-            let error = tensor(shape, F32, Placement::Guarded).err().expect("no machine holds this");
+            let error = tensor(shape, F32, Bounds::Guarded).err().expect("no machine holds this");
             assert!(matches!(error, MemoryError::Size { .. } | MemoryError::Map { .. }), "{error}");
         }
     }
@@ -453,7 +467,7 @@ mod tests {
     #[test]
     fn an_overrun_is_a_segmentation_fault() {
         if let Ok(bytes) = std::env::var(OVERRUN_BYTES) {
-            let made = tensor(&[16], F32, Placement::Guarded).expect("memory for the test");
+            let made = tensor(&[16], F32, Bounds::Guarded).expect("memory for the test");
             let count = 64 + bytes.parse::<usize>().expect("the parent passes a number");
             // SAFETY: none; with a count above 64 this is the fault that the parent waits for.
             unsafe { std::ptr::write_bytes(made.data_ptr().cast_mut().cast::<u8>(), 1, count) };

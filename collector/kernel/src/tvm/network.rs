@@ -5,11 +5,13 @@
 
 use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
-use super::memory::{MemoryError, Placement, Shared};
+use super::memory::{Bounds, MemoryError, Shared};
 use super::object::{self, LoadError};
+use super::stack_offset::with_stack_offset;
 use super::staged::Staging;
 use super::{launch, thread_counts, workspace};
 use executor::{Argument, Content, Place, Port};
+use measure::Placement;
 use measure::counters::Channel;
 use profile::session::{Subject, Task, ThreadCount, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -66,6 +68,9 @@ pub struct Calls<'a> {
     pub lost_tasks: usize,
     /// Threads on which calls run side by side, where the program has stages.
     pub staging: Option<Staging>,
+    /// Where its stack is.
+    placement: Placement,
+    batches: u32,
 }
 
 /// What groups of calls share while they run side by side.
@@ -83,12 +88,12 @@ impl SideBySide<'_, '_> {
 
 impl Network {
     /// Loads code, stores constants and makes room for everything else.
-    pub fn load(process: RunnerProcess, content: &Content) -> Result<Network> {
+    pub fn load(process: RunnerProcess, content: &Content, placement: Placement) -> Result<Network> {
         let load = |(code, bytes): (usize, &Vec<u8>)| {
             Kernel::load(process, bytes).map_err(|source| NetworkError::Code { code, source })
         };
         let kernels = content.codes.iter().enumerate().map(load).collect::<Result<Vec<_>>>()?;
-        let memory = Memory::new(content)?;
+        let memory = Memory::new(content, placement)?;
         let program = &content.program;
         let mut calls = Vec::with_capacity(program.calls.len());
         for call in &program.calls {
@@ -168,13 +173,30 @@ impl Network {
             has_workspace: false,
             lost_tasks: 0,
             staging: None,
+            placement: Placement::default(),
+            batches: 0,
         }
     }
 }
 
 impl Calls<'_> {
+    /// Places the stack of the next runs.
+    pub fn place(&mut self, placement: Placement) {
+        (self.placement, self.batches) = (placement, 0);
+    }
+
+    /// Where the stack is to be for the next batch of runs.
+    fn next_stack_bytes(&mut self) -> usize {
+        self.batches = self.batches.wrapping_add(1);
+        self.placement.stack_bytes_of(self.batches)
+    }
+
     /// Runs the model `times` times.
-    pub fn run(&self, times: u32) -> std::result::Result<(), TvmError> {
+    pub fn run(&mut self, times: u32) -> std::result::Result<(), TvmError> {
+        with_stack_offset(self.next_stack_bytes(), || self.run_here(times))
+    }
+
+    fn run_here(&self, times: u32) -> std::result::Result<(), TvmError> {
         for _ in 0..times {
             match &self.staging {
                 Some(staging) => {
@@ -220,16 +242,18 @@ impl Subject for Calls<'_> {
     }
 
     fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
-        for (call, (kernel, views)) in self.all.iter().enumerate() {
-            launch::begin(call);
-            watch.begin(call);
-            kernel.call_views(views)?;
-            if let Some(watched) = self.watched {
-                watched.fetch_add(1, Ordering::Relaxed);
+        with_stack_offset(self.next_stack_bytes(), || {
+            for (call, (kernel, views)) in self.all.iter().enumerate() {
+                launch::begin(call);
+                watch.begin(call);
+                kernel.call_views(views)?;
+                if let Some(watched) = self.watched {
+                    watched.fetch_add(1, Ordering::Relaxed);
+                }
+                watch.end(call);
             }
-            watch.end(call);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn workspace_bytes(&mut self) -> std::result::Result<Option<Vec<u64>>, TvmError> {
@@ -285,11 +309,16 @@ struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    fn new(content: &Content) -> Result<Memory<'_>> {
+    fn new(content: &Content, placement: Placement) -> Result<Memory<'_>> {
         let size = |bytes: u64| usize::try_from(bytes).expect("what was read fits this machine");
-        let shared = |bytes: usize| Shared::new(bytes, Placement::Guarded);
-        let ports = |ports: &[Port]| -> Result<Vec<Shared>> {
-            ports.iter().map(|port| Ok(shared(size(port.ty.bytes().unwrap_or(0)))?)).collect()
+        let mut number = 0;
+        let mut shared = |bytes: usize| {
+            number += 1;
+            Shared::new(bytes, Bounds::Moved(placement.tensor_bytes(number)))
+        };
+        let ports = |ports: &[Port], shared: &mut dyn FnMut(usize) -> std::result::Result<Shared, MemoryError>| {
+            let bytes = |port: &Port| size(port.ty.bytes().unwrap_or(0));
+            ports.iter().map(|port| shared(bytes(port))).collect::<std::result::Result<Vec<Shared>, MemoryError>>()
         };
         let constants = shared(content.constants.len())?;
         constants.write(&content.constants)?;
@@ -297,8 +326,8 @@ impl Memory<'_> {
             content,
             activations: shared(size(content.program.activation_bytes))?,
             constants,
-            inputs: ports(&content.program.inputs)?,
-            outputs: ports(&content.program.outputs)?,
+            inputs: ports(&content.program.inputs, &mut shared)?,
+            outputs: ports(&content.program.outputs, &mut shared)?,
         })
     }
 

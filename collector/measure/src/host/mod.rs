@@ -9,12 +9,14 @@ pub mod cache_shares;
 mod example;
 pub mod exclusive;
 mod facts;
+mod floor;
 mod load;
 mod noise;
 mod peaks;
 
 pub use exclusive::{Exclusive, ExclusiveError};
 pub use facts::{CacheLevel, Facts, cpu_flags};
+pub use floor::{FLOOR_ROUNDS, FloorVisits, floor_visits};
 pub use load::{Load, LoadReading};
 pub use noise::Noise;
 pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};

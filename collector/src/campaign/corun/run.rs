@@ -1,7 +1,7 @@
 //! Combinations → records: build what runs, run it together, write a record of each member.
 
 use super::plan::{Combination, Operator, Part};
-use crate::campaign::collect::{Event, Outcomes, Outside};
+use crate::campaign::collect::{Event, Outcomes, Outside, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
@@ -52,7 +52,8 @@ pub fn run<E: From<RowError>>(
             outcomes.left = combinations[place..].iter().map(|left| left.members.len()).sum();
             break;
         }
-        let tries = (outside.claim)(&combination.keys())?;
+        let wanted = combination.keys().into_iter().map(|key| Visit { key, number: 0 });
+        let tries = (outside.claim)(&wanted.collect::<Vec<Visit>>())?;
         if tries.iter().all(Option::is_none) {
             outcomes.elsewhere += tries.len();
             continue;

@@ -28,8 +28,10 @@ pub struct Row {
     pub threads: i64,
     /// Its median, in nanoseconds.
     pub median_ns: f64,
-    /// Half the width of the median's interval over the median; nothing where there is no interval.
+    /// Half the width of the median's interval over visits, over the median; nothing where there is no interval.
     pub spread: Option<f64>,
+    /// Medians of its visits, in the order of time.
+    pub visits_ns: Vec<f64>,
     /// Operations per nanosecond.
     pub gflops: f64,
     /// Attainable time over median, if the peaks are known.
@@ -108,7 +110,8 @@ pub fn summarise(
     let half_widths: Option<Vec<f64>> = rows.iter().map(Row::half_width_ns).collect();
     let total_spread = half_widths.filter(|widths| !widths.is_empty()).map(|widths| {
         share_out(&mut rows, total_ns, &widths);
-        sum(widths.iter().map(|width| width.powi(2))).sqrt() / total_ns
+        // What disturbs a machine moves all of its operators together.
+        sum(widths.iter().copied()) / total_ns
     });
     rows.iter_mut().for_each(|row| row.share = row.time_ns() / total_ns);
     let uncertain = rows.iter().filter(|row| !row.is_known_well());
@@ -197,7 +200,8 @@ fn best_row(
         },
         threads,
         median_ns,
-        spread: best.uncertainty(),
+        spread: found.over_visits.uncertainty(),
+        visits_ns: found.over_visits.visits_ns,
         gflops: flops / median_ns,
         roofline: attainable.map(|attainable| attainable / median_ns),
         saves_products: best.saves_products(),
@@ -266,7 +270,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     if summary.simulated.is_none() {
         text.push_str(match summary.rows.iter().any(|row| row.attempts > 1) {
-            true => "\nbest: fastest in turns; of what was measured once, the interval of the median ends lowest",
+            true => "\nbest: fastest over all visits; of what was visited once, the interval of the median ends lowest",
             false => "\nbest: the interval of the median ends lowest",
         });
     }

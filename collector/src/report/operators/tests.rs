@@ -14,6 +14,7 @@ fn summary() -> Summary {
         threads: 2,
         median_ns: 1.06e6,
         spread: Some(0.008),
+        visits_ns: Vec::new(),
         gflops: 220.4,
         roofline: Some(0.72),
         saves_products: false,

@@ -7,7 +7,7 @@ use super::super::call::TvmError;
 use super::super::compile::{self, CompileTarget};
 use super::super::dots::Instruction;
 use super::super::kernel::Buffer;
-use super::super::memory::Placement;
+use super::super::memory::Bounds;
 use super::super::names::Role;
 use super::super::{library, object};
 use crate::apply::{SpaceCache, apply};
@@ -67,7 +67,7 @@ impl Code {
         // SAFETY: this is code of our own making, called as it is meant to be.
         let function = unsafe { loaded.function("main") }.expect("it has an entry");
         let extents = [i64::try_from(LENGTH).expect("a small number")];
-        let buffers = [(); 2].map(|()| Buffer::new(dtype, &extents, Placement::Guarded).expect("there is memory"));
+        let buffers = [(); 2].map(|()| Buffer::new(dtype, &extents, Bounds::Guarded).expect("there is memory"));
         Code { function, _loaded: loaded, buffers }
     }
 

@@ -8,7 +8,7 @@ use tvm_ffi::{AnyView, DLDataType, DLDataTypeExt};
 
 use super::super::load;
 use super::{by_both_routes, run, workspace};
-use crate::tvm::memory::{Placement, read, tensor, write};
+use crate::tvm::memory::{Bounds, read, tensor, write};
 
 const EMIT: &str = r#"
 import sys, tvm
@@ -44,7 +44,7 @@ fn a_parallel_kernel_of_tvm_computes() {
     }
     by_both_routes(&object, |loaded| {
         let float = DLDataType::try_from_str("float32").expect("TVM knows the type");
-        let [a, b, c] = [(); 3].map(|()| tensor(&[1000], float, Placement::Guarded).expect("memory for the test"));
+        let [a, b, c] = [(); 3].map(|()| tensor(&[1000], float, Bounds::Guarded).expect("memory for the test"));
         let values: Vec<f32> = (0..1000).map(|i| i as f32 / 1000.0).collect();
         write(&a, &values).expect("the type and length fit");
         write(&b, &vec![2.0f32; 1000]).expect("the type and length fit");

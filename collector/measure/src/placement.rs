@@ -1,0 +1,99 @@
+//! Where a visit runs: what is known to change times and is drawn anew for every visit.
+//!
+//! The address of a stack decides which spill slots cross a cache line, and the addresses of tensors decide which loads and
+//! stores seem to touch the same place; both repeat with the page. A single placement is therefore a bias that no number of
+//! samples removes. The offsets of one experiment's visits are spread evenly over a page from a first one that its seed draws.
+
+use serde::{Deserialize, Serialize};
+
+/// Both repeat with this.
+pub const PAGE_BYTES: u32 = 4096;
+/// Stacks keep this alignment.
+const STACK_STEP_BYTES: u32 = 16;
+/// Tensors keep this alignment: the longest vector.
+const BUFFER_STEP_BYTES: u32 = 64;
+/// Visits one after the other lie far apart, however many there are.
+const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
+
+/// Where a visit runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The stack of the measuring thread is moved by this much within a page.
+    pub stack_bytes: u32,
+    /// Whether it stays there; else each batch of runs has it elsewhere, from there on.
+    pub is_stack_fixed: bool,
+    /// The first tensor is moved by this much within a page, each further one by as much again.
+    pub buffer_bytes: u32,
+    /// Number of the runner process: a visit of another number than the last one's gets a fresh process.
+    pub process: u32,
+}
+
+impl Placement {
+    /// The placement of a visit, counted from 0, of the experiment of a seed.
+    ///
+    /// Tensors of the first visit end at an inaccessible page, so that code that runs over their ends crashes.
+    pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
+        let offset = |seed: u64, step: u32| {
+            let steps = f64::from(PAGE_BYTES / step);
+            let first = (seed % u64::from(PAGE_BYTES)) as f64 / f64::from(PAGE_BYTES);
+            let share = (first + f64::from(visit) * GOLDEN_SHARE).fract();
+            (share * steps) as u32 % (PAGE_BYTES / step) * step
+        };
+        Placement {
+            stack_bytes: offset(seed, STACK_STEP_BYTES),
+            is_stack_fixed: false,
+            buffer_bytes: if visit == 0 { 0 } else { offset(seed >> 32, BUFFER_STEP_BYTES) },
+            process,
+        }
+    }
+
+    /// By how much the stack is moved for the batch of a number, counted from 0.
+    pub fn stack_bytes_of(&self, batch: u32) -> usize {
+        /// Near the golden section of a page, and an odd multiple of the alignment: batches one after the other lie far apart,
+        /// and all places come in turn.
+        const STEP_BYTES: u32 = 2544;
+        let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
+        ((self.stack_bytes + moved) % PAGE_BYTES) as usize
+    }
+
+    /// By how much the tensor of a number, counted from 0, is moved.
+    pub fn tensor_bytes(&self, number: usize) -> usize {
+        (self.buffer_bytes as usize).wrapping_mul(number + 1) % PAGE_BYTES as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn batches_come_to_all_places_unless_one_is_asked_for() {
+        let mut placement = Placement { stack_bytes: 96, ..Placement::default() };
+        let mut places: Vec<usize> = (0..256).map(|batch| placement.stack_bytes_of(batch)).collect();
+        places.sort_unstable();
+        assert!(places.iter().enumerate().all(|(number, place)| *place == 16 * number), "{places:?}");
+        placement.is_stack_fixed = true;
+        assert!([0, 1, 77, u32::MAX].iter().all(|batch| placement.stack_bytes_of(*batch) == 96));
+    }
+
+    proptest! {
+        #[test]
+        fn offsets_keep_alignment_and_lie_in_a_page(seed: u64, visit in 0u32..100) {
+            let placement = Placement::of_visit(seed, visit, 0);
+            prop_assert!(placement.stack_bytes < PAGE_BYTES && placement.stack_bytes.is_multiple_of(STACK_STEP_BYTES));
+            prop_assert!(placement.buffer_bytes < PAGE_BYTES && placement.buffer_bytes.is_multiple_of(BUFFER_STEP_BYTES));
+            for number in 0..5 {
+                prop_assert!(placement.tensor_bytes(number).is_multiple_of(BUFFER_STEP_BYTES as usize));
+            }
+        }
+
+        #[test]
+        fn three_visits_lie_apart(seed: u64) {
+            let mut offsets: Vec<u32> = (0..3).map(|visit| Placement::of_visit(seed, visit, 0).stack_bytes).collect();
+            offsets.sort_unstable();
+            let gaps = [offsets[1] - offsets[0], offsets[2] - offsets[1], PAGE_BYTES - offsets[2] + offsets[0]];
+            prop_assert!(gaps.iter().all(|gap| *gap >= PAGE_BYTES / 5), "{offsets:?}");
+        }
+    }
+}

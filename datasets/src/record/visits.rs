@@ -1,0 +1,404 @@
+//! What the visits of one experiment say of the next measurement: the one place that computes an interval over visits.
+//!
+//! A visit is one placement of a candidate in time and memory. Medians of visits scatter far more than the samples within one
+//! visit, so an interval of samples says little about another day. Here the interval is for the median that another measurement
+//! of as many visits would give, at another time and place in memory.
+//!
+//! Times scatter by factors, so everything is computed on logarithms. Two or three visits of one experiment say little about
+//! their own scatter; therefore the noise floor, the scatter of all experiments of the run, counts as [`FLOOR_FREEDOM`] more
+//! degrees of freedom. Without a noise floor and with a single visit there is no interval.
+
+use super::cell::Cell;
+use super::choose::{Tried, middle};
+use super::json::Json;
+use super::key::Key;
+use super::table::{ColumnId, Record};
+use super::words::{Covers, Source};
+use crate::batch::{Batch, Row};
+use std::collections::HashMap;
+
+/// Degrees of freedom that the noise floor counts for beside an experiment's own visits: few, because experiments differ widely
+/// in how much they scatter.
+const FLOOR_FREEDOM: u32 = 2;
+
+/// Variance that the visits of one campaign have in common, over the variance between them: a machine is another one ten minutes
+/// later, which visits of one campaign cannot show.
+const SHARED_VARIANCE: f64 = 0.4;
+
+/// Quantiles of Student's t distribution for a two-sided 95 % interval, by degrees of freedom from 1 on.
+const STUDENT: [f64; 20] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086,
+];
+
+/// The columns that state what is known over visits.
+const STATED: [ColumnId; 6] = [
+    ColumnId::median_interval_ns,
+    ColumnId::median_low_ns,
+    ColumnId::median_high_ns,
+    ColumnId::interval_covers,
+    ColumnId::visits_ns,
+    ColumnId::visit_spread,
+];
+
+/// What is known over visits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OverVisits {
+    /// The median that is shown.
+    pub shown_ns: f64,
+    /// The medians of the visits, in the order of time.
+    pub visits_ns: Vec<f64>,
+    /// Standard deviation of their logarithms; nothing for one visit.
+    pub spread: Option<f64>,
+    /// The 95 % interval for the median of another measurement of as many visits; nothing where no scatter is known.
+    pub interval_ns: Option<(f64, f64)>,
+}
+
+impl OverVisits {
+    /// Of medians of visits, in the order of time, of which nothing else is known.
+    pub fn of_medians(shown_ns: f64, visits_ns: &[f64]) -> OverVisits {
+        let visit =
+            |median_ns: &f64| Visit { medians_ns: vec![*median_ns], within: None, noise_floor: None, stated_ns: None };
+        over(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
+    }
+
+    /// Half-width of the interval, on logarithms, that so many visits give where visits are known to scatter by this much.
+    pub fn expected(spread: Option<f64>, visits: usize) -> Option<f64> {
+        let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * spread?.powi(2);
+        Some(student(u32::MAX) * variance.sqrt())
+    }
+
+    /// Half of the interval as a share of the median that is shown.
+    pub fn uncertainty(&self) -> Option<f64> {
+        let (low, high) = self.interval_ns?;
+        (self.shown_ns > 0.0).then(|| (high - low) / 2.0 / self.shown_ns)
+    }
+}
+
+/// The figures of a row that count here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Visit {
+    /// Medians: of the row itself, or of the visits that it sums up.
+    medians_ns: Vec<f64>,
+    /// Half-width of the interval within the visit over its median.
+    within: Option<f64>,
+    noise_floor: Option<f64>,
+    /// The row's own interval, where it already is one over visits or no visit can give another time.
+    stated_ns: Option<(f64, f64)>,
+}
+
+impl Visit {
+    /// Of a row that gave a time.
+    pub fn of(row: &impl Row) -> Option<Visit> {
+        let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
+        let median_ns = Tried::of(row).median_ns?;
+        let half = float(ColumnId::median_interval_ns);
+        let ends = float(ColumnId::median_low_ns).zip(float(ColumnId::median_high_ns));
+        let stored = ends.or(half.map(|half| (median_ns - half, median_ns + half)));
+        let is_over_visits = row.cell(ColumnId::interval_covers) == Cell::Text(Covers::Visits.name());
+        // A simulator gives the same time again, and of an imported time nothing more will be known.
+        let is_final = [Source::Simulated, Source::Imported].map(|source| Cell::Text(source.name()));
+        let medians_ns = match row.cell(ColumnId::visits_ns) {
+            Cell::Text(text) => Json::parse(text).and_then(|json| json.to()).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Some(Visit {
+            medians_ns: if medians_ns.is_empty() { vec![median_ns] } else { medians_ns },
+            within: half.filter(|_| median_ns > 0.0).map(|half| half / median_ns),
+            noise_floor: float(ColumnId::noise_floor),
+            stated_ns: stored.filter(|_| is_over_visits || is_final.contains(&row.cell(ColumnId::source))),
+        })
+    }
+}
+
+/// What rows of one experiment, in the order of time, say together of the median that is shown.
+pub(crate) fn over(shown_ns: f64, visits: &[Visit]) -> OverVisits {
+    let visits_ns: Vec<f64> = visits.iter().flat_map(|visit| visit.medians_ns.iter().copied()).collect();
+    if let [only] = visits
+        && only.stated_ns.is_some()
+    {
+        return OverVisits { shown_ns, spread: spread(&visits_ns), interval_ns: only.stated_ns, visits_ns };
+    }
+    let floor = visits.iter().rev().find_map(|visit| visit.noise_floor);
+    let mut within: Vec<f64> = visits.iter().filter_map(|visit| visit.within).collect();
+    within.sort_by(f64::total_cmp);
+    let within = within.get(within.len() / 2).copied().unwrap_or(0.0);
+    let spread = spread(&visits_ns);
+    let half =
+        half_width(spread, visits_ns.len(), floor).map(|half| half.min(reach(shown_ns, &visits_ns, floor)).max(within));
+    let interval_ns = half.map(|half| (shown_ns * (-half).exp(), shown_ns * half.exp()));
+    OverVisits { shown_ns, visits_ns, spread, interval_ns }
+}
+
+/// Standard deviation of logarithms; nothing for fewer than two times.
+pub fn spread(times_ns: &[f64]) -> Option<f64> {
+    let logarithms: Vec<f64> = times_ns.iter().map(|time| time.max(f64::MIN_POSITIVE).ln()).collect();
+    let count = logarithms.len() as f64;
+    let mean = logarithms.iter().sum::<f64>() / count;
+    let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
+    (logarithms.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
+}
+
+/// Half-width, on logarithms, of the interval for another measurement's median.
+fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
+    let own_freedom = if spread.is_some() { u32::try_from(visits - 1).ok()? } else { 0 };
+    let floor_freedom = if floor.is_some() { FLOOR_FREEDOM } else { 0 };
+    let freedom = own_freedom + floor_freedom;
+    let squares = f64::from(own_freedom) * spread.unwrap_or(0.0).powi(2)
+        + f64::from(floor_freedom) * floor.unwrap_or(0.0).powi(2);
+    if freedom == 0 {
+        return None;
+    }
+    // Both this median and the other one are off.
+    let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * squares / f64::from(freedom);
+    Some(student(freedom) * variance.sqrt())
+}
+
+/// How far an interval may reach at most, on logarithms: to the farthest visit and beyond it as the noise floor says, or to twice
+/// and half the median. A single visit that was disturbed for all of its time would else promise times that nobody saw.
+fn reach(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
+    let distance = |time_ns: &f64| (time_ns / shown_ns).ln().abs();
+    let farthest = visits_ns.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max);
+    (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
+}
+
+/// Variance of the median of so many normal values over that of one value: exact for one, within 3 % beyond.
+fn median_variance(count: usize) -> f64 {
+    const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
+    HALF_PI / (count as f64 + HALF_PI - 1.0)
+}
+
+fn student(freedom: u32) -> f64 {
+    let table = STUDENT.get((freedom as usize).saturating_sub(1)).copied();
+    table.unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
+}
+
+/// The scatter between visits of several experiments as one number: the root of the median variance, so that a few
+/// experiments that scatter wildly do not widen the intervals of all. Nothing for fewer than eight degrees of freedom.
+#[derive(Clone, Debug, Default)]
+pub struct NoiseFloor {
+    medians_ns: HashMap<Key, Vec<f64>>,
+    /// Of the experiments that were visited more than once.
+    freedom: usize,
+    /// The last answer, and after how many medians it was computed.
+    known: (Option<f64>, usize),
+}
+
+impl NoiseFloor {
+    /// Takes the median of one more visit of an experiment.
+    pub fn take(&mut self, key: Key, median_ns: f64) {
+        let medians_ns = self.medians_ns.entry(key).or_default();
+        medians_ns.push(median_ns);
+        self.freedom += usize::from(medians_ns.len() > 1);
+    }
+
+    /// The pooled standard deviation; computed anew when a tenth more is known.
+    pub fn pooled(&mut self) -> Option<f64> {
+        const LEAST_FREEDOM: usize = 8;
+        if self.freedom >= LEAST_FREEDOM && 10 * self.freedom >= 11 * self.known.1 {
+            self.known = (self.compute(), self.freedom);
+        }
+        self.known.0
+    }
+
+    fn compute(&self) -> Option<f64> {
+        let variance = |medians_ns: &Vec<f64>| {
+            // The median of a variance that is estimated with few degrees of freedom lies below it (Wilson and Hilferty).
+            let freedom = medians_ns.len().saturating_sub(1) as f64;
+            Some(spread(medians_ns)?.powi(2) / (1.0 - 2.0 / (9.0 * freedom)).powi(3))
+        };
+        let mut variances: Vec<f64> = self.medians_ns.values().filter_map(variance).collect();
+        variances.sort_by(f64::total_cmp);
+        variances.get(variances.len() / 2).map(|middle| middle.sqrt())
+    }
+}
+
+/// States intervals over visits in rows; `known` has one entry for each row.
+pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
+    let stated: Vec<Record> = known
+        .iter()
+        .map(|known| {
+            let mut record = Record::empty();
+            known.iter().for_each(|known| record.state_over_visits(known));
+            record
+        })
+        .collect();
+    for id in STATED {
+        batch.set_cells(id, stated.iter().map(|record| Some(record.cell(id)).filter(|cell| *cell != Cell::Null)));
+    }
+}
+
+impl Record {
+    /// What this row alone says about other visits.
+    pub fn over_visits(&self) -> Option<OverVisits> {
+        Some(over(self.median_ns?, &[Visit::of(self)?]))
+    }
+
+    /// States an interval over visits in the columns for it.
+    pub fn state_over_visits(&mut self, known: &OverVisits) {
+        self.visit_spread = known.spread;
+        self.visits_ns = match known.visits_ns.as_slice() {
+            [] | [_] => None,
+            visits => Json::new(visits).ok(),
+        };
+        if let Some((low, high)) = known.interval_ns {
+            (self.median_low_ns, self.median_high_ns) = (Some(low), Some(high));
+            self.median_interval_ns = Some((high - low) / 2.0);
+            self.interval_covers = Some(Covers::Visits);
+        }
+    }
+}
+
+/// The row with the middle median of an experiment's attempts, in the order of time, with the interval over all of them.
+pub fn measured(attempts: &[&Record]) -> Option<Record> {
+    let timed: Vec<&Record> =
+        attempts.iter().copied().filter(|record| Tried::of(*record).median_ns.is_some()).collect();
+    let tried: Vec<Tried> = timed.iter().map(|record| Tried::of(*record)).collect();
+    let mut shown = timed[middle(&tried)?].clone();
+    let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::of(*record)).collect();
+    let known = over(shown.median_ns?, &visits);
+    shown.state_over_visits(&known);
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::choose::{Choose, choose};
+    use crate::record::words::Outcome;
+    use expect_test::{Expect, expect};
+
+    fn record(seconds: i64, median_ns: f64, noise_floor: Option<f64>) -> Record {
+        Record {
+            key: Key([1; 16]),
+            started_at_us: seconds * 1_000_000,
+            outcome: Outcome::Ok,
+            median_ns: Some(median_ns),
+            median_interval_ns: Some(median_ns / 1000.0),
+            noise_floor,
+            ..Record::default()
+        }
+    }
+
+    /// What rows of one experiment say together.
+    #[track_caller]
+    fn check(rows: &[Record], wanted: Expect) {
+        let told = match measured(&rows.iter().collect::<Vec<_>>()) {
+            None => "no time".to_owned(),
+            Some(shown) => {
+                let interval = match (shown.interval_covers, shown.median_low_ns.zip(shown.median_high_ns)) {
+                    (Some(Covers::Visits), Some((low, high))) => format!("{low:.1} .. {high:.1}"),
+                    _ => "nothing over visits".to_owned(),
+                };
+                let visits = shown.visits_ns.as_ref().map_or("-", Json::text);
+                let spread = shown.visit_spread.map_or("-".to_owned(), |spread| format!("{spread:.4}"));
+                format!("{}: {interval}, visits {visits}, spread {spread}", shown.median_ns.unwrap_or(0.0))
+            }
+        };
+        wanted.assert_eq(&told);
+    }
+
+    #[test]
+    fn intervals_are_of_visits_and_of_the_noise_of_all() {
+        check(&[], expect!["no time"]);
+        check(&[Record { outcome: Outcome::Crashed, median_ns: None, ..record(1, 1.0, None) }], expect!["no time"]);
+        // One visit, of which nothing is known beyond itself.
+        check(&[record(1, 100.0, None)], expect!["100: nothing over visits, visits -, spread -"]);
+        check(&[record(1, 100.0, Some(0.02))], expect!["100: 86.6 .. 115.5, visits -, spread -"]);
+        let three = |floor| [record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, floor)];
+        check(&three(None), expect!["102: 91.4 .. 113.8, visits [100.0,104.0,102.0], spread 0.0196"]);
+        check(&three(Some(0.02)), expect!["102: 95.0 .. 109.5, visits [100.0,104.0,102.0], spread 0.0196"]);
+        check(&three(Some(0.002)), expect!["102: 97.0 .. 107.2, visits [100.0,104.0,102.0], spread 0.0196"]);
+        // Visits that agree by chance, on a noisy host.
+        let equal = [record(1, 100.0, None), record(2, 100.0, None), record(3, 100.0, Some(0.03))];
+        // One that was disturbed for all of its time.
+        let disturbed = [record(1, 100.0, None), record(2, 5000.0, None), record(3, 101.0, Some(0.01))];
+        check(&disturbed, expect!["101: 1.9 .. 5373.3, visits [100.0,5000.0,101.0], spread 2.2557"]);
+        check(&equal, expect!["100: 92.7 .. 107.9, visits [100.0,100.0,100.0], spread 0.0000"]);
+    }
+
+    #[test]
+    fn more_attempts_that_disagree_widen_the_interval() {
+        let night =
+            |median_ns: f64, hour: i64| (0..3).map(move |second| record(hour * 3600 + second, median_ns, Some(0.001)));
+        let one: Vec<Record> = night(100.0, 1).collect();
+        let both: Vec<Record> = night(100.0, 1).chain(night(108.0, 2)).collect();
+        let width = |rows: &[Record]| {
+            measured(&rows.iter().collect::<Vec<_>>()).expect("times").uncertainty().expect("an interval")
+        };
+        assert!(width(&one) < 0.01, "{}", width(&one));
+        assert!(width(&both) > 0.05, "{}", width(&both));
+    }
+
+    #[test]
+    fn rows_that_sum_up_visits_count_as_these() {
+        let whole = Record { visits_ns: Json::new(&[100.0, 104.0, 102.0]).ok(), ..record(1, 102.0, None) };
+        let rows = [record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, None)];
+        let of_rows = measured(&rows.iter().collect::<Vec<_>>()).expect("times");
+        assert_eq!(whole.over_visits().expect("a time").interval_ns, of_rows.median_low_ns.zip(of_rows.median_high_ns));
+        let all = [rows.to_vec(), vec![Record { started_at_us: 9_000_000, ..whole }]].concat();
+        let visits: Vec<f64> =
+            measured(&all.iter().collect::<Vec<_>>()).expect("times").visits_ns.expect("visits").to().expect("numbers");
+        assert_eq!(visits.len(), 6);
+    }
+
+    #[test]
+    fn a_simulated_time_and_an_imported_one_keep_their_own_interval() {
+        for source in [Source::Simulated, Source::Imported] {
+            let row = Record { source, ..record(1, 100.0, None) };
+            assert_eq!(row.over_visits().expect("a time").interval_ns, Some((99.9, 100.1)));
+        }
+    }
+
+    #[test]
+    fn choosing_states_the_interval_over_all_attempts_in_the_row_it_takes() {
+        let rows = vec![record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, None)];
+        let chosen = choose(rows.clone(), Choose::Middle);
+        assert_eq!((chosen.len(), chosen[0].median_ns, chosen[0].attempt), (1, Some(102.0), 3));
+        assert_eq!(chosen[0].interval_covers, Some(Covers::Visits));
+        assert!(choose(rows, Choose::All).iter().all(|row| row.interval_covers.is_none()));
+    }
+
+    #[test]
+    fn another_measurement_lands_in_the_interval_as_often_as_promised() {
+        use rand::{RngExt, SeedableRng};
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        let mut scatter = |sigma: f64| (0..12).map(|_| random.random_range(-0.5..0.5)).sum::<f64>() * sigma;
+        let (mut hits, mut widths, mut differences) = (0, Vec::new(), Vec::new());
+        for _ in 0..2000 {
+            // What visits of a campaign share, and what they do not.
+            let mut campaign = |floor| {
+                let shared = scatter(0.02 * SHARED_VARIANCE.sqrt());
+                (0..3)
+                    .map(|second| record(second, 100.0 * (shared + scatter(0.02)).exp(), floor))
+                    .collect::<Vec<Record>>()
+            };
+            let (first, second) = (campaign(Some(0.02)), campaign(None));
+            let shown = |rows: &[Record]| measured(&rows.iter().collect::<Vec<_>>()).expect("times");
+            let (first, second) = (shown(&first), shown(&second).median_ns.expect("a median"));
+            let (low, high) = first.median_low_ns.zip(first.median_high_ns).expect("an interval");
+            hits += u32::from((low..=high).contains(&second));
+            widths.push(first.uncertainty().expect("an interval"));
+            differences.push((second / first.median_ns.expect("a median") - 1.0).abs());
+        }
+        widths.sort_by(f64::total_cmp);
+        differences.sort_by(f64::total_cmp);
+        assert!(hits > 1900, "{hits} of 2000");
+        // An interval that covers by being wide is none.
+        assert!(widths[1000] < 4.5 * differences[1000], "{} for {}", widths[1000], differences[1000]);
+    }
+
+    #[test]
+    fn the_noise_floor_is_the_scatter_of_the_middle_experiment() {
+        let mut floor = NoiseFloor::default();
+        for number in 0..9u8 {
+            // The last two scatter wildly.
+            let spread: f64 = if number < 7 { 0.01 } else { 0.5 };
+            floor.take(Key([number; 16]), 100.0);
+            assert_eq!(floor.pooled().is_some(), number > 7, "experiment {number}");
+            floor.take(Key([number; 16]), 100.0 * spread.exp());
+        }
+        let pooled = floor.pooled().expect("enough experiments");
+        assert!((0.007..0.012).contains(&pooled), "{pooled}");
+    }
+}
