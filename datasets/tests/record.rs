@@ -109,7 +109,7 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.schema_version = 9,
         expect![[r#"
-            written by schema 9, this program reads up to 5
+            written by schema 9, this program reads up to 6
               at field `schema_version`
             hint: update the program"#]],
     );
@@ -148,7 +148,7 @@ fn reading_refuses_what_it_does_not_know() {
         expect![[r#"
             unknown column `extra`
               at field `extra`
-            hint: written by schema 6, this program reads up to 5; update the program"#]],
+            hint: drop it; docs/dataset-format.md has the table of columns"#]],
     );
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":\"three\""),

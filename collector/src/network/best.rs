@@ -171,7 +171,7 @@ impl Best {
 
     /// The schedule of a record, if its time tells of code that this program makes, here.
     fn usable(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
-        if record.uncertainty().is_some_and(|uncertainty| uncertainty > WIDE) {
+        if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
             return Err(Why::Disturbed);
         }
         if record.host_class != self.host_class {

@@ -386,6 +386,7 @@ fn in_vain(learnings: &[Learning]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datasets::Covers;
 
     fn record(run: &str, started_at_us: i64, ns: Option<f64>) -> Record {
         Record {
@@ -394,6 +395,7 @@ mod tests {
             outcome: if ns.is_some() { Outcome::Ok } else { Outcome::Crashed },
             median_ns: ns,
             median_interval_ns: ns.map(|_| 0.0),
+            interval_covers: Some(Covers::Visits),
             ..Record::default()
         }
     }
