@@ -27,6 +27,7 @@ mod opencl;
 pub mod pool;
 pub mod schedule;
 mod stack;
+pub mod stack_offset;
 pub mod staged;
 mod team;
 pub mod tensor_core;
