@@ -5,6 +5,7 @@
 
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
+use super::frames::{needs_frames, with_frame_pointers};
 use super::names::{self, Name};
 use super::stack::keep_small_buffers;
 use super::{dots, functions};
@@ -14,7 +15,7 @@ use job::target::Machine;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, TvmError>;
@@ -27,6 +28,8 @@ pub struct CompileTarget {
     pub(in crate::tvm) sampled: Value,
     /// What runs the code.
     pub device: Device,
+    /// Whether functions need frame pointers to keep spilled vectors aligned.
+    needs_frames: bool,
 }
 
 /// What runs the code.
@@ -57,13 +60,18 @@ impl CompileTarget {
             let Machine::Gpu(gpu) = target.machine else { unreachable!("a Mali is a GPU") };
             let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, target.text.as_str())?, host()?)?;
             let device = Device::Opencl { group_items: gpu.block_threads };
-            return Ok(CompileTarget { sampled: value.clone(), value, device });
+            return Ok(CompileTarget { sampled: value.clone(), value, device, needs_frames: false });
         }
         if kind != Some("cuda") {
             check_cpu(&fields)?;
             let target = call!(names::TARGET, json)?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu });
+            return Ok(CompileTarget {
+                sampled: value.clone(),
+                value,
+                device: Device::Cpu,
+                needs_frames: needs_frames(json),
+            });
         }
         let architectures =
             job::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
@@ -75,7 +83,8 @@ impl CompileTarget {
         };
         let value = with_arch(&first.to_string())?;
         // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
-        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device: Device::Cuda(architectures) })
+        let device = Device::Cuda(architectures);
+        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device, needs_frames: false })
     }
 
     /// Whether blocks of threads run the code.
@@ -169,6 +178,7 @@ pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_t
     let lowered = functions::with(kind, dots::instruction(&target.value)?, || lower(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
+    let built = if target.needs_frames { with_frame_pointers(&built)? } else { built };
     let bytes = write_object(&built)?;
     let (lower_ms, codegen_ms) = ((lowered_at - start).as_secs_f64() * 1e3, lowered_at.elapsed().as_secs_f64() * 1e3);
     let texts = if wants_texts { Some(texts(module, &lowered, &built)?) } else { None };
@@ -204,16 +214,28 @@ pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> 
     call!(names::RUN_PASS, pass, &module.0).map(Module)
 }
 
+/// A file in memory that TVM finds by a path.
+pub(in crate::tvm) struct MemoryFile {
+    pub(in crate::tvm) path: String,
+    _descriptor: OwnedFd,
+}
+
+impl MemoryFile {
+    pub(in crate::tvm) fn new(name: &str) -> nix::Result<MemoryFile> {
+        let descriptor = memfd_create(name, MFdFlags::MFD_CLOEXEC)?;
+        Ok(MemoryFile { path: format!("/proc/self/fd/{}", descriptor.as_raw_fd()), _descriptor: descriptor })
+    }
+}
+
 /// An object of one operator is some ten kilobytes; more than this is a mistake.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
 
 fn write_object(built: &Value) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| TvmError::new(names::MODULE_WRITE.text, error);
-    let memory = memfd_create("artifact", MFdFlags::MFD_CLOEXEC).map_err(|error| failed(&error))?;
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    call!(names::MODULE_WRITE, built, path.as_str(), "o")?;
+    let memory = MemoryFile::new("artifact").map_err(|error| failed(&error))?;
+    call!(names::MODULE_WRITE, built, memory.path.as_str(), "o")?;
     let mut bytes = Vec::new();
-    let mut file = File::open(&path).map_err(|error| failed(&error))?.take(MAX_OBJECT_BYTES + 1);
+    let mut file = File::open(&memory.path).map_err(|error| failed(&error))?.take(MAX_OBJECT_BYTES + 1);
     file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     if bytes.len() as u64 > MAX_OBJECT_BYTES {
         return Err(failed(&"the object is larger than 64 MiB"));

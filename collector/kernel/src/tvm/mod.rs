@@ -13,6 +13,7 @@ pub mod dots;
 pub mod evolution;
 pub mod expression;
 pub mod features;
+mod frames;
 mod functions;
 mod guard;
 pub mod kernel;

@@ -197,6 +197,7 @@ names! {
     RUN_PASS = "transform.RunPass", 2, Builder;
     MODULE_WRITE = "ffi.ModuleWriteToFile", 3, Builder;
     MODULE_SOURCE = "ffi.ModuleInspectSource", 2, Builder;
+    LOAD_LLVM_IR = "ffi.Module.load_from_file.ll", 2, Builder;
     TEXT_OF = "ffi.ReprPrint", 1, Builder;
     BIND_TARGET = "tirx.transform.BindTarget", 1, Builder;
     CANONICALIZE_LOOP = "s_tir.transform.CanonicalizeLoop", 0, Builder;

@@ -145,10 +145,9 @@ mod tests {
 
     #[test]
     fn calls_nest_and_return_what_they_compute() {
-        let outer = with_stack_offset(0, || with_stack_offset(0, local_address));
-        let (text, inner) =
-            with_stack_offset(1024, || (format!("{:?}", [1, 2]), with_stack_offset(2048 + 64, local_address)));
-        assert_eq!((text.as_str(), outer - inner), ("[1, 2]", 3072 + 64));
+        let nested = |outer, inner| with_stack_offset(outer, || (inner, with_stack_offset(inner, local_address)));
+        let ((_, start), (inner, moved)) = (nested(0, 0), nested(1024, 2048 + 64));
+        assert_eq!((inner, start - moved), (2112, 3072 + 64));
     }
 
     #[test]
