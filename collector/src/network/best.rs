@@ -337,18 +337,18 @@ mod tests {
         let gone = Schedule::from_json(r#"{"from": "template", "knobs": {"no_such_axis": 3}}"#).expect("a schedule");
         best.hear(&right(5.0, &gone));
         lacks(&best, Why::Gone);
-        for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
-            best.hear(&right(median_ns, schedule));
-        }
-        best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
-        best.hear(&right(5.0, &gone));
-        // Luckier, and known worse.
         let known_to = |half_ns: f64, record: Record| Record {
             median_interval_ns: Some(half_ns),
             interval_covers: Some(datasets::Covers::Visits),
             ..record
         };
-        best.hear(&known_to(3.5, right(9.5, &schedules[4])));
+        for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
+            best.hear(&known_to(0.1, right(median_ns, schedule)));
+        }
+        best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
+        best.hear(&right(5.0, &gone));
+        // Luckier, and known worse.
+        best.hear(&known_to(2.0, right(9.5, &schedules[4])));
         best.hear(&known_to(3.0, right(1.0, &schedules[4])));
         assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
         let default = default_schedule(task, &target);
