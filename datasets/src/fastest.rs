@@ -5,10 +5,9 @@
 //! these: a machine that others share is another one a minute later.
 
 use crate::record::certainty::DOUBTED;
-use crate::record::choose::{Tried, middle, middle_of};
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::visits::{OverVisits, measured};
+use crate::record::visits::{OverVisits, Tried, measured, middle, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 

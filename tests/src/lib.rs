@@ -30,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub const QUICK: &str = "\
 threads = [1]
 [measure]
+visits = 1
 warm_up_time_ns = 0
 samples_min = 1
 samples_max = 2

@@ -1,6 +1,6 @@
 //! Stores as a test looks at them.
 
-use datasets::{Choose, Key, Record, Store};
+use datasets::{Choose, Key, Origin, Record, Store};
 use std::path::{Path, PathBuf};
 
 /// One record of each experiment of a store, in the order of their making.
@@ -17,6 +17,16 @@ pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     let mut records: Vec<Record> = records.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
     records.sort_by_key(|record| record.started_at_us);
     records
+}
+
+/// A new store of these records.
+#[track_caller]
+pub fn write(path: &Path, records: &[Record]) {
+    let store = Store::create(path).unwrap_or_else(|error| panic!("{error}"));
+    let origin = Origin { host: "elsewhere".to_owned(), program: "test".to_owned(), command: String::new() };
+    let mut journal = store.journal(origin).expect("a new store takes journals");
+    records.iter().for_each(|record| journal.append(record).expect("a sound record"));
+    journal.seal().expect("a new part");
 }
 
 /// Their keys.

@@ -72,6 +72,54 @@ fn what_is_known_is_not_measured_again() {
     check_sound(&bench, "store");
 }
 
+/// Every experiment is visited three times, each a whole pass after the one before, elsewhere in memory and at last in another
+/// process; a killed campaign goes on with the visits that are missing.
+#[test]
+fn experiments_are_visited_in_passes() {
+    let bench = Bench::new();
+    bench.write("visits.toml", &tests::QUICK.replace("visits = 1", "visits = 3"));
+    let arguments = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 --schedules 5 \
+                     --config visits.toml --store store --json";
+    let first = run(bench.opcollect(arguments)).expect(0);
+    assert_eq!((count(&first, "attempts"), count(&first, "known_before"), made(&first)), (10, 0, 10));
+    let mut all = stores::chosen(&bench.path("store"), Choose::All);
+    all.sort_by_key(|record| record.started_at_us);
+    let passes: Vec<&[Record]> = all.chunks(10).collect();
+    let keys = |pass: &[Record]| pass.iter().map(|record| record.key).collect::<BTreeSet<Key>>();
+    assert_eq!(
+        passes.iter().map(|pass| keys(pass)).collect::<BTreeSet<_>>().len(),
+        1,
+        "a pass visits every experiment"
+    );
+    for (number, pass) in (1..).zip(&passes) {
+        assert!(pass.iter().all(|record| record.attempt == number && record.max_abs_error.is_some()));
+        let process = format!("\"process\":{}", number - 1);
+        let placed =
+            |record: &Record| record.placement.as_ref().is_some_and(|placement| placement.text().contains(&process));
+        assert!(pass.iter().all(placed), "pass {number}");
+    }
+    let placements: HashSet<&str> = all.iter().filter_map(|record| Some(record.placement.as_ref()?.text())).collect();
+    assert!(placements.len() > 20, "{placements:?}");
+    for record in stores::chosen(&bench.path("store"), Choose::Middle) {
+        let visits: Vec<f64> = record.visits_ns.as_ref().expect("three visits").to().expect("numbers");
+        assert_eq!((visits.len(), record.interval_covers), (3, Some(datasets::Covers::Visits)), "{record:?}");
+    }
+
+    // What a killed campaign left: one experiment lacks a visit, another one two.
+    let lacking = |record: &Record| {
+        record.key == all[3].key && record.attempt == 3 || record.key == all[7].key && record.attempt > 1
+    };
+    let kept: Vec<Record> = all.iter().filter(|record| !lacking(record)).cloned().collect();
+    stores::write(&bench.path("rest"), &kept);
+    let rest = run(bench.opcollect(&arguments.replace("store store", "store rest"))).expect(0);
+    assert_eq!((count(&rest, "known_before"), made(&rest)), (8, 2), "{rest}");
+    let mut after = stores::chosen(&bench.path("rest"), Choose::All);
+    after.sort_by_key(|record| record.started_at_us);
+    assert_eq!((after.len(), &after[..27]), (30, &kept[..]), "nothing is repeated");
+    let again = run(bench.opcollect(&arguments.replace("store store", "store rest"))).expect(0);
+    assert_eq!((count(&again, "known_before"), made(&again)), (10, 0), "{again}");
+}
+
 /// Stores that agree about an experiment spare a third measurement of it.
 #[test]
 fn what_stores_disagree_about_is_measured_once_more() {
@@ -171,7 +219,7 @@ fn the_report_has_its_fields() {
         .assert_eq(&fields(&report["outcomes"]));
     expect_test::expect!["batch missing model rows total_ns total_spread uncertain_share"]
         .assert_eq(&fields(&report["models"][0]));
-    expect_test::expect!["attempts count default_over_best difference gflops measured median_ns roofline saves_products schedule share share_spread spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
+    expect_test::expect!["attempts count default_over_best difference gflops measured median_ns roofline saves_products schedule share share_spread spread task task_hash threads visits_ns"].assert_eq(&fields(&report["models"][0]["rows"][0]));
     let rows = report["models"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 4, "one row per task of the model");
     let total: f64 = rows.iter().map(|row| row["median_ns"].as_f64().expect("a time")).sum();

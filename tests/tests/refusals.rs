@@ -293,7 +293,7 @@ fn configurations_that_are_none() {
     check_configuration_says(
         "[measure]\nprecison = 0.1\n",
         "error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1\n  |\n2 | precison = 0.1\n  | ^^^^^^^^\n\
-         unknown field `precison`, expected one of `warm_up_time_ns`",
+         unknown field `precison`, expected one of `visits`",
     );
     check_configuration(
         "[limits]\nbuild_seconds = -1.0\n",
@@ -402,9 +402,9 @@ fn stores_that_are_none() {
         collect("newer"),
         2,
         expect![[r#"
-        error: `newer` has schema version 999, this program reads up to 5
-        hint: update the program; nothing was changed
-    "#]],
+            error: `newer` has schema version 999, this program reads up to 6
+            hint: update the program; nothing was changed
+        "#]],
     );
     bench.write("newer/opcollect-store.json", "{");
     check_command(

@@ -3,10 +3,8 @@
 //! A store keeps every measurement. Their numbers are given when they are read, by time, because writers that know nothing
 //! of each other may have given the same number twice; so `attempt` does not count when rows are compared.
 
-use super::cell::Cell;
 use super::table::{COLUMNS, ColumnId, Record};
-use super::visits::measured;
-use super::words::Outcome;
+use super::visits::{Tried, measured, middle};
 use crate::batch::Row;
 use models::names;
 use std::cmp::Ordering;
@@ -64,36 +62,6 @@ impl Choose {
     }
 }
 
-/// What choosing looks at.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tried {
-    /// The median, of an attempt that was `ok`.
-    pub median_ns: Option<f64>,
-}
-
-impl Tried {
-    pub fn of(row: &impl Row) -> Tried {
-        let is_ok = row.cell(ColumnId::outcome) == Cell::Text(Outcome::Ok.name());
-        let median_ns = if let Cell::Float(value) = row.cell(ColumnId::median_ns) { Some(value) } else { None };
-        Tried { median_ns: median_ns.filter(|_| is_ok) }
-    }
-}
-
-/// The place of the middle median, of an even number of them the earlier of both middles.
-pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
-    let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
-    let mut times: Vec<(f64, usize)> = times.collect();
-    times.sort_by(|left, right| left.0.total_cmp(&right.0));
-    let (low, high) = (times.len().checked_sub(1)? / 2, times.len() / 2);
-    Some(times[low].1.min(times[high].1))
-}
-
-/// The one with the middle median of attempts at one experiment that were `ok`, of an even number of them the earlier of both middles.
-pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
-    let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
-    middle(&tried).map(|place| attempts[place])
-}
-
 /// The chosen ones of some records, numbered; sorted by key and time.
 pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order(left, right)));
@@ -131,6 +99,8 @@ pub(crate) fn order_rows(left: &impl Row, right: &impl Row) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::key::Key;
+    use crate::record::words::{Covers, Outcome};
 
     fn check(how: Choose, medians: &[Option<f64>], expected: Range<usize>) {
         let attempts: Vec<Tried> = medians.iter().map(|&median_ns| Tried { median_ns }).collect();
@@ -165,5 +135,21 @@ mod tests {
         assert_eq!(Choose::from_name("best"), None);
         assert_eq!(Choose::named("best"), Err("known: `middle`, `latest`, `all`".to_owned()));
         assert_eq!(Choose::named("lastest"), Err("did you mean `latest`?".to_owned()));
+    }
+
+    #[test]
+    fn choosing_states_the_interval_over_all_attempts_in_the_row_it_takes() {
+        let record = |seconds: i64, median_ns: f64| Record {
+            key: Key([1; 16]),
+            started_at_us: seconds * 1_000_000,
+            outcome: Outcome::Ok,
+            median_ns: Some(median_ns),
+            ..Record::default()
+        };
+        let rows = vec![record(1, 100.0), record(2, 104.0), record(3, 102.0)];
+        let chosen = choose(rows.clone(), Choose::Middle);
+        assert_eq!((chosen.len(), chosen[0].median_ns, chosen[0].attempt), (1, Some(102.0), 3));
+        assert_eq!(chosen[0].interval_covers, Some(Covers::Visits));
+        assert!(choose(rows, Choose::All).iter().all(|row| row.interval_covers.is_none()));
     }
 }

@@ -9,11 +9,10 @@
 //! degrees of freedom. Without a noise floor and with a single visit there is no interval.
 
 use super::cell::Cell;
-use super::choose::{Tried, middle};
 use super::json::Json;
 use super::key::Key;
 use super::table::{ColumnId, Record};
-use super::words::{Covers, Source};
+use super::words::{Covers, Outcome, Source};
 use crate::batch::{Batch, Row};
 use std::collections::HashMap;
 
@@ -30,6 +29,36 @@ const STUDENT: [f64; 20] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086,
 ];
+
+/// What choosing looks at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tried {
+    /// The median, of an attempt that was `ok`.
+    pub median_ns: Option<f64>,
+}
+
+impl Tried {
+    pub fn of(row: &impl Row) -> Tried {
+        let is_ok = row.cell(ColumnId::outcome) == Cell::Text(Outcome::Ok.name());
+        let median_ns = if let Cell::Float(value) = row.cell(ColumnId::median_ns) { Some(value) } else { None };
+        Tried { median_ns: median_ns.filter(|_| is_ok) }
+    }
+}
+
+/// The place of the middle median, of an even number of them the earlier of both middles.
+pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
+    let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
+    let mut times: Vec<(f64, usize)> = times.collect();
+    times.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let (low, high) = (times.len().checked_sub(1)? / 2, times.len() / 2);
+    Some(times[low].1.min(times[high].1))
+}
+
+/// The one with the middle median of attempts at one experiment that were `ok`, of an even number of them the earlier of both middles.
+pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
+    let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
+    middle(&tried).map(|place| attempts[place])
+}
 
 /// The columns that state what is known over visits.
 const STATED: [ColumnId; 6] = [
@@ -264,8 +293,6 @@ pub fn measured(attempts: &[&Record]) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::choose::{Choose, choose};
-    use crate::record::words::Outcome;
     use expect_test::{Expect, expect};
 
     fn record(seconds: i64, median_ns: f64, noise_floor: Option<f64>) -> Record {
@@ -348,15 +375,6 @@ mod tests {
             let row = Record { source, ..record(1, 100.0, None) };
             assert_eq!(row.over_visits().expect("a time").interval_ns, Some((99.9, 100.1)));
         }
-    }
-
-    #[test]
-    fn choosing_states_the_interval_over_all_attempts_in_the_row_it_takes() {
-        let rows = vec![record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, None)];
-        let chosen = choose(rows.clone(), Choose::Middle);
-        assert_eq!((chosen.len(), chosen[0].median_ns, chosen[0].attempt), (1, Some(102.0), 3));
-        assert_eq!(chosen[0].interval_covers, Some(Covers::Visits));
-        assert!(choose(rows, Choose::All).iter().all(|row| row.interval_covers.is_none()));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::merge::Merge;
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::record::choose::{Choose, Tried};
-use crate::record::visits::{OverVisits, Visit, over, state_in_batch};
+use crate::record::choose::Choose;
+use crate::record::visits::{OverVisits, Tried, Visit, over, state_in_batch};
 use std::ops::Range;
 
 /// Merged rows of which some are chosen.
