@@ -103,6 +103,11 @@ fn only_what_surely_is_moved_counts() {
         (0, 0),
         "fewer products than are counted"
     );
+    assert_eq!(
+        of(Record { op_kind: "attention".to_owned(), ..product(10.0, None) }),
+        (0, 0),
+        "earlier versions counted pairs that are skipped"
+    );
     assert_eq!(of(plain("relu", 8192)), (0, 1));
     assert_eq!(of(plain("slice", 0)), (0, 0));
     assert_eq!(of(plain("max_pool", 100)), (0, 0), "fewer operations than elements");

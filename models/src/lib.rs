@@ -17,6 +17,7 @@ pub mod graph;
 pub mod infer;
 pub mod names;
 pub mod operator;
+mod pairs;
 pub mod partner;
 pub mod stages;
 pub mod symbolic;

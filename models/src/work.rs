@@ -1,16 +1,22 @@
 //! How much there is to compute and to move, counted from shapes.
 //!
-//! The definitions, which the columns of a dataset repeat: a contraction counts two operations per multiply-add,
-//! also those that meet padding; everything else counts one per addition, multiplication, division, comparison,
-//! selection, maximum or transcendental function of an element. Transcendental functions are also counted apart, because
-//! they cost a target more or less than one. Moving and casting count nothing. Numbers that exist once per channel or
-//! row (the inverse deviation of a normalisation) are left out.
+//! The definitions, which the columns of a dataset repeat: a contraction counts two operations per multiply-add;
+//! everything else counts one per addition, multiplication, division, comparison, selection, maximum or transcendental
+//! function of an element. Transcendental functions are also counted apart, because they cost a target more or less than
+//! one. Moving and casting count nothing. Numbers that exist once per channel or row (the inverse deviation of a
+//! normalisation) are left out.
+//!
+//! Windows of convolutions and pools count every tap, also those that meet padding, as other programs count them. A
+//! transposed convolution counts the taps that reach an element of its result, not those that its pads cut off. Attention
+//! counts the pairs of a query and a place that `causal` and `window` leave: code skips whole tiles of all others. A mask
+//! that is an operand hides nothing here, because its values are not known.
 
 use crate::einsum::Equation;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
 use crate::infer::infer;
 use crate::operator::{BinaryOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
+use crate::pairs::{Sight, transposed_pairs};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
@@ -24,7 +30,8 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of the activations read, each tensor once; of a table that is looked into only what is found.
+    /// Bytes of the activations read, each tensor once; of a table that is looked into only what is found, of keys and
+    /// values only the places that a query sees.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,
@@ -52,9 +59,11 @@ impl Task {
             sum = sum.plus(arithmetic(&step.op, &inputs, &step.output)?);
         }
         for (index, parameter) in self.parameters.iter().enumerate() {
-            let anchor = self.steps.first().filter(|step| step.inputs.first() == Some(&Operand::Parameter(index)));
+            let is_parameter = |operand: &Operand| *operand == Operand::Parameter(index);
+            let anchor =
+                self.steps.first().and_then(|step| Some((step, step.inputs.iter().position(is_parameter)?)));
             let read = match anchor {
-                Some(step) => bytes_read(&step.op, 0, &parameter.ty, &step.output)?,
+                Some((step, input)) => bytes_read(&step.op, input, &parameter.ty, &step.output)?,
                 None => bytes_of(&parameter.ty)?,
             };
             let bytes = if parameter.is_constant { &mut sum.bytes_weights } else { &mut sum.bytes_in };
@@ -127,10 +136,15 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
             let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
             contraction(out.saturating_mul(filter))
         }
-        Op::ConvTranspose { .. } => {
-            // Each input element is spread over one filter.
-            let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
-            contraction(x.saturating_mul(filter))
+        Op::ConvTranspose { strides, pads, dilations, .. } => {
+            let channels = [extent(inputs[0], 0)?, extent(inputs[0], 1)?, extent(inputs[1], 1)?];
+            let mut macs = product(&channels);
+            for (axis, stride) in strides.iter().enumerate() {
+                let (outputs, kernel) = (extent(output, axis + 2)?, extent(inputs[1], axis + 2)?);
+                let [stride, head, dilation] = [*stride, pads[axis], dilations[axis]].map(i64::unsigned_abs);
+                macs = macs.saturating_mul(transposed_pairs(outputs, kernel, stride, head, dilation));
+            }
+            contraction(macs)
         }
         Op::MatMul { transpose_a, .. } => {
             let from_end = if *transpose_a { 2 } else { 1 };
@@ -139,8 +153,9 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
         Op::QMatMul { .. } => contraction(out.saturating_mul(extent(inputs[0], inputs[0].rank() - 1)?)),
         Op::Einsum { equation } => einsum(equation, inputs, x)?,
         Op::Attention { softcap, .. } => {
-            let scores = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?, extent(inputs[0], 2)?])
-                .saturating_mul(extent(inputs[1], 2)?);
+            let heads = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?]);
+            let sight = sight(op, extent(inputs[0], 2)?, extent(inputs[1], 2)?);
+            let scores = heads.saturating_mul(sight.map_or(0, |sight| sight.pairs()));
             let macs = scores.saturating_mul(extent(inputs[0], 3)?.saturating_add(extent(inputs[2], 3)?));
             // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
             let (each, exps) = if softcap.is_some() { (9, 2) } else { (6, 1) };
@@ -345,14 +360,26 @@ fn elements(ty: &TensorType) -> Result<u64> {
     ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
 }
 
-/// Bytes read of one input: of a table that is looked into only what is found.
+/// Bytes read of one input: of a table that is looked into only what is found, of keys and values only what is seen.
 fn bytes_read(op: &Op, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
     match op {
         Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } if input == 0 => {
             Ok(bytes_of(ty)?.min(bytes_of(output)?))
         }
+        Op::Attention { .. } if [1, 2].contains(&input) => {
+            let places = extent(ty, 2)?;
+            let seen = sight(op, extent(output, 2)?, places).map_or(places, |sight| sight.seen_places());
+            // Each place has the same number of bytes.
+            Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
+        }
         _ => bytes_of(ty),
     }
+}
+
+/// Which places the queries of an attention see.
+fn sight(op: &Op, queries: u64, places: u64) -> Option<Sight> {
+    let Op::Attention { causal, window, .. } = op else { return None };
+    Some(Sight { queries, places, is_causal: *causal, window: *window })
 }
 
 fn bytes_of(ty: &TensorType) -> Result<u64> {
@@ -401,12 +428,58 @@ mod tests {
         check(&Op::GlobalPool { mode: PoolMode::Average }, &[TensorType::f32(&[1, 2, 3, 3])], 18, 0, 0);
     }
 
-    #[test]
-    fn attention_sums_and_look_ups() {
-        let op = Op::Attention { causal: true, scale: 0.5, window: None, softcap: None };
+    /// Four heads of three queries of eight numbers, five places, values of six numbers.
+    #[track_caller]
+    fn check_attention(op: (bool, Option<i64>), pairs: u64, places_read: u64) {
+        let op = Op::Attention { causal: op.0, scale: 0.5, window: op.1, softcap: None };
         let types = ["f32[1,4,3,8]", "f32[1,2,5,8]", "f32[1,2,5,6]"].map(|ty| ty.parse().unwrap());
-        // 60 scores of 8 + 6 products, and six operations on each score.
-        check(&op, &types, 2 * 840 + 360, 840, 60);
+        // Each score is a sum of 8 products, is weighed in 6 sums, and has six operations of its own.
+        let (scores, macs) = (4 * pairs, 4 * pairs * 14);
+        let work = check(&op, &types, 2 * macs + 6 * scores, macs, scores);
+        assert_eq!(work.bytes_in, 4 * (4 * 3 * 8 + 2 * places_read * (8 + 6)));
+        let [q, k, v] = types;
+        let task = format!("attention({q}, {k}, {v}) {}", op_attributes(&op));
+        assert_eq!(Task::from_text(&task).unwrap().work().unwrap(), work, "alone and as a task");
+    }
+
+    fn op_attributes(op: &Op) -> String {
+        let Op::Attention { causal, scale, window, .. } = op else { unreachable!() };
+        let window = window.map_or("null".to_owned(), |window| window.to_string());
+        format!("causal={causal} scale={scale} window={window} softcap=null")
+    }
+
+    /// The three queries stand at places 2, 3 and 4.
+    #[test]
+    fn attention_counts_the_pairs_that_are_seen() {
+        check_attention((false, None), 15, 5);
+        check_attention((true, None), 3 + 4 + 5, 5);
+        check_attention((true, Some(2)), 2 + 2 + 2, 4);
+        check_attention((true, Some(4)), 3 + 4 + 4, 5);
+        check_attention((false, Some(2)), 4 + 3 + 2, 4);
+    }
+
+    #[test]
+    fn transposed_convolutions_count_what_reaches_the_result() {
+        let check = |kernel: i64, stride: i64, pad: i64, output_pad: i64, macs: u64| {
+            let op = Op::ConvTranspose {
+                strides: vec![stride],
+                pads: vec![pad; 2],
+                output_pads: vec![output_pad],
+                dilations: vec![1],
+                groups: 1,
+            };
+            check(&op, &[TensorType::f32(&[1, 3, 8]), TensorType::f32(&[3, 2, kernel])], 2 * macs, macs, 0);
+        };
+        // Every input over each tap, where nothing is cut off.
+        check(4, 2, 1, 0, 3 * 2 * 8 * 4);
+        check(3, 2, 1, 1, 3 * 2 * 8 * 3);
+        check(2, 2, 0, 0, 3 * 2 * 8 * 2);
+        // Six elements of three taps are left.
+        check(3, 1, 2, 0, 3 * 2 * 6 * 3);
+    }
+
+    #[test]
+    fn sums_and_look_ups() {
         let einsum = Op::Einsum { equation: "ij,kj->ik".to_owned() };
         check(&einsum, &[TensorType::f32(&[4, 5]), TensorType::f32(&[7, 5])], 280, 140, 0);
         let mean = Op::Reduce { function: ReduceOp::Mean, axes: vec![1], keep: false };

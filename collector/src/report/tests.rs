@@ -47,6 +47,13 @@ fn a_wide_interval_is_never_best() {
     assert_eq!(close.rows[0].median_ns, 100.0, "101 ends before 101.5");
 }
 
+/// Rows of other programs may count other work than this one, so their columns are not compared.
+#[test]
+fn work_is_counted_from_the_task() {
+    let summary = summary(&[(0, 1000.0, Some(10.0))]);
+    assert_eq!(summary.rows[0].gflops, 0.064, "64 elements, whatever the column of the row has");
+}
+
 #[test]
 fn what_is_not_known_is_told_as_such() {
     let summary = summary(&[(0, 1000.0, None), (1, 1000.0, Some(10.0))]);

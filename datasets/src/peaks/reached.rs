@@ -19,7 +19,7 @@ impl Reached {
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
-        if record.macs > Some(0) && !record.saves_products() && record.dtype.as_deref() == Some("f32") {
+        if record.macs > Some(0) && computes_all(record) && record.dtype.as_deref() == Some("f32") {
             let best = self.compute.entry(threads).or_default();
             *best = best.max(number(record.flops) / median_ns * 1e9);
         }
@@ -29,6 +29,12 @@ impl Reached {
             *best = best.max(bytes / median_ns * 1e9);
         }
     }
+}
+
+/// Whether it surely computes every product that is counted. Rows of attention may come from a program that counted the
+/// pairs which are skipped.
+fn computes_all(record: &Record) -> bool {
+    !record.saves_products() && record.op_kind != "attention"
 }
 
 /// Whether it surely needs every byte that is counted: windows with steps, slices and attention with a mask leave some out.

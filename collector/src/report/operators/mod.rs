@@ -7,6 +7,7 @@ use datasets::fastest::time_over;
 use datasets::{KNOWN_WELL, Key, Outcome, Peaks, Record, fastest};
 use job::space::{Knobs, Schedule, space};
 use job::target::Machine;
+use models::Work;
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -93,7 +94,10 @@ pub fn summarise(
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
         let default = space(&planned.task, machine).default;
-        match best_row(planned.task.describe(), *count, hash.clone(), attempts, Some(default), peaks) {
+        // Columns hold what the program counted that measured; rows of different versions are compared by today's count.
+        let work = planned.task.work().ok();
+        let task = (planned.task.describe(), *count, hash.clone());
+        match best_row(task, attempts, work, Some(default), peaks) {
             Some(row) => rows.push(row),
             None => missing.push(planned.task.describe()),
         }
@@ -101,7 +105,7 @@ pub fn summarise(
     for module in modules.iter().filter(|module| module.index == model.0) {
         let hash = module.identity();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
-        match best_row(module.describe(), 1, hash.clone(), attempts, None, peaks) {
+        match best_row((module.describe(), 1, hash.clone()), attempts, None, None, peaks) {
             Some(row) => rows.push(row),
             None => missing.push(module.describe()),
         }
@@ -162,10 +166,9 @@ impl Row {
 }
 
 fn best_row(
-    task: String,
-    count: usize,
-    task_hash: String,
+    (task, count, task_hash): (String, usize, String),
     attempts: &[&Record],
+    work: Option<Work>,
     default_knobs: Option<Knobs>,
     peaks: &Peaks,
 ) -> Option<Row> {
@@ -183,8 +186,13 @@ fn best_row(
             && record.cache_state == best.cache_state
     });
     let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
-    let flops = best.flops.unwrap_or(0) as f64;
-    let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0)).sum::<i64>() as f64;
+    let (flops, bytes) = match work {
+        Some(work) => (work.flops as f64, work.bytes() as f64),
+        None => {
+            let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0));
+            (best.flops.unwrap_or(0) as f64, bytes.sum::<i64>() as f64)
+        }
+    };
     let threads = best.threads.unwrap_or(1);
     // Peaks are those of 32-bit floats: of others nothing is measured.
     let is_float = best.macs.unwrap_or(0) == 0 || best.dtype.as_deref() == Some("f32");
