@@ -1,6 +1,6 @@
 //! The bench of this machine: builders and runners.
 //!
-//! Runs happen one at a time, and never on a CPU where something is being built. A run that leaves CPUs to builders goes
+//! Runs happen one at a time, and never on a core where something is being built. A run that leaves CPUs to builders goes
 //! as soon as it can, with builders at work beside it; one that takes them all waits until there are many like it or
 //! nothing is left to build, since builders rest meanwhile. What builders beside a run do to its times was measured (see
 //! ARCHITECTURE.md).
@@ -9,6 +9,7 @@ use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
 use job::{Engine, LibraryJob, MemberReply, NetworkJob, RunJob, RunReply, TogetherJob, TogetherReply};
 use measure::Placement;
+use measure::host::Topology;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,7 @@ pub struct Workers {
     runners: Runners,
     overlap: bool,
     builder_cpus: Vec<usize>,
+    topology: Topology,
     /// Runs beside which builders may work.
     narrow: VecDeque<(Ticket, Run)>,
     /// Runs for which they rest.
@@ -107,6 +109,7 @@ impl Workers {
             runners: Runners::new(program, limits),
             overlap: limits.overlap,
             builder_cpus: limits.builder_cpus.clone(),
+            topology: Topology::read(&limits.builder_cpus),
             narrow: VecDeque::new(),
             wide: VecDeque::new(),
             wide_runs: limits.wide_runs.max(1),
@@ -127,13 +130,18 @@ impl Workers {
         self.runners.together.recycle();
     }
 
+    /// Where no builder may be at work while something runs: a sibling of its CPU shares the units of its core.
+    fn busy_cpus(&self, run: &Run) -> Vec<usize> {
+        self.topology.with_siblings(run.cpus())
+    }
+
     /// Whether a builder may be at work while something runs on these CPUs.
-    fn can_build_beside(&self, run_cpus: &[usize]) -> bool {
-        self.overlap && self.builder_cpus.iter().any(|cpu| !run_cpus.contains(cpu))
+    fn can_build_beside(&self, busy_cpus: &[usize]) -> bool {
+        self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }
 
     fn queue(&mut self, ticket: Ticket, run: Run) {
-        match self.can_build_beside(run.cpus()) {
+        match self.can_build_beside(&self.busy_cpus(&run)) {
             true => self.narrow.push_back((ticket, run)),
             false => self.wide.push_back((ticket, run)),
         }
@@ -150,11 +158,12 @@ impl Workers {
         wide
     }
 
-    /// Runs; no builder touches its CPUs meanwhile.
+    /// Runs; no builder touches its cores meanwhile.
     fn make(&mut self, run: Run) -> Ran {
-        let beside = self.can_build_beside(run.cpus());
+        let busy = self.busy_cpus(&run);
+        let beside = self.can_build_beside(&busy);
         match beside {
-            true => self.builders.leave(run.cpus()),
+            true => self.builders.leave(&busy),
             false => self.builders.leave_all(),
         }
         if let Some(placement) = run.placement()
@@ -167,21 +176,21 @@ impl Workers {
         let reply = match &run {
             Run::Code(job, deadline) => {
                 let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
-                let reply = call(runner, builders, &job.cpus, job, *deadline);
+                let reply = call(runner, builders, &busy, job, *deadline);
                 if is_spent(&reply, job.device.is_some()) {
                     runner.recycle();
                 }
                 reply
             }
             Run::Library(job, deadline) => {
-                let reply = call(&mut self.runners.library, builders, run.cpus(), job, *deadline);
+                let reply = call(&mut self.runners.library, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
                     self.runners.library.recycle();
                 }
                 reply
             }
-            Run::Together(job, cpus, deadline) => {
-                let reply = call(&mut self.runners.together, builders, cpus, job, *deadline);
+            Run::Together(job, _, deadline) => {
+                let reply = call(&mut self.runners.together, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
                     self.runners.together.recycle();
                 }
@@ -194,23 +203,23 @@ impl Workers {
                     Engine::OnnxRuntime | Engine::OpenVino | Engine::Torch if job.profile.is_some() => {
                         Ok(RunReply::Unsupported("only programs of our own code tell of their operators".to_owned()))
                     }
-                    Engine::Program => call(network, builders, &job.cpus, job, *deadline),
+                    Engine::Program => call(network, builders, &busy, job, *deadline),
                     Engine::Cuda => {
-                        let reply = call(gpu_network, builders, &job.cpus, job, *deadline);
+                        let reply = call(gpu_network, builders, &busy, job, *deadline);
                         if is_spent(&reply, true) {
                             gpu_network.recycle();
                         }
                         reply
                     }
-                    Engine::OnnxRuntime => call(onnxruntime, builders, &job.cpus, job, *deadline),
+                    Engine::OnnxRuntime => call(onnxruntime, builders, &busy, job, *deadline),
                     Engine::OpenVino => {
                         if *openvino_cpus != job.cpus {
                             openvino.recycle();
                             openvino_cpus.clone_from(&job.cpus);
                         }
-                        call(openvino, builders, &job.cpus, job, *deadline)
+                        call(openvino, builders, &busy, job, *deadline)
                     }
-                    Engine::Torch => call(library, builders, &job.cpus, &LibraryJob::Network(job.clone()), *deadline),
+                    Engine::Torch => call(library, builders, &busy, &LibraryJob::Network(job.clone()), *deadline),
                 }
             }
         };
@@ -338,18 +347,18 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     }
 }
 
-/// One job of a runner while builders, if there are any that may, work on other CPUs than the job's.
+/// One job of a runner while builders, if there are any that may, work on other CPUs than these.
 fn call<Job: Serialize>(
     runner: &mut Supervisor<Job, RunReply>,
     builders: Option<&mut Builders>,
-    run_cpus: &[usize],
+    busy_cpus: &[usize],
     job: &Job,
     deadline: Duration,
 ) -> Result<RunReply, Fault> {
     let Some(builders) = builders else { return runner.call(job, deadline) };
     runner.send(job, deadline)?;
     loop {
-        builders.feed_beside(run_cpus);
+        builders.feed_beside(busy_cpus);
         let mut waiting = builders.waiting();
         let place = waiting.len();
         waiting.push(runner.waiting());

@@ -201,10 +201,11 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
     let own = target_of(&device, access, wanted.models, config, bench)?;
     let facts = facts_of(&device, &own);
     check(&device, &own, &facts)?;
-    let most = match (&device.told, device.threads) {
-        (Some(told), _) => told.facts.allowed_cpus.len(),
-        (None, threads) => threads.unwrap_or(1),
+    let cpus = match (&device.told, device.threads) {
+        (Some(told), _) => told.facts.allowed_cpus.clone(),
+        (None, threads) => (0..threads.unwrap_or(1)).collect(),
     };
+    let most = cpus.len();
     if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
         return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
     }
@@ -236,7 +237,7 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
         part: if config.target == PYNQ { Part::Cores } else { Part::Processor },
     };
-    Ok((own, Standing { facts, cpus: (0..most).collect(), board: Some(board) }))
+    Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
 
 /// Looks at the core on a board's fabric: where its programs run, and what records say of it.

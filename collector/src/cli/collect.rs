@@ -254,6 +254,7 @@ impl Job<'_> {
         let work = self.work(&ground)?;
         if !is_simulated && self.on.board.is_none() {
             tell_of_others();
+            machine::tell_of_shared_cores(&config.threads, &cpus);
         }
         self.store.keep_config(&config.kept_text()).map_err(failed)?;
         let done = self.make(work, base, bench)?;

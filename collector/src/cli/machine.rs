@@ -12,7 +12,7 @@ use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
 use job::space::{Schedule, space};
 use job::target::{self, Kind, Machine, Target};
-use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
+use measure::host::{Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
@@ -40,6 +40,19 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
         spin_count: limits.spin_count,
     };
     Ok(Workers::new(&program, &limits))
+}
+
+/// Says so where threads of a run on the first of these CPUs share cores.
+pub fn tell_of_shared_cores(threads: &[usize], cpus: &[usize]) {
+    let topology = Topology::read(cpus);
+    super::tell(&threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect::<Vec<_>>());
+}
+
+fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
+    let cores = topology.cores(cpus);
+    let plural = if cores == 1 { "" } else { "s" };
+    let note = || format!("{} threads run on {cores} core{plural}, whose units they share", cpus.len());
+    (cores < cpus.len()).then(note)
 }
 
 /// The process that breeds schedules, within the limits of builders.
@@ -248,4 +261,27 @@ pub fn guess(description: &str) -> Result<Machine> {
         return Ok(target::mali(description).map_err(Failure::usage)?.machine);
     }
     Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared_cores;
+    use measure::host::Topology;
+    use std::fs;
+
+    #[test]
+    fn threads_that_share_cores_are_told() {
+        let root = tempfile::tempdir().expect("folder");
+        for (cpu, siblings) in ["0-1", "0-1", "2-3", "2-3"].into_iter().enumerate() {
+            let folder = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+            fs::create_dir_all(&folder).expect("folder");
+            fs::write(folder.join("thread_siblings_list"), siblings).expect("file");
+        }
+        let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
+        let cpus = topology.order(&[0, 1, 2, 3]);
+        let told = |count: usize| shared_cores(&topology, &cpus[..count]);
+        assert_eq!((told(1), told(2)), (None, None));
+        assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
+        assert_eq!(shared_cores(&topology, &[0, 1]).as_deref(), Some("2 threads run on 1 core, whose units they share"));
+    }
 }

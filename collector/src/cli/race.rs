@@ -96,6 +96,7 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
     let choice = read(&arguments.choice)?;
     let cpus = settings::allowed_cpus()?;
     check(&choice, cpus.len(), &arguments.choice)?;
+    machine::tell_of_shared_cores(&[choice.threads], &cpus);
     let mut workers = machine::workers(&Limits::default())?;
     let target = machine::target("llvm", &mut workers)?;
     machine::prepare(&target, Versions::new(), &mut workers)?;

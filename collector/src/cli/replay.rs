@@ -225,11 +225,8 @@ impl ReplayedRecord {
 }
 
 fn replay_files(arguments: &Replay) -> Result<u8> {
-    let cpus = settings::allowed_cpus()?;
-    if arguments.threads == 0 || arguments.threads > cpus.len() {
-        let text = format!("`--threads` is {}; allowed are 1 to {} on this machine", arguments.threads, cpus.len());
-        return Err(Failure::usage(text));
-    }
+    let cpus = settings::cpus_of(Some(arguments.threads), &settings::allowed_cpus()?, "this machine")?;
+    machine::tell_of_shared_cores(&[cpus.len()], &cpus);
     let method = method(arguments)?;
     let builders = arguments.builders.unwrap_or(0);
     let limits = Limits { builders, overlap: !arguments.no_overlap, ..Limits::default() };
@@ -239,7 +236,7 @@ fn replay_files(arguments: &Replay) -> Result<u8> {
         Method::Evaluate(rule) if arguments.compare_evaluator => Some(rule.clone()),
         Method::Evaluate(_) | Method::Sample(_) => None,
     };
-    let setting = Setting { method, cpus: cpus[..arguments.threads].to_vec(), tvm_evaluator };
+    let setting = Setting { method, cpus, tvm_evaluator };
     let _exclusive = machine::exclusive(arguments.wait)?;
     let mut all = Vec::new();
     for path in &arguments.traces {

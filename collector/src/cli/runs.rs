@@ -49,8 +49,8 @@ pub struct After {
 impl Runs {
     /// On so many threads, or on all CPUs.
     pub fn new(config: Config, threads: Option<usize>) -> Result<Runs> {
-        let allowed = settings::allowed_cpus()?;
-        let cpus = allowed.iter().copied().take(threads.unwrap_or(allowed.len())).collect();
+        let cpus = settings::cpus_of(threads, &settings::allowed_cpus()?, "this machine")?;
+        machine::tell_of_shared_cores(&[cpus.len()], &cpus);
         let bench = Box::new(machine::workers(&config.limits)?);
         Runs::on(config, cpus, bench)
     }

@@ -7,7 +7,7 @@ use super::failure::{Failure, chain};
 use super::pace::Pace;
 use super::progress::Progress;
 use super::runs::Runs;
-use super::{Result, given, machine, tell};
+use super::{Result, given, machine, settings, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
@@ -327,8 +327,8 @@ fn on_board(
 ) -> Result<(Runs, Target, Standing)> {
     let mut workers = machine::workers(&config.limits)?;
     let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
-    let cpus = standing.cpus.iter().copied().take(threads.unwrap_or(usize::MAX)).collect();
     let board = standing.board.as_ref().expect("a board was looked at");
+    let cpus = settings::cpus_of(threads, &standing.cpus, board.described())?;
     tell(&board.notes());
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
     Ok((Runs::on(config, cpus, Box::new(bench))?, target, standing))

@@ -12,7 +12,7 @@ use crate::native::{Arguments, Kernel, Library, Memory};
 use calls::Calls;
 use files::Files;
 use functions::{Builtin, Evaluator};
-use measure::affinity;
+use measure::host;
 use remote::packet::{Code, PACKET_BYTES_MAX, Packet, VERSION};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Waiting};
@@ -87,7 +87,7 @@ pub fn serve(
         memory: Memory::new(memory_bytes),
         files: Files::new(folder),
         fabric,
-        cpus: affinity::allowed().unwrap_or_else(|_| vec![0]),
+        cpus: host::allowed_cpus().unwrap_or_else(|_| vec![0]),
         end: End::Session,
     };
     loop {

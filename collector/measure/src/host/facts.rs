@@ -8,6 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::files::{Files, size};
 use crate::affinity::parse_cpu_list;
 
 /// Vector extensions that decide which code runs, in the kernel's spelling.
@@ -225,34 +226,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Sizes such as `32K`, `260 MB` or `24674240 kB`, all in powers of two.
-fn size(text: &str) -> Option<u64> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let factor = match text[digits..].trim_start().bytes().next() {
-        None => 1,
-        Some(b'k' | b'K') => 1 << 10,
-        Some(b'm' | b'M') => 1 << 20,
-        Some(b'g' | b'G') => 1 << 30,
-        Some(_) => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(factor)
-}
-
-struct Files<'a> {
-    root: &'a Path,
-}
-
 impl Files<'_> {
-    fn text(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        let text = text.trim_matches(['\0', '\n', ' ', '\t']);
-        (!text.is_empty()).then(|| text.to_string())
-    }
-
-    fn cpu_list(&self, path: &str) -> Option<Vec<usize>> {
-        parse_cpu_list(&self.text(path)?)
-    }
-
     /// Different values of one topology file over the processors.
     fn cpu_ids(&self, cpus: &[usize], name: &str) -> Option<BTreeSet<String>> {
         let read = |cpu: &usize| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
@@ -421,14 +395,5 @@ mod tests {
         let facts = Facts::read();
         assert!(!facts.allowed_cpus.is_empty() && facts.memory_bytes.is_some_and(|bytes| bytes > 1 << 20), "{facts:?}");
         assert_eq!(facts.host_class(), Facts::read().host_class());
-    }
-
-    #[test]
-    fn sizes_are_read_or_refused() {
-        let table = [("32K", Some(32 << 10)), ("260 MB", Some(260 << 20)), ("7", Some(7)), ("", None), ("3x", None)];
-        for (text, expected) in table {
-            assert_eq!(size(text), expected, "{text:?}");
-        }
-        assert_eq!(size("99999999999999999999K"), None);
     }
 }

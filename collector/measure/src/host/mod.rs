@@ -10,9 +10,11 @@ mod example;
 pub mod exclusive;
 mod facts;
 mod floor;
+mod files;
 mod load;
 mod noise;
 mod peaks;
+mod topology;
 
 pub use exclusive::{Exclusive, ExclusiveError};
 pub use facts::{CacheLevel, Facts, cpu_flags};
@@ -20,3 +22,4 @@ pub use floor::{FLOOR_ROUNDS, FloorVisits, floor_visits};
 pub use load::{Load, LoadReading};
 pub use noise::Noise;
 pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};
+pub use topology::{Topology, allowed_cpus};

@@ -1,0 +1,286 @@
+//! Which processors share a core, a cache or a memory node, and in which order runs take them.
+//!
+//! Two hardware threads of one core are no two cores, and numbers do not tell: some machines number siblings side by side,
+//! others half of all numbers apart. So whoever runs on several processors takes them in the order of [`Topology::order`].
+
+use super::files::{Files, size};
+use crate::affinity::{self, AffinityError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Where the processors of a machine lie. What the system does not tell of one is taken to be its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Topology {
+    places: BTreeMap<usize, Place>,
+}
+
+/// Where one processor lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Place {
+    /// The first hardware thread of its core.
+    core: usize,
+    /// Its memory node.
+    node: Option<usize>,
+    /// The kind of its core, on machines that have several: whether it is a small one, and its capacity.
+    kind: (bool, Option<String>),
+    /// Its caches of data, the nearest first.
+    caches: Vec<Cache>,
+}
+
+/// A cache as one processor sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cache {
+    level: u32,
+    size_bytes: u64,
+    /// The first of the processors that share it.
+    first: usize,
+}
+
+/// The processors that this process may use, in the order in which runs take them.
+pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
+    let allowed = affinity::allowed()?;
+    Ok(Topology::read(&allowed).order(&allowed))
+}
+
+impl Topology {
+    /// Reads where these processors of this machine lie.
+    pub fn read(cpus: &[usize]) -> Topology {
+        Topology::read_from(Path::new("/"), cpus)
+    }
+
+    /// Reads the same from sysfs under another folder.
+    pub fn read_from(root: &Path, cpus: &[usize]) -> Topology {
+        let files = Files { root };
+        let small: BTreeSet<usize> = files.cpu_list("sys/devices/cpu_atom/cpus").unwrap_or_default().into_iter().collect();
+        let nodes = nodes(&files);
+        let place = |cpu: usize| {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+            let siblings = files.cpu_list(&format!("{folder}/topology/thread_siblings_list")).unwrap_or_default();
+            Place {
+                core: siblings.first().copied().unwrap_or(cpu),
+                node: nodes.get(&cpu).copied(),
+                kind: (small.contains(&cpu), files.text(&format!("{folder}/cpu_capacity"))),
+                caches: caches(&files, &folder),
+            }
+        };
+        Topology { places: cpus.iter().map(|&cpu| (cpu, place(cpu))).collect() }
+    }
+
+    /// These processors in the order in which runs take them, so that the first so many are the choice for so many threads.
+    ///
+    /// Each core comes once before any comes a second time. Cores of one memory node come together, below that those that
+    /// share the last-level cache, and below that those of one kind, beginning with what has the least number. Where cores
+    /// have one thread each and all of this is shared, that is the order of numbers.
+    pub fn order(&self, cpus: &[usize]) -> Vec<usize> {
+        let ascending: BTreeSet<usize> = cpus.iter().copied().collect();
+        let (mut nodes, mut caches, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut ranked: Vec<([usize; 4], usize)> = Vec::new();
+        for cpu in ascending {
+            let place = self.place(cpu);
+            let own = [
+                rank(&mut nodes, place.node),
+                rank(&mut caches, self.last_level(cpu).map(|cache| cache.first)),
+                rank(&mut kinds, place.kind),
+            ];
+            let siblings_before = taken.entry(place.core).or_default();
+            ranked.push(([*siblings_before, own[0], own[1], own[2]], cpu));
+            *siblings_before += 1;
+        }
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, cpu)| cpu).collect()
+    }
+
+    /// Number of cores that these processors are threads of.
+    pub fn cores(&self, cpus: &[usize]) -> usize {
+        cpus.iter().map(|cpu| self.place(*cpu).core).collect::<BTreeSet<_>>().len()
+    }
+
+    /// These processors and all hardware threads of their cores.
+    pub fn with_siblings(&self, cpus: &[usize]) -> Vec<usize> {
+        let cores: BTreeSet<usize> = cpus.iter().map(|cpu| self.place(*cpu).core).collect();
+        let siblings = self.places.iter().filter(|(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu);
+        cpus.iter().copied().chain(siblings).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The memory nodes of these processors, ascending; none where the system does not tell.
+    pub fn nodes(&self, cpus: &[usize]) -> Vec<usize> {
+        let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.place(*cpu).node).collect();
+        nodes.into_iter().collect()
+    }
+
+    fn place(&self, cpu: usize) -> Place {
+        self.places.get(&cpu).cloned().unwrap_or(Place { core: cpu, ..Place::default() })
+    }
+
+    fn last_level(&self, cpu: usize) -> Option<Cache> {
+        self.place(cpu).caches.last().cloned()
+    }
+}
+
+/// The place of a value among those that were met before; the next one for a new value.
+fn rank<T: PartialEq>(met: &mut Vec<T>, value: T) -> usize {
+    met.iter().position(|one| *one == value).unwrap_or_else(|| {
+        met.push(value);
+        met.len() - 1
+    })
+}
+
+/// The memory node of each processor.
+fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
+    let nodes = files.cpu_list("sys/devices/system/node/online").unwrap_or_default();
+    let of_node = |node: usize| {
+        let cpus = files.cpu_list(&format!("sys/devices/system/node/node{node}/cpulist")).unwrap_or_default();
+        cpus.into_iter().map(move |cpu| (cpu, node))
+    };
+    nodes.into_iter().flat_map(of_node).collect()
+}
+
+/// The caches of data of one processor, the nearest first.
+fn caches(files: &Files<'_>, folder: &str) -> Vec<Cache> {
+    const INDICES: usize = 16;
+    let mut found: Vec<Cache> = (0..INDICES)
+        .map_while(|index| {
+            let text = |name: &str| files.text(&format!("{folder}/cache/index{index}/{name}"));
+            let cache = Cache {
+                level: text("level")?.parse().ok()?,
+                size_bytes: size(&text("size")?)?,
+                first: *affinity::parse_cpu_list(&text("shared_cpu_list")?)?.first()?,
+            };
+            Some((text("type")?, cache))
+        })
+        .filter(|(kind, _)| kind != "Instruction")
+        .map(|(_, cache)| cache)
+        .collect();
+    found.sort_by_key(|cache| cache.level);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// One processor of a machine that is made up.
+    struct Made {
+        siblings: &'static str,
+        node: usize,
+        last_level: &'static str,
+        capacity: &'static str,
+    }
+
+    /// A machine of processors with these numbers, numbered by their place, as files.
+    fn machine(made: &[Made]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("folder");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folder");
+            fs::write(path, format!("{text}\n")).expect("file");
+        };
+        let nodes: BTreeSet<usize> = made.iter().map(|one| one.node).collect();
+        let list = |cpus: &mut dyn Iterator<Item = usize>| cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
+        write("sys/devices/system/node/online", &list(&mut nodes.iter().copied()));
+        for node in nodes {
+            let mut cpus = (0..made.len()).filter(|cpu| made[*cpu].node == node);
+            write(&format!("sys/devices/system/node/node{node}/cpulist"), &list(&mut cpus));
+        }
+        for (cpu, one) in made.iter().enumerate() {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+            write(&format!("{folder}/topology/thread_siblings_list"), one.siblings);
+            if !one.capacity.is_empty() {
+                write(&format!("{folder}/cpu_capacity"), one.capacity);
+            }
+            let caches = [
+                (1, "Data", "32K", one.siblings),
+                (1, "Instruction", "32K", one.siblings),
+                (2, "Unified", "1M", one.siblings),
+                (3, "Unified", "16M", one.last_level),
+            ];
+            for (index, (level, kind, size, shared)) in caches.into_iter().enumerate() {
+                let folder = format!("{folder}/cache/index{index}");
+                write(&format!("{folder}/level"), &level.to_string());
+                write(&format!("{folder}/type"), kind);
+                write(&format!("{folder}/size"), size);
+                write(&format!("{folder}/shared_cpu_list"), shared);
+            }
+        }
+        root
+    }
+
+    fn one(siblings: &'static str, node: usize, last_level: &'static str) -> Made {
+        Made { siblings, node, last_level, capacity: "" }
+    }
+
+    #[track_caller]
+    fn check(made: &[Made], allowed: &[usize], order: &[usize]) {
+        let root = machine(made);
+        let found = Topology::read_from(root.path(), allowed).order(allowed);
+        assert_eq!(found, order);
+    }
+
+    #[test]
+    fn cores_come_before_their_second_threads() {
+        let adjacent = || ["0-1", "0-1", "2-3", "2-3", "4-5", "4-5"].map(|siblings| one(siblings, 0, "0-5"));
+        check(&adjacent(), &[0, 1, 2, 3, 4, 5], &[0, 2, 4, 1, 3, 5]);
+        check(&adjacent(), &[1, 2, 3], &[1, 2, 3]);
+        check(&adjacent(), &[5, 4, 1], &[1, 4, 5]);
+        let apart = || ["0,2", "1,3", "0,2", "1,3"].map(|siblings| one(siblings, 0, "0-3"));
+        check(&apart(), &[0, 1, 2, 3], &[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn without_second_threads_numbers_decide() {
+        check(&["0", "1", "2", "3"].map(|own| one(own, 0, "0-3")), &[0, 1, 2, 3], &[0, 1, 2, 3]);
+        check(&["0", "1", "2", "3"].map(|own| one(own, 0, "0-3")), &[2, 3], &[2, 3]);
+        let root = tempfile::tempdir().expect("folder");
+        let nothing = Topology::read_from(root.path(), &[0, 1, 2]);
+        assert_eq!((nothing.order(&[0, 1, 2]), nothing.cores(&[0, 1, 2])), (vec![0, 1, 2], 3), "nothing is told");
+    }
+
+    #[test]
+    fn what_shares_memory_and_caches_comes_together() {
+        // Numbers take turns between two nodes.
+        let nodes = || [("0", 0), ("1", 1), ("2", 0), ("3", 1)].map(|(own, node)| one(own, node, own));
+        check(&nodes(), &[0, 1, 2, 3], &[0, 2, 1, 3]);
+        check(&nodes(), &[1, 2, 3], &[1, 3, 2]);
+        // Cores of the other node come before second threads.
+        let threads = [("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1), ("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1)];
+        check(&threads.map(|(own, node)| one(own, node, own)), &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]);
+        // Two last-level caches whose cores take turns.
+        let caches = [("0", "0,2"), ("1", "1,3"), ("2", "0,2"), ("3", "1,3")];
+        check(&caches.map(|(own, cache)| one(own, 0, cache)), &[0, 1, 2, 3], &[0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn cores_of_one_kind_come_together() {
+        let made = [("0", "446"), ("1", "1024"), ("2", "446"), ("3", "1024")];
+        let made = made.map(|(own, capacity)| Made { capacity, ..one(own, 0, "0-3") });
+        check(&made, &[0, 1, 2, 3], &[0, 2, 1, 3]);
+        // Large cores of two threads, then small ones.
+        let hybrid = ["0-1", "0-1", "2-3", "2-3", "4", "5"].map(|siblings| one(siblings, 0, "0-5"));
+        let root = machine(&hybrid);
+        fs::create_dir_all(root.path().join("sys/devices/cpu_atom")).expect("folder");
+        fs::write(root.path().join("sys/devices/cpu_atom/cpus"), "4-5\n").expect("file");
+        let all = [0, 1, 2, 3, 4, 5];
+        assert_eq!(Topology::read_from(root.path(), &all).order(&all), [0, 2, 4, 5, 1, 3]);
+    }
+
+    #[test]
+    fn cores_and_nodes_of_a_choice_are_known() {
+        let made = [("0-1", 0), ("0-1", 0), ("2-3", 1), ("2-3", 1)].map(|(own, node)| one(own, node, own));
+        let root = machine(&made);
+        let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
+        assert_eq!((topology.cores(&[0, 1]), topology.nodes(&[0, 1])), (1, vec![0]));
+        assert_eq!((topology.cores(&[0, 2]), topology.nodes(&[0, 2])), (2, vec![0, 1]));
+        assert_eq!(topology.nodes(&[9]), [] as [usize; 0], "of another nothing is known");
+        assert_eq!(topology.with_siblings(&[1]), [0, 1]);
+        assert_eq!(topology.with_siblings(&[1, 2, 9]), [0, 1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn this_machine_has_an_order() {
+        let mut order = allowed_cpus().expect("this process runs somewhere");
+        order.sort_unstable();
+        assert_eq!(order, affinity::allowed().expect("readable"));
+    }
+}
