@@ -16,7 +16,7 @@ mod remembering;
 mod simulator;
 mod workers;
 
-pub use boards::{Access, At, Boards, Device, Fleet, LinkError, Linker};
+pub use boards::{Access, At, Boards, COLD_ON_ONE_THREAD, Device, Fleet, LinkError, Linker};
 pub use breeder::Breeder;
 pub use builders::Build;
 pub use fabric::{FabricBoard, NoCore};

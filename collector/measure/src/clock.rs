@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::counters::Usage;
+use crate::flush::{Crew, Flusher, ThisThread};
 
 /// What measuring needs from the machine.
 pub trait Clock {
@@ -19,13 +20,18 @@ pub trait Clock {
     fn speed_probe_ns(&mut self) -> u64;
     /// Lets time pass.
     fn sleep(&mut self, duration: Duration);
+    /// Makes the caches of all processors of a run hold other data, where so many bytes fill a last-level cache. Nothing
+    /// where what is timed sees to that by itself.
+    fn empty_caches(&mut self, bytes: u64);
 }
 
 /// The clock of this machine.
-#[derive(Debug, Clone)]
 pub struct HostClock {
     origin: Instant,
     precision_ns: u64,
+    /// Whose caches are emptied.
+    crew: Box<dyn Crew>,
+    flusher: Option<Flusher>,
 }
 
 impl HostClock {
@@ -36,7 +42,12 @@ impl HostClock {
 
     /// A clock that was zero at that moment.
     pub fn since(origin: Instant) -> Self {
-        Self { origin, precision_ns: precision_ns(origin) }
+        Self { origin, precision_ns: precision_ns(origin), crew: Box::new(ThisThread::new()), flusher: None }
+    }
+
+    /// A clock for runs on the threads of a crew.
+    pub fn of_crew(crew: impl Crew + 'static) -> Self {
+        Self { crew: Box::new(crew), ..Self::new() }
     }
 }
 
@@ -66,6 +77,13 @@ impl Clock for HostClock {
 
     fn sleep(&mut self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+
+    fn empty_caches(&mut self, bytes: u64) {
+        let known = self.flusher.take().filter(|flusher| flusher.is_for(bytes));
+        let flusher = known.unwrap_or_else(|| Flusher::new(bytes, self.crew.as_mut()));
+        flusher.flush(self.crew.as_mut());
+        self.flusher = Some(flusher);
     }
 }
 

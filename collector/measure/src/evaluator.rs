@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{
     Clock, Evaluator, Measurement, StopReason,
-    flush::Flusher,
     recorder::{Closing, Recorder},
     statistics,
 };
@@ -22,7 +21,6 @@ pub fn evaluate<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(rule.check(), Ok(()), "check the rule before using it");
-    let mut flusher = rule.cache.flush_bytes().map(Flusher::new);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
@@ -30,8 +28,8 @@ pub fn evaluate<E>(
     for repeat in 0..rule.repeat {
         let mut zeros = 0;
         loop {
-            if let Some(flusher) = &mut flusher {
-                flusher.flush();
+            if let Some(bytes) = rule.cache.flush_bytes() {
+                recorder.clock.empty_caches(bytes);
             }
             let elapsed_ns = recorder.batch(run, number)?.elapsed_ns;
             zeros += u32::from(elapsed_ns == 0);

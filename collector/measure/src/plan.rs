@@ -87,8 +87,8 @@ pub enum Cache {
     #[default]
     Warm,
     /// Other data: a buffer of this size is written before each single run. It must be larger than the last-level
-    /// cache the measuring thread can fill, see [`crate::host::Facts::cold_cache_bytes`]. Caches private to other
-    /// cores are emptied only where the last level is inclusive.
+    /// cache the measuring thread can fill, see [`crate::host::Facts::cold_cache_bytes`]. Threads on other processors
+    /// write parts of their own, and find themselves awake when the run begins.
     Cold {
         /// Size of the buffer.
         flush_bytes: u64,

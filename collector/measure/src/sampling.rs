@@ -6,7 +6,6 @@
 
 use super::{
     Cache, Clock, Measurement, Plan,
-    flush::Flusher,
     recorder::{Closing, Recorder},
     stopping::{self, Elapsed},
 };
@@ -21,7 +20,6 @@ pub fn sample<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(plan.check(), Ok(()), "check the plan before using it");
-    let mut flusher = plan.cache.flush_bytes().map(Flusher::new);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
@@ -31,7 +29,7 @@ pub fn sample<E>(
     let is_long = |run_ns: u64| is_long(plan, run_ns) && batch_size(plan, run_ns, precision_ns) == 1;
     // A first run this long is warm-up enough if the next is as long; what only began slowly is warmed up as ever.
     if is_long(first_run_ns) {
-        flush(&mut flusher);
+        flush(plan, recorder.clock);
         warm.take(recorder.batch(run, 1)?.elapsed_ns, 1);
     }
     if is_long(warm.run_ns) {
@@ -50,7 +48,7 @@ pub fn sample<E>(
         {
             break stop;
         }
-        flush(&mut flusher);
+        flush(plan, recorder.clock);
         recorder.batch(run, batch_size)?;
         recorder.keep();
     };
@@ -76,9 +74,9 @@ fn is_long(plan: &Plan, run_ns: u64) -> bool {
     run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE)
 }
 
-fn flush(flusher: &mut Option<Flusher>) {
-    if let Some(flusher) = flusher {
-        flusher.flush();
+fn flush(plan: &Plan, clock: &mut dyn Clock) {
+    if let Some(bytes) = plan.cache.flush_bytes() {
+        clock.empty_caches(bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The logic of measuring on a clock that moves only when the kernel of the test says so.
 
-use std::{cell::Cell, convert::Infallible, rc::Rc, time::Duration};
+use std::{cell::{Cell, RefCell}, convert::Infallible, rc::Rc, time::Duration};
 
 use expect_test::{Expect, expect};
 use rand::{RngExt, SeedableRng};
@@ -24,6 +24,8 @@ impl Time {
 
 struct FakeClock {
     time: Time,
+    /// What was written before which reading of usage.
+    emptied: Rc<RefCell<Vec<(u64, u64)>>>,
     /// Answers of the speed probe, the last one for ever.
     probes_ns: Vec<u64>,
     involuntary_switches_per_reading: u64,
@@ -32,7 +34,13 @@ struct FakeClock {
 
 impl FakeClock {
     fn new(time: &Time) -> Self {
-        Self { time: time.clone(), probes_ns: vec![15_000], involuntary_switches_per_reading: 0, readings: 0 }
+        Self {
+            time: time.clone(),
+            emptied: Rc::default(),
+            probes_ns: vec![15_000],
+            involuntary_switches_per_reading: 0,
+            readings: 0,
+        }
     }
 }
 
@@ -61,6 +69,10 @@ impl Clock for FakeClock {
 
     fn sleep(&mut self, duration: Duration) {
         self.time.pass(duration.as_nanos() as u64);
+    }
+
+    fn empty_caches(&mut self, bytes: u64) {
+        self.emptied.borrow_mut().push((bytes, self.readings));
     }
 }
 
@@ -213,7 +225,13 @@ fn what_the_machine_does_becomes_warnings() {
 #[test]
 fn a_cold_cache_allows_one_run_per_batch() {
     let cache = Cache::Cold { flush_bytes: 1 << 16 };
-    let measurement = measured(&Plan { cache, samples_max: 500, ..Plan::default() }, |_| {}, |_| 300);
+    let emptied = Rc::new(RefCell::new(Vec::new()));
+    let watched = Rc::clone(&emptied);
+    let plan = Plan { cache, samples_max: 500, ..Plan::default() };
+    let measurement = measured(&plan, |clock| clock.emptied = watched, |_| 300);
+    // Usage is read twice for each sample, and caches are emptied before.
+    let wanted: Vec<(u64, u64)> = (0..u64::from(measurement.n)).map(|sample| (1 << 16, 2 * sample)).collect();
+    assert_eq!(*emptied.borrow(), wanted);
     assert_eq!((measurement.batch_size, measurement.flush_bytes), (1, Some(1 << 16)));
     check_warnings(
         &measurement,

@@ -14,7 +14,7 @@ use datasets::{CacheState, Key, Record, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
 use job::target::Target;
-use measure::{Cache, Method};
+use measure::{Cache, Method, Plan};
 use models::{Task, TaskUse};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -190,15 +190,11 @@ fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Confi
 /// The ways to run one schedule: in every cache state, on every number of threads.
 fn runs(config: &Config, source: Source, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
     config.cache.iter().flat_map(move |&cache| {
-        let mut plan = config.measure.clone();
-        if source == Source::Simulated {
-            // A simulator says the same again.
-            plan.visits = 1;
-        }
         let state = CacheState::from(cache);
-        if state == CacheState::Cold {
-            plan.cache = Cache::Cold { flush_bytes };
-        }
+        let cache = if state == CacheState::Cold { Cache::Cold { flush_bytes } } else { Cache::Warm };
+        // A simulator says the same again.
+        let visits = if source == Source::Simulated { 1 } else { config.measure.visits };
+        let plan = Plan { cache, visits, ..config.measure.clone() };
         config.threads.iter().map(move |&threads| (state, Method::Sample(plan.clone()), threads))
     })
 }

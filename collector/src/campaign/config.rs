@@ -6,7 +6,7 @@ use super::tune::Tune;
 use datasets::CacheState;
 use job::device::Architecture;
 use job::target::{Kind, MALI, composite, cuda_text, fabric_text, is_cuda, is_fabric, is_llvm, is_mali};
-use measure::Plan;
+use measure::{Cache, Plan};
 use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
 use models::names;
@@ -635,6 +635,8 @@ impl Config {
         }
         self.limits.check()?;
         self.measure.check()?;
+        let warm = "give `cache = [\"cold\"]`, which writes as much as the machine's caches hold";
+        each("measure.cache", &[self.measure.cache], warm, |cache| *cache == Cache::Warm)?;
         counters::names::check(&self.counters.events).map_err(ConfigError::Counter)?;
         self.check_ways()
     }
@@ -838,6 +840,10 @@ mod tests {
             .assert_eq(&refused(&format!("{simple}batch = [8]")));
         expect_test::expect!["`sequence` is [8]; only models from `transformers` have it"]
             .assert_eq(&refused(&format!("{simple}sequence = [8]")));
+        expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as much as the machine's caches hold"#]]
+            .assert_eq(&refused(&format!("{simple}[measure]\ncache = {{ cold = {{ flush_bytes = 4096 }} }}")));
+        expect_test::expect!["`threads` is 8; allowed are 1 to 4 on this machine"]
+            .assert_eq(&refused(&format!("{simple}threads = [1, 8]")));
     }
 
     fn check_tune(text: &str, expected: expect_test::Expect) {

@@ -3,9 +3,9 @@
 use super::arguments::{Boards as Arguments, Models};
 use super::failure::Failure;
 use super::{Result, fleet, machine, settings};
-use crate::campaign::config::{Backend, PYNQ};
+use crate::campaign::config::{Backend, CacheChoice, PYNQ};
 use crate::campaign::{Config, record};
-use bench::{Access, At, Bench, Device, FabricBoard, Fleet, Linker, NoCore};
+use bench::{Access, At, Bench, COLD_ON_ONE_THREAD, Device, FabricBoard, Fleet, Linker, NoCore};
 use datasets::{Record, Source};
 use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
@@ -209,6 +209,7 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
     if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
         return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
     }
+    refuse_cold(config, &device)?;
     let linker = match &wanted.boards.cross_cc {
         Some(command) => Linker::new(command),
         None => Linker::of(&target::architecture(&own.text)),
@@ -238,6 +239,19 @@ pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dy
         part: if config.target == PYNQ { Part::Cores } else { Part::Processor },
     };
     Ok((own, Standing { facts, cpus, board: Some(board) }))
+}
+
+/// Refuses what a server that is not our agent cannot do with caches.
+fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
+    let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
+    match device.told {
+        None if is_cold => Err(Failure::usage(format!(
+            "`cache` is cold on several threads, and {} cannot do that: {COLD_ON_ONE_THREAD}",
+            device.address
+        ))
+        .with_hint("run `opcollect-board` there, or give `--threads 1`")),
+        _ => Ok(()),
+    }
 }
 
 /// Looks at the core on a board's fabric: where its programs run, and what records say of it.

@@ -3,11 +3,12 @@
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
 use measure::counters::{CounterRequest, CounterSession};
-use measure::{HostClock, Measurement, Method, affinity, measure};
+use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure};
 
 /// A thread that may measure: its counters are open, it stays on its CPUs, and the library has as many threads.
 pub struct Timing {
     counters: CounterSession,
+    cpus: Vec<usize>,
 }
 
 impl Timing {
@@ -21,7 +22,7 @@ impl Timing {
         tch::set_num_threads(threads);
         let found = tch::get_num_threads();
         ensure!(found == threads, "asked for {threads} threads, the library takes {found}");
-        Ok(Timing { counters })
+        Ok(Timing { counters, cpus: cpus.to_vec() })
     }
 
     /// Times a computation; with the result of its last run.
@@ -39,7 +40,9 @@ impl Timing {
             }
             Ok(())
         };
-        let measurement = measure(&mut call, method, &mut HostClock::new(), &mut self.counters)?;
+        // The library's threads take work from nobody else: they sleep when a run with cold caches begins.
+        let mut clock = HostClock::of_crew(PinnedThreads::new(&self.cpus));
+        let measurement = measure(&mut call, method, &mut clock, &mut self.counters)?;
         Ok((measurement, latest.expect("measuring runs at least once")))
     }
 }

@@ -1,8 +1,9 @@
 //! Threads of parallel kernels: one on each CPU that a measurement names, the caller among them.
 //!
-//! Between launches a thread asks some thousand times for work before it sleeps, as the threads of the local runner do.
+//! Between launches a thread asks some thousand times for work before it sleeps, and lets others run each time, as the
+//! threads of the local runner do: so it is awake for about a millisecond.
 
-use measure::affinity;
+use measure::{Crew, affinity};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,6 +47,7 @@ struct Shared {
 }
 
 struct Pool {
+    cpus: Vec<usize>,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -65,9 +67,36 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
             work(&shared, place, threads);
         })
     });
-    let pool = Pool { workers: workers.collect(), shared: Arc::clone(&shared) };
+    let pool = Pool { cpus: cpus.to_vec(), workers: workers.collect(), shared: Arc::clone(&shared) };
     *POOL.lock().expect("nobody panics with the pool") = Some(pool);
     Ok(())
+}
+
+/// The threads that run kernels, and this one.
+pub struct PoolCrew(Vec<usize>);
+
+/// The threads of the pool, once somebody said on which CPUs kernels run.
+pub fn crew() -> Option<PoolCrew> {
+    POOL.lock().ok()?.as_ref().map(|pool| PoolCrew(pool.cpus.clone()))
+}
+
+impl Crew for PoolCrew {
+    fn cpus(&self) -> &[usize] {
+        &self.0
+    }
+
+    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only `on_each` names it, and gives it the address of its work.
+        unsafe extern "C" fn one(place: c_int, _: *mut Environment, data: *mut c_void) -> c_int {
+            // SAFETY: the work lives until all tasks have ended, and may be called by several threads at once.
+            let work = unsafe { *data.cast::<&(dyn Fn(usize) + Sync)>() };
+            work(usize::try_from(place).expect("tasks are counted from zero"));
+            0
+        }
+        let tasks = c_int::try_from(self.0.len()).expect("a board has few CPUs");
+        // SAFETY: a launch calls `one` with what it is given here, and returns when all tasks have ended.
+        unsafe { launch(one, (&raw const work).cast_mut().cast(), tasks) };
+    }
 }
 
 /// Whether somebody said on which CPUs kernels run.
@@ -95,7 +124,7 @@ fn work(shared: &Shared, place: usize, threads: usize) {
             }
             asked += 1;
             match asked < SPIN_COUNT {
-                true => std::hint::spin_loop(),
+                true => std::thread::yield_now(),
                 false => std::thread::park(),
             }
         }

@@ -68,7 +68,7 @@ impl Evaluator {
         let mut counters = CounterSession::open(&none);
         let mut run = |times| self.kernel.call(arguments, times);
         let counters: &mut dyn CounterReader = &mut counters;
-        let measured = evaluate(&mut run, &self.rule, &mut HostClock::new(), counters)?;
+        let measured = evaluate(&mut run, &self.rule, &mut clock(), counters)?;
         Ok(measured.samples_ns.iter().flat_map(|ns| (ns * 1e-9).to_le_bytes()).collect())
     }
 }
@@ -195,7 +195,12 @@ fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, Refus
     let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
     native::use_cpus(cpus).map_err(|error| Refusal(error.to_string()))?;
     let mut run = |times| calls.run(times);
-    json(&measure(&mut run, &order.method, &mut HostClock::new(), &mut counters)?)
+    json(&measure(&mut run, &order.method, &mut clock(), &mut counters)?)
+}
+
+/// The clock of runs on the threads that there are.
+fn clock() -> HostClock {
+    native::crew().map_or_else(HostClock::new, HostClock::of_crew)
 }
 
 fn told(cpus: &[usize]) -> Told {

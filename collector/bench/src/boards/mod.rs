@@ -12,6 +12,7 @@ mod timing;
 
 pub use device::{Access, At, Device};
 pub use link::{LinkError, Linker};
+pub use timing::COLD_ON_ONE_THREAD;
 pub(crate) use run::{Stop, ended};
 pub(crate) use timing::ReportedClock;
 

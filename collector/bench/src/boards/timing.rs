@@ -4,7 +4,7 @@
 //! the other: the rule of when to stop is then ours, on a clock that only the reported times move.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
-use measure::{Clock, Measurement, Method, Plan};
+use measure::{Cache, Clock, Measurement, Method, Plan};
 use remote::agent::{MEASURE, Order};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Session};
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// The evaluator of every server of TVM.
 const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
+
+/// Why a server of TVM cannot time runs of several threads that find cold caches.
+pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one CPU, and those of others stay warm";
 
 /// A kernel on a board, with its arguments.
 pub struct Loaded<'a> {
@@ -58,6 +61,9 @@ pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -
     let Method::Sample(plan) = &order.method else {
         return Err(RemoteError::Refused("TVM's rule is not asked for over RPC".to_owned()));
     };
+    if plan.cache != Cache::Warm && order.threads > 1 {
+        return Err(RemoteError::Refused(COLD_ON_ONE_THREAD.to_owned()));
+    }
     take_threads(session, order.threads)?;
     let evaluator = session.function(EVALUATOR)?;
     let evaluator = evaluator.ok_or_else(|| RemoteError::Refused(format!("the server has no `{EVALUATOR}`")))?;
@@ -68,15 +74,10 @@ pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -
         now.set(now.get() + (seconds * 1e9 * f64::from(times)).round().max(0.0) as u64);
         Ok(())
     };
-    // The server empties caches itself, and does so before each of its batches.
-    let plan = match plan.cache {
-        measure::Cache::Warm => plan.clone(),
-        measure::Cache::Cold { .. } => Plan { cache: measure::Cache::Warm, batch_runs_max: 1, ..plan.clone() },
-    };
     let none = CounterRequest { backend: Backend::None, ..order.counters.clone() };
     let mut counters = CounterSession::open(&none);
     let counters: &mut dyn CounterReader = &mut counters;
-    let measured = measure::sample(&mut run, &plan, &mut clock, counters)?;
+    let measured = measure::sample(&mut run, plan, &mut clock, counters)?;
     Ok(Measurement { first_run_ns: 0, warnings: without_first(&measured), ..measured })
 }
 
@@ -95,8 +96,8 @@ fn batch(
     plan: &Plan,
 ) -> Result<f64, RemoteError> {
     let flush_bytes = match plan.cache {
-        measure::Cache::Warm => 0,
-        measure::Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
+        Cache::Warm => 0,
+        Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
     };
     let Device { kind, id } = Device::CPU;
     // Runs, repeats, least milliseconds, durations of zero, cooldown, its distance, bytes to flush, what to call before.
@@ -157,4 +158,7 @@ impl Clock for ReportedClock {
     }
 
     fn sleep(&mut self, _: Duration) {}
+
+    /// The server does so itself, before each of its batches.
+    fn empty_caches(&mut self, _: u64) {}
 }

@@ -19,7 +19,7 @@ use job::prepared::Prepared as PreparedTask;
 use job::{Measured, RunJob, RunReply};
 use measure::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
 use measure::counters::{Backend, CounterRequest, CounterSession, Usage};
-use measure::{Cache, Clock, HostClock, Method, measure};
+use measure::{Cache, Clock, Evaluator, HostClock, Method, Plan, measure};
 use reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -41,14 +41,12 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     });
     let workspaces = workspaces.collect::<Result<Vec<DeviceBuffer>>>()?;
     let kernels = prepare(&module, &launches, &given(&tensors), &workspaces)?;
-    let flush = match &job.method {
-        Method::Sample(plan) => match plan.cache {
-            Cache::Cold { flush_bytes } => {
-                Some(device.allocate(usize::try_from(flush_bytes.max(2 * facts.l2_bytes))?)?)
-            }
-            Cache::Warm => None,
-        },
-        Method::Evaluate(_) => None,
+    let (Method::Sample(Plan { cache, .. }) | Method::Evaluate(Evaluator { cache, .. })) = &job.method;
+    let flush = match cache {
+        Cache::Cold { flush_bytes } => {
+            Some(device.allocate(usize::try_from((*flush_bytes).max(2 * facts.l2_bytes))?)?)
+        }
+        Cache::Warm => None,
     };
     let timer = Timer::new(gpu, (&kernels, Run::InTurns), flush, [device.event()?, device.event()?]);
     let mut call = |times: u32| timer.batch(times);
@@ -328,4 +326,7 @@ impl Clock for DeviceClock<'_> {
     fn sleep(&mut self, duration: Duration) {
         self.host.sleep(duration);
     }
+
+    /// The timer writes over the device's cache before each batch; what the host's caches hold is read by no kernel.
+    fn empty_caches(&mut self, _: u64) {}
 }

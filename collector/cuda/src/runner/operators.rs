@@ -80,6 +80,9 @@ impl Clock for DeviceTimes<'_> {
     fn sleep(&mut self, duration: Duration) {
         self.host.sleep(duration);
     }
+
+    /// Nothing is timed with cold caches here.
+    fn empty_caches(&mut self, _: u64) {}
 }
 
 /// What is watched: calls whose times are told afterwards.

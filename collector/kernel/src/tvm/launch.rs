@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// TVM's function, whose place ours takes.
 pub const NAME: &str = "TVMBackendParallelLaunch";
 
-type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
+pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
 /// Tasks of one run that have a place.
 const PLACES: usize = 1 << 15;
@@ -61,12 +61,17 @@ struct Region {
 /// function is not to be found: then loading says so.
 pub fn hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
-        // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
-        let original = unsafe { *Library::this().get::<Launch>(NAME.as_bytes()).ok()? };
+        let original = original()?;
         let places = std::iter::repeat_with(Place::default).take(PLACES).collect();
         let _ = HOOK.set(Hook { original, origin: Instant::now(), places });
     }
     HOOK.get().map(|hook| HostClock::since(hook.origin))
+}
+
+/// TVM's function; nothing where it is not to be found.
+pub(super) fn original() -> Option<Launch> {
+    // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
+    unsafe { Library::this().get::<Launch>(NAME.as_bytes()).ok().map(|function| *function) }
 }
 
 /// The address of our function, once it has taken the place of TVM's.

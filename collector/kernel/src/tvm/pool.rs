@@ -4,7 +4,10 @@
 //! configures the pool before anything else touches it and checks what it got.
 
 use super::call::{TvmError, Value, call};
+use super::launch::{self, Launch};
 use super::names;
+use measure::Crew;
+use std::ffi::{c_int, c_void};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -16,4 +19,69 @@ pub fn configure(cpus: &[usize]) -> Result<usize> {
     call!(names::CONFIG_THREADPOOL, ONE_CPU_PER_THREAD, count, list)?;
     let size = call!(names::NUM_THREADS)?.integer()?;
     usize::try_from(size).map_err(|error| TvmError::new(names::NUM_THREADS.text, error))
+}
+
+/// The threads of the pool of the thread that makes this.
+pub struct PoolCrew {
+    launch: Launch,
+    cpus: Vec<usize>,
+}
+
+impl PoolCrew {
+    /// The pool that was configured with these CPUs.
+    pub fn new(cpus: &[usize]) -> Result<PoolCrew> {
+        let missing = || TvmError::new(launch::NAME, "the runtime has no such function");
+        Ok(PoolCrew { launch: launch::original().ok_or_else(missing)?, cpus: cpus.to_vec() })
+    }
+}
+
+impl Crew for PoolCrew {
+    fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
+    fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only `on_each` names it, and gives it the address of its work.
+        unsafe extern "C" fn one(place: c_int, _: *mut c_void, data: *mut c_void) -> c_int {
+            // SAFETY: the work lives until all tasks have ended, and may be called by several threads at once.
+            let work = unsafe { *data.cast::<&(dyn Fn(usize) + Sync)>() };
+            work(usize::try_from(place).expect("tasks are counted from zero"));
+            0
+        }
+        let tasks = c_int::try_from(self.cpus.len()).expect("a pool has few threads");
+        // SAFETY: TVM's function calls `one` with what it is given here, and returns when all tasks have ended. With as many
+        // tasks as threads each thread has the one of its place.
+        unsafe { (self.launch)(one, (&raw const work).cast_mut().cast(), tasks) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::affinity;
+    use std::sync::Mutex;
+
+    #[test]
+    fn each_thread_of_the_pool_works_on_its_own_cpu() {
+        let cpus = affinity::allowed().expect("this process runs somewhere");
+        let seen: Vec<Mutex<Vec<Vec<usize>>>> = cpus.iter().map(|_| Mutex::default()).collect();
+        // A pool belongs to its thread and pins it.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(configure(&cpus).expect("a pool"), cpus.len());
+                affinity::pin(&cpus[..1]).expect("it runs there");
+                let mut crew = PoolCrew::new(&cpus).expect("TVM's function");
+                for _ in 0..3 {
+                    crew.on_each(&|place| {
+                        let own = affinity::allowed().expect("readable");
+                        seen[place].lock().expect("a place").push(own);
+                    });
+                    crew.wake();
+                }
+            });
+        });
+        for (seen, cpu) in seen.into_iter().zip(cpus) {
+            assert_eq!(seen.into_inner().expect("a place"), vec![vec![cpu]; 3]);
+        }
+    }
 }

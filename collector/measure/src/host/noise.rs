@@ -89,6 +89,8 @@ mod tests {
             0
         }
 
+        fn empty_caches(&mut self, _: u64) {}
+
         fn sleep(&mut self, _: Duration) {}
     }
 

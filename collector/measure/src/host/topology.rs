@@ -109,6 +109,19 @@ impl Topology {
         nodes.into_iter().collect()
     }
 
+    /// How much each of these processors writes so that their caches hold nothing else, where so many bytes fill a last-level
+    /// cache: a share of the one that it has with others, and at least twice what is nearer to it.
+    pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
+        let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
+        let share = |&cpu: &usize| {
+            let sharing = cpus.iter().filter(|other| last(**other) == last(cpu)).count() as u64;
+            let caches = self.place(cpu).caches;
+            let nearer = caches.iter().rev().skip(1).map(|cache| cache.size_bytes).sum::<u64>();
+            bytes.div_ceil(sharing.max(1)).max(2 * nearer).min(bytes)
+        };
+        cpus.iter().map(share).collect()
+    }
+
     fn place(&self, cpu: usize) -> Place {
         self.places.get(&cpu).cloned().unwrap_or(Place { core: cpu, ..Place::default() })
     }
@@ -275,6 +288,19 @@ mod tests {
         assert_eq!(topology.nodes(&[9]), [] as [usize; 0], "of another nothing is known");
         assert_eq!(topology.with_siblings(&[1]), [0, 1]);
         assert_eq!(topology.with_siblings(&[1, 2, 9]), [0, 1, 2, 3, 9]);
+    }
+
+    #[test]
+    fn every_cache_of_a_choice_is_written_over() {
+        let made = [("0", "0-1"), ("1", "0-1"), ("2", "2-3"), ("3", "2-3")].map(|(own, cache)| one(own, 0, cache));
+        let root = machine(&made);
+        let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
+        assert_eq!(topology.flush_shares(&[0], 20 << 20), [20 << 20]);
+        assert_eq!(topology.flush_shares(&[0, 1], 20 << 20), [10 << 20; 2]);
+        assert_eq!(topology.flush_shares(&[0, 1, 2], 20 << 20), [10 << 20, 10 << 20, 20 << 20]);
+        // The private caches have a megabyte and 32 KiB.
+        assert_eq!(topology.flush_shares(&[0, 1], 3 << 20), [(2 << 20) + (64 << 10); 2]);
+        assert_eq!(topology.flush_shares(&[0, 1], 1 << 16), [1 << 16; 2], "no more than asked for");
     }
 
     #[test]

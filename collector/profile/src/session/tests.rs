@@ -35,6 +35,8 @@ impl Clock for Told {
     fn sleep(&mut self, duration: Duration) {
         self.pass(u64::try_from(duration.as_nanos()).expect("a short time"));
     }
+
+    fn empty_caches(&mut self, _: u64) {}
 }
 
 /// Calls of 10, 20, 30 … ns with 1 ns before each.
