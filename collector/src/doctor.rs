@@ -251,8 +251,8 @@ fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
     LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
 }
 
-/// The lowest of the control groups' limits (either version) and the process's own.
-fn memory_limit() -> Option<(u64, String)> {
+/// The lowest of the control groups' limits (either version) and the process's own, and who sets it.
+pub(crate) fn memory_limit() -> Option<(u64, String)> {
     let mut limits: Vec<(u64, String)> = Vec::new();
     for line in fs::read_to_string("/proc/self/cgroup").unwrap_or_default().lines() {
         let (folder, file, group) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {

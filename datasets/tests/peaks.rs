@@ -2,17 +2,27 @@
 #![allow(missing_docs)]
 
 use datasets::peaks::{ComputeRate, MemoryRate};
-use datasets::{Json, NETWORK, Outcome, Peaks, PeaksMeasured, Reached, Record, Store};
+use datasets::{CacheState, Json, Key, NETWORK, Outcome, Peaks, PeaksMeasured, Reached, Record, Store};
 
 const MINUTE_US: i64 = 60_000_000;
 
 /// Rates of one thread, taken at a minute: operations, and bytes from 32 KiB and from 16 MiB.
 fn measured(minute: i64, flops: f64, near: f64, far: f64) -> PeaksMeasured {
-    let memory = |working_set_bytes, bytes_per_second| MemoryRate { threads: 1, working_set_bytes, bytes_per_second };
+    let memory = |working_set_bytes, bytes_per_second| rate(working_set_bytes, "triad", bytes_per_second);
     PeaksMeasured {
         compute: vec![ComputeRate { threads: 1, flops_per_second: flops }],
         memory: vec![memory(1 << 15, near), memory(1 << 24, far)],
         ..PeaksMeasured::new("bench-1", "class", "0.1.0", minute * MINUTE_US)
+    }
+}
+
+fn rate(working_set_bytes: u64, kind: &str, bytes_per_second: f64) -> MemoryRate {
+    MemoryRate {
+        threads: 1,
+        working_set_bytes,
+        level: Some("L1".to_owned()),
+        kind: Some(kind.to_owned()),
+        bytes_per_second,
     }
 }
 
@@ -57,21 +67,52 @@ fn the_best_that_lasts_is_the_peak() {
     assert_eq!(of(&[(0, 400e9), (0, 399e9), (3, 228e9), (9, 225e9)]).0, 228e9, "twice at once is once");
 }
 
+/// An attempt of an experiment, begun at some time.
+fn attempt(experiment: u8, started_at_us: i64, record: Record) -> Record {
+    Record { key: Key([experiment; 16]), started_at_us, ..record }
+}
+
 #[test]
-fn no_peak_is_below_what_an_operator_reached() {
+fn no_peak_is_below_what_two_visits_of_an_operator_reached() {
     let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
     let mut reached = Reached::default();
     // 524288 operations in 4 µs are 131 GFLOP/s; the wide one would be 524.
-    reached.take(&product(4000.0, Some(10.0)));
-    reached.take(&product(1000.0, Some(2000.0)));
-    reached.take(&product(1000.0, None));
-    reached.take(&Record { co_run: Some(Json::new(&["other"]).expect("JSON")), ..product(1000.0, Some(1.0)) });
+    let all = [
+        product(4000.0, Some(10.0)),
+        product(1000.0, Some(2000.0)),
+        product(1000.0, None),
+        Record { co_run: Some(Json::new(&["other"]).expect("JSON")), ..product(1000.0, Some(1.0)) },
+    ];
+    for (experiment, record) in (0..).zip(all) {
+        reached.take(&attempt(experiment, 1, record.clone()));
+        reached.take(&attempt(experiment, 2, record));
+    }
     peaks.raise(&reached);
     let peak = peaks.compute[0];
     assert_eq!((peak.flops_per_second, peak.certainty.is_reached), (524288.0 / 4e-6, true));
-    let attainable = peaks.attainable_ns(1, 524288.0, 49152.0).expect("one thread is known");
-    assert!((attainable - 4000.0).abs() < 1e-6, "{attainable}");
-    assert_eq!(peaks.attainable_ns(2, 524288.0, 49152.0), None, "of two threads nothing was measured");
+    let attainable = |threads| peaks.attainable_ns(threads, 524288.0, 49152.0, CacheState::Warm);
+    let one = attainable(1).expect("one thread is known");
+    assert!((one - 4000.0).abs() < 1e-6, "{one}");
+    assert_eq!(attainable(2), None, "of two threads nothing was measured");
+}
+
+#[test]
+fn one_visit_raises_no_peak() {
+    let peak = |attempts: &[(u8, i64, f64)]| {
+        let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
+        let mut reached = Reached::default();
+        let of = |(experiment, at, ns): &(u8, i64, f64)| attempt(*experiment, *at, product(*ns, Some(0.0)));
+        attempts.iter().map(of).for_each(|record| reached.take(&record));
+        peaks.raise(&reached);
+        (peaks.compute[0].flops_per_second, peaks.compute[0].certainty.is_reached)
+    };
+    let gflops = |ns: f64| 524288.0 / ns * 1e9;
+    assert_eq!(peak(&[(1, 1, 4000.0)]), (100e9, false), "once");
+    assert_eq!(peak(&[(1, 1, 4000.0), (1, 1, 4000.0)]), (100e9, false), "one attempt, read twice");
+    assert_eq!(peak(&[(1, 1, 4000.0), (2, 2, 4000.0)]), (100e9, false), "two experiments");
+    assert_eq!(peak(&[(1, 1, 4000.0), (1, 2, 4100.0)]), (gflops(4100.0), true), "what both reached");
+    assert_eq!(peak(&[(1, 1, 4100.0), (1, 2, 1000.0), (1, 3, 4000.0)]), (gflops(4000.0), true), "one was lucky");
+    assert_eq!(peak(&[(1, 1, 4000.0), (1, 2, 9000.0)]), (100e9, false), "the other one did not get so far");
 }
 
 /// What is counted and not always needed says nothing of the memory, and integers nothing of floats.
@@ -79,8 +120,11 @@ fn no_peak_is_below_what_an_operator_reached() {
 fn only_what_surely_is_moved_counts() {
     let of = |record: Record| {
         let mut reached = Reached::default();
-        reached.take(&Record { median_ns: Some(10.0), median_interval_ns: Some(0.0), ..record });
-        (reached.compute.len(), reached.memory.len())
+        for started_at_us in [1, 2] {
+            let known = Record { median_ns: Some(10.0), median_interval_ns: Some(0.0), ..record.clone() };
+            reached.take(&Record { started_at_us, ..known });
+        }
+        (usize::from(reached.flops_per_second(1).is_some()), reached.bytes_per_second().count())
     };
     let plain = |kind: &str, flops: i64| Record {
         op_kind: kind.to_owned(),
@@ -109,6 +153,12 @@ fn only_what_surely_is_moved_counts() {
         "earlier versions counted pairs that are skipped"
     );
     assert_eq!(of(plain("relu", 8192)), (0, 1));
+    let cold = |record| Record { cache_state: Some(CacheState::Cold), ..record };
+    assert_eq!(
+        (of(cold(plain("relu", 8192))), of(cold(product(10.0, None)))),
+        ((0, 0), (1, 0)),
+        "not from its footprint"
+    );
     assert_eq!(of(plain("slice", 0)), (0, 0));
     assert_eq!(of(plain("max_pool", 100)), (0, 0), "fewer operations than elements");
     assert_eq!(of(Record { op_name: "slice+relu".to_owned(), ..plain("slice", 8192) }), (0, 0));
@@ -124,6 +174,44 @@ fn memory_is_slower_the_more_is_moved() {
     let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
     let rates = [1e3, 4e4, 1.6e7, 1e9].map(|bytes| peaks.bytes_per_second(1.0, bytes).expect("known"));
     assert_eq!(rates, [9e10, 9e10, 9e10, 1e10]);
+}
+
+/// Where caches are cold, the memory behind them bounds what is moved, however little that is.
+#[test]
+fn cold_operands_come_from_the_last_level() {
+    let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
+    let attainable = |caches| peaks.attainable_ns(1, 0.0, 9000.0, caches).expect("known");
+    assert_eq!([CacheState::Warm, CacheState::Cold].map(attainable), [100.0, 900.0]);
+}
+
+#[test]
+fn the_fastest_kind_of_stream_is_the_peak_of_a_working_set() {
+    let with_kinds = |minute, kinds: &[(&str, f64)]| {
+        let memory = kinds.iter().map(|(kind, bytes_per_second)| rate(1 << 15, kind, *bytes_per_second));
+        PeaksMeasured { memory: memory.collect(), ..measured(minute, 1e9, 0.0, 0.0) }
+    };
+    let measured = [with_kinds(0, &[("read", 5e10), ("copy", 8e10)]), with_kinds(5, &[("read", 5e10), ("copy", 4e10)])];
+    let peak = &Peaks::of(&measured).memory[0];
+    // Nothing confirms the first copy; the read was seen twice.
+    assert_eq!((peak.bytes_per_second, peak.certainty.measurements), (8e10, 2));
+    let measured = [&measured[..], &[with_kinds(9, &[("read", 5e10), ("copy", 4.1e10)])]].concat();
+    assert_eq!(Peaks::of(&measured).memory[0].bytes_per_second, 5e10, "of copies the lower rate lasts");
+}
+
+/// Their rates are of other loops, on memory that caches held.
+#[test]
+fn earlier_versions_are_read_and_count_where_there_is_no_other() {
+    let text = r#"{"version": 1, "host": "bench-1", "host_class": "class", "program_version": "0.1.0", "taken_at_us": 1,
+        "compute": [{"threads": 1, "flops_per_second": 1e9}],
+        "memory": [{"threads": 1, "working_set_bytes": 32768, "bytes_per_second": 9e10},
+                   {"threads": 2, "working_set_bytes": 32768, "bytes_per_second": 8e10}]}"#;
+    let old: PeaksMeasured = serde_json::from_str(text).expect("a file of version 1");
+    assert!(!old.is_current() && measured(5, 1e9, 2e10, 1e10).is_current());
+    let rates = |measured: &[PeaksMeasured], threads| Peaks::of(measured).bytes_per_second(threads, 1e9);
+    assert_eq!(rates(std::slice::from_ref(&old), 1.0), Some(9e10));
+    let both = [old, measured(5, 1e9, 2e10, 1e10)];
+    assert_eq!((rates(&both, 1.0), rates(&both, 2.0)), (Some(1e10), Some(8e10)));
+    assert_eq!(Peaks::of(&both).compute[0].certainty.measurements, 2, "arithmetic is measured as before");
 }
 
 #[test]

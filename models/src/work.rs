@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
 use crate::infer::infer;
 use crate::operator::{BinaryOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
-use crate::pairs::{Sight, transposed_pairs};
+use crate::pairs::{AttentionMask, transposed_pairs};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
@@ -60,8 +60,7 @@ impl Task {
         }
         for (index, parameter) in self.parameters.iter().enumerate() {
             let is_parameter = |operand: &Operand| *operand == Operand::Parameter(index);
-            let anchor =
-                self.steps.first().and_then(|step| Some((step, step.inputs.iter().position(is_parameter)?)));
+            let anchor = self.steps.first().and_then(|step| Some((step, step.inputs.iter().position(is_parameter)?)));
             let read = match anchor {
                 Some((step, input)) => bytes_read(&step.op, input, &parameter.ty, &step.output)?,
                 None => bytes_of(&parameter.ty)?,
@@ -154,8 +153,8 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
         Op::Einsum { equation } => einsum(equation, inputs, x)?,
         Op::Attention { softcap, .. } => {
             let heads = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?]);
-            let sight = sight(op, extent(inputs[0], 2)?, extent(inputs[1], 2)?);
-            let scores = heads.saturating_mul(sight.map_or(0, |sight| sight.pairs()));
+            let mask = attention_mask(op, extent(inputs[0], 2)?, extent(inputs[1], 2)?);
+            let scores = heads.saturating_mul(mask.map_or(0, |mask| mask.pairs()));
             let macs = scores.saturating_mul(extent(inputs[0], 3)?.saturating_add(extent(inputs[2], 3)?));
             // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
             let (each, exps) = if softcap.is_some() { (9, 2) } else { (6, 1) };
@@ -368,7 +367,7 @@ fn bytes_read(op: &Op, input: usize, ty: &TensorType, output: &TensorType) -> Re
         }
         Op::Attention { .. } if [1, 2].contains(&input) => {
             let places = extent(ty, 2)?;
-            let seen = sight(op, extent(output, 2)?, places).map_or(places, |sight| sight.seen_places());
+            let seen = attention_mask(op, extent(output, 2)?, places).map_or(places, |mask| mask.seen_places());
             // Each place has the same number of bytes.
             Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
         }
@@ -376,10 +375,10 @@ fn bytes_read(op: &Op, input: usize, ty: &TensorType, output: &TensorType) -> Re
     }
 }
 
-/// Which places the queries of an attention see.
-fn sight(op: &Op, queries: u64, places: u64) -> Option<Sight> {
+/// The mask that the attributes of an attention make.
+fn attention_mask(op: &Op, queries: u64, places: u64) -> Option<AttentionMask> {
     let Op::Attention { causal, window, .. } = op else { return None };
-    Some(Sight { queries, places, is_causal: *causal, window: *window })
+    Some(AttentionMask { queries, places, is_causal: *causal, window: *window })
 }
 
 fn bytes_of(ty: &TensorType) -> Result<u64> {

@@ -110,6 +110,22 @@ fn a_campaign_on_tvms_own_server() {
     );
 }
 
+/// A server of TVM empties the caches of the CPU that it runs on, and no agent is there that empties those of others.
+#[test]
+fn tvms_own_server_has_cold_caches_on_one_thread_only() {
+    let Some(server) = of_tvm("tvm.exec.rpc_server", "") else { return };
+    let bench = Bench::new();
+    let on = format!("--target llvm --host 127.0.0.1 --port {} --cache cold", server.port);
+    collect(&bench, &on).expect(0);
+    let found = rows(&bench);
+    assert!(found.iter().all(|row| row["outcome"] == "ok" && row["cache_state"] == "cold"), "{found:?}");
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        let said = collect(&bench, &format!("{on} --threads 2")).expect(2).stderr;
+        assert!(said.contains("a server of TVM empties the caches of one CPU"), "{said}");
+        assert!(said.contains("hint: run `opcollect-board` there"), "{said}");
+    }
+}
+
 #[test]
 fn tvms_own_client_drives_our_agent() {
     let Some(tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };

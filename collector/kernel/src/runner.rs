@@ -7,7 +7,7 @@
 use crate::measuring::on_fresh_thread;
 use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Bounds;
-use crate::tvm::pool::PoolCrew;
+use crate::tvm::pool::PoolThreads;
 use crate::tvm::stack_offset::with_stack_offset;
 use anyhow::{Context, Result, bail, ensure};
 use job::prepared::{Prepared, PreparedTasks};
@@ -107,7 +107,7 @@ fn run_on_this_thread(
         let stack_bytes = job.placement.stack_bytes_of(batches.next().unwrap_or(0));
         with_stack_offset(stack_bytes, || kernel.call(&arguments, times))
     };
-    let mut clock = HostClock::of_crew(PoolCrew::new(&job.cpus)?);
+    let mut clock = HostClock::with_threads(PoolThreads::new(&job.cpus)?);
     let measurement = measure(&mut call, &job.method, &mut clock, counters)?;
     let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {

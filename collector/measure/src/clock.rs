@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::counters::Usage;
-use crate::flush::{Crew, Flusher, ThisThread};
+use crate::flush::{CallingThread, Flusher, RunThreads};
 
 /// What measuring needs from the machine.
 pub trait Clock {
@@ -20,8 +20,8 @@ pub trait Clock {
     fn speed_probe_ns(&mut self) -> u64;
     /// Lets time pass.
     fn sleep(&mut self, duration: Duration);
-    /// Makes the caches of all processors of a run hold other data, where so many bytes fill a last-level cache. Nothing
-    /// where what is timed sees to that by itself.
+    /// Replaces the content of the caches of all processors of a run, if `bytes` fill a last-level cache. Does nothing if the
+    /// timed code empties caches itself.
     fn empty_caches(&mut self, bytes: u64);
 }
 
@@ -29,8 +29,8 @@ pub trait Clock {
 pub struct HostClock {
     origin: Instant,
     precision_ns: u64,
-    /// Whose caches are emptied.
-    crew: Box<dyn Crew>,
+    /// The threads whose caches are emptied.
+    threads: Box<dyn RunThreads>,
     flusher: Option<Flusher>,
 }
 
@@ -42,12 +42,12 @@ impl HostClock {
 
     /// A clock that was zero at that moment.
     pub fn since(origin: Instant) -> Self {
-        Self { origin, precision_ns: precision_ns(origin), crew: Box::new(ThisThread::new()), flusher: None }
+        Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
     }
 
-    /// A clock for runs on the threads of a crew.
-    pub fn of_crew(crew: impl Crew + 'static) -> Self {
-        Self { crew: Box::new(crew), ..Self::new() }
+    /// A clock for runs on these threads.
+    pub fn with_threads(threads: impl RunThreads + 'static) -> Self {
+        Self { threads: Box::new(threads), ..Self::new() }
     }
 }
 
@@ -81,8 +81,8 @@ impl Clock for HostClock {
 
     fn empty_caches(&mut self, bytes: u64) {
         let known = self.flusher.take().filter(|flusher| flusher.is_for(bytes));
-        let flusher = known.unwrap_or_else(|| Flusher::new(bytes, self.crew.as_mut()));
-        flusher.flush(self.crew.as_mut());
+        let flusher = known.unwrap_or_else(|| Flusher::new(bytes, self.threads.as_mut()));
+        flusher.flush(self.threads.as_mut());
         self.flusher = Some(flusher);
     }
 }

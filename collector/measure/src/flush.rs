@@ -1,8 +1,7 @@
-//! Makes caches cold by writing other data, on every processor that takes part in a run.
+//! Makes caches cold: every processor of a run writes data of its own.
 //!
-//! What one thread writes reaches its own caches and those that it shares. So each processor of a run writes a part of its
-//! own. Writing takes longer than idle threads poll for work, so they are woken afterwards: their waking up is no part of a
-//! run whose caches are cold.
+//! Writes of one thread evict lines from its private caches and from those that it shares, and from no others. A flush takes
+//! longer than idle pool threads poll for work, so the threads are woken after it. Their wake-up is not part of the timed run.
 
 use crate::affinity;
 use crate::host::Topology;
@@ -13,32 +12,32 @@ use std::thread;
 /// Distance of the writes: no cache has shorter lines.
 const LINE_BYTES: usize = 64;
 
-/// The threads of a run, each on a processor of its own.
-pub trait Crew {
-    /// The processors, one for each thread.
+/// The threads of a run, each on one processor.
+pub trait RunThreads {
+    /// Returns the processors, one per thread.
     fn cpus(&self) -> &[usize];
 
-    /// Does `work` on all threads at once, each given its place among the processors; returns when all have ended.
+    /// Calls `work` on every thread with the thread's index into `cpus`, and waits for all calls.
     fn on_each(&mut self, work: &(dyn Fn(usize) + Sync));
 
-    /// Leaves the threads polling for work, as a run finds them that follows another at once.
+    /// Wakes the threads, so that they poll for work when the next run begins.
     fn wake(&mut self) {
         self.on_each(&|_| ());
     }
 }
 
-/// Threads that are started for each piece of work: for runs on threads that take work from nobody else. Those cannot be
+/// Threads that are started for each call and pinned, for libraries whose pool accepts no work of ours. Such a pool cannot be
 /// woken.
 pub struct PinnedThreads(Vec<usize>);
 
 impl PinnedThreads {
-    /// A thread on each of these processors.
+    /// One thread per processor.
     pub fn new(cpus: &[usize]) -> PinnedThreads {
         PinnedThreads(cpus.to_vec())
     }
 }
 
-impl Crew for PinnedThreads {
+impl RunThreads for PinnedThreads {
     fn cpus(&self) -> &[usize] {
         &self.0
     }
@@ -47,7 +46,7 @@ impl Crew for PinnedThreads {
         thread::scope(|scope| {
             for (place, &cpu) in self.0.iter().enumerate() {
                 scope.spawn(move || {
-                    // The processors of a run are checked before; on another one the part is written all the same.
+                    // The runner has checked its processors before. Unpinned, the thread still does its work.
                     let _ = affinity::pin(&[cpu]);
                     work(place);
                 });
@@ -59,15 +58,15 @@ impl Crew for PinnedThreads {
 }
 
 /// The calling thread alone.
-pub(crate) struct ThisThread(Vec<usize>);
+pub(crate) struct CallingThread(Vec<usize>);
 
-impl ThisThread {
-    pub(crate) fn new() -> ThisThread {
-        ThisThread(affinity::allowed().ok().and_then(|cpus| cpus.first().copied()).into_iter().collect())
+impl CallingThread {
+    pub(crate) fn new() -> CallingThread {
+        CallingThread(affinity::allowed().ok().and_then(|cpus| cpus.first().copied()).into_iter().collect())
     }
 }
 
-impl Crew for ThisThread {
+impl RunThreads for CallingThread {
     fn cpus(&self) -> &[usize] {
         &self.0
     }
@@ -77,7 +76,7 @@ impl Crew for ThisThread {
     }
 }
 
-/// Data that pushes everything else out of the caches of some processors.
+/// Buffers that replace the content of the caches of some processors, one per processor.
 pub(crate) struct Flusher {
     parts: Vec<Mutex<Vec<u8>>>,
     /// Bytes that fill a last-level cache.
@@ -85,13 +84,13 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Data for the processors of a crew, where so many bytes fill a last-level cache. Each part is touched by the thread
-    /// that writes it, so that it lies near and writing never waits for the system.
-    pub(crate) fn new(bytes: u64, crew: &mut dyn Crew) -> Flusher {
-        let topology = Topology::read(crew.cpus());
-        let sizes = topology.flush_shares(crew.cpus(), bytes);
+    /// Allocates buffers for a last-level cache that `bytes` fill. Each thread touches its own buffer, so that the pages are
+    /// on its NUMA node and a flush takes no page faults.
+    pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
+        let topology = Topology::read(threads.cpus());
+        let sizes = topology.flush_shares(threads.cpus(), bytes);
         let parts: Vec<Mutex<Vec<u8>>> = sizes.iter().map(|_| Mutex::new(Vec::new())).collect();
-        crew.on_each(&|place| {
+        threads.on_each(&|place| {
             // Not zeros: a zeroed buffer would be one shared page of the system.
             let part = vec![1; usize::try_from(sizes[place]).unwrap_or(usize::MAX)];
             *parts[place].lock().expect("nobody panics with a part") = part;
@@ -99,21 +98,21 @@ impl Flusher {
         Flusher { parts, bytes }
     }
 
-    /// Whether this is the data for so many bytes.
+    /// Whether the buffers were made for this size of a last-level cache.
     pub(crate) fn is_for(&self, bytes: u64) -> bool {
         self.bytes == bytes
     }
 
-    /// Writes every line of every part, and wakes the crew.
-    pub(crate) fn flush(&self, crew: &mut dyn Crew) {
-        crew.on_each(&|place| {
+    /// Writes every line of every buffer, then wakes the threads.
+    pub(crate) fn flush(&self, threads: &mut dyn RunThreads) {
+        threads.on_each(&|place| {
             let mut part = self.parts[place].lock().expect("nobody panics with a part");
             for byte in part.iter_mut().step_by(LINE_BYTES) {
                 *byte = byte.wrapping_add(1);
             }
             black_box(&mut *part);
         });
-        crew.wake();
+        threads.wake();
     }
 }
 
@@ -121,36 +120,36 @@ impl Flusher {
 mod tests {
     use super::*;
 
-    /// A crew of made-up processors that does its work here, and keeps what was asked of it.
+    /// Runs the work of made-up processors on the calling thread and records the calls.
     #[derive(Default)]
-    struct Listed {
+    struct RecordedThreads {
         cpus: Vec<usize>,
-        asked: Vec<&'static str>,
+        calls: Vec<&'static str>,
     }
 
-    impl Crew for Listed {
+    impl RunThreads for RecordedThreads {
         fn cpus(&self) -> &[usize] {
             &self.cpus
         }
 
         fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
-            self.asked.push("work");
+            self.calls.push("work");
             (0..self.cpus.len()).for_each(work);
         }
 
         fn wake(&mut self) {
-            self.asked.push("wake");
+            self.calls.push("wake");
         }
     }
 
     #[test]
-    fn every_processor_writes_its_part_and_is_awake_afterwards() {
-        // Of such numbers nothing is known, so all share one cache.
-        let mut crew = Listed { cpus: vec![60_001, 60_002, 60_003], ..Listed::default() };
-        let flusher = Flusher::new(3 << 16, &mut crew);
-        flusher.flush(&mut crew);
-        flusher.flush(&mut crew);
-        assert_eq!(crew.asked, ["work", "work", "wake", "work", "wake"]);
+    fn a_flush_writes_every_buffer_and_then_wakes_the_threads() {
+        // Processors without topology count as sharing one cache.
+        let mut threads = RecordedThreads { cpus: vec![60_001, 60_002, 60_003], ..RecordedThreads::default() };
+        let flusher = Flusher::new(3 << 16, &mut threads);
+        flusher.flush(&mut threads);
+        flusher.flush(&mut threads);
+        assert_eq!(threads.calls, ["work", "work", "wake", "work", "wake"]);
         for part in &flusher.parts {
             let part = part.lock().expect("a part");
             assert_eq!(part.len(), 1 << 16);

@@ -28,8 +28,8 @@ pub mod warning;
 
 pub use clock::{Clock, HostClock};
 pub use evaluator::evaluate;
+pub use flush::{PinnedThreads, RunThreads};
 pub use placement::{PAGE_BYTES, Placement};
-pub use flush::{Crew, PinnedThreads};
 pub use plan::{Cache, Evaluator, Method, Plan, PlanError};
 pub use race::{Course, Race};
 pub use ratio::{ROUNDS, Ratio, ratio};

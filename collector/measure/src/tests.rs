@@ -1,6 +1,11 @@
 //! The logic of measuring on a clock that moves only when the kernel of the test says so.
 
-use std::{cell::{Cell, RefCell}, convert::Infallible, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    convert::Infallible,
+    rc::Rc,
+    time::Duration,
+};
 
 use expect_test::{Expect, expect};
 use rand::{RngExt, SeedableRng};

@@ -4,11 +4,13 @@
 use super::module::PlannedModule;
 use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
-use datasets::{Covers, Json, Outcome, OverVisits, Record, RowError, Source};
+use datasets::{CacheState, Covers, Json, Outcome, OverVisits, Record, RowError, Source};
 use job::space::Schedule;
 use job::target::{Fabric, Kind, Target};
 use job::{Artifact, Check, Measured, RunReply, Simulated};
 use measure::Measurement;
+use measure::counters::gpu::ENERGY;
+use measure::counters::names::{DRAM_ENERGY, PACKAGE_ENERGY};
 use measure::counters::{CounterValue, Coverage};
 use measure::host::Facts;
 use models::{Class, Op, Task, TensorType};
@@ -52,7 +54,7 @@ pub fn of_host(facts: &Facts) -> Record {
         l2_bytes: cache(2),
         l3_bytes: cache(3),
         memory_bytes: count(facts.memory_bytes),
-        clock_policy: facts.governor.clone(),
+        clock_policy: facts.clock_policy(),
         is_virtual_machine: Some(facts.hypervisor.is_some()),
         os: facts.os.clone(),
         kernel: facts.kernel.clone(),
@@ -317,9 +319,29 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));
+    record.energy_joules = energy_joules(m, record.cache_state);
     let warnings: Vec<String> = m.warnings.iter().map(ToString::to_string).collect();
     record.warnings = (!warnings.is_empty()).then(|| Json::new(&warnings)).transpose()?;
     Ok(())
+}
+
+/// Returns the energy of one run in joules: of a GPU's board, or of the processor's packages and their memory.
+///
+/// Package energy counts only if the meters were read around all timed runs. Board energy is measured in runs of its own with
+/// warm caches, so it does not count for cold ones.
+fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
+    const MILLIJOULE: f64 = 1e-3;
+    const MICROJOULE: f64 = 1e-6;
+    let counted = |name: &str| m.counters.iter().find(|counter| counter.name == name && counter.per_run > 0.0);
+    let over_all = |name: &str| {
+        let counter = counted(name).filter(|counter| counter.runs == m.timed_runs && counter.running_ratio >= 1.0)?;
+        Some(counter.per_run * MICROJOULE)
+    };
+    let of_board = counted(ENERGY).filter(|_| caches != Some(CacheState::Cold));
+    match of_board {
+        Some(counter) => Some(counter.per_run * MILLIJOULE),
+        None => Some(over_all(PACKAGE_ENERGY)? + over_all(DRAM_ENERGY).unwrap_or(0.0)),
+    }
 }
 
 /// What a record keeps of a counter beside its value.
@@ -383,4 +405,50 @@ pub fn microseconds(moment: SystemTime) -> i64 {
 /// Microseconds from 1970 to now.
 pub fn now_us() -> i64 {
     microseconds(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::counters::Step;
+    use measure::{HostClock, Plan, sample};
+
+    /// A measurement with these counters: name, value per run, runs that it was counted over, whether all the time.
+    fn measured(counters: &[(&str, f64, u64, bool)]) -> Measurement {
+        let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
+        let mut run = |_| Ok::<(), std::convert::Infallible>(());
+        let Ok(bare) = sample(&mut run, &plan, &mut HostClock::new(), &mut measure::counters::NoCounters);
+        let value = |(name, per_run, runs, is_whole): &(&str, f64, u64, bool)| CounterValue {
+            name: (*name).to_owned(),
+            unit: "microjoule".to_owned(),
+            step: Step::Powercap,
+            native: "package".to_owned(),
+            coverage: Coverage::Machine,
+            per_run: *per_run,
+            runs: *runs,
+            running_ratio: if *is_whole { 1.0 } else { 0.5 },
+        };
+        Measurement { timed_runs: 100, counters: counters.iter().map(value).collect(), ..bare }
+    }
+
+    #[test]
+    fn energy_is_that_of_all_timed_runs() {
+        let check = |counters: &[(&str, f64, u64, bool)], caches: CacheState, joules: Option<f64>| {
+            let mut record = Record { cache_state: Some(caches), ..Record::default() };
+            describe_measurement(&mut record, &measured(counters)).expect("sound");
+            let is_near = |found: f64| joules.is_some_and(|joules| (found / joules - 1.0).abs() < 1e-12);
+            assert!(record.energy_joules.map_or(joules.is_none(), is_near), "{:?}", record.energy_joules);
+        };
+        let (package, dram) = ((PACKAGE_ENERGY, 2500.0, 100, true), (DRAM_ENERGY, 500.0, 100, true));
+        check(&[package, dram], CacheState::Warm, Some(3e-3));
+        check(&[package], CacheState::Cold, Some(2.5e-3));
+        check(&[dram], CacheState::Warm, None);
+        check(&[(PACKAGE_ENERGY, 2500.0, 60, true), dram], CacheState::Warm, None);
+        check(&[(PACKAGE_ENERGY, 2500.0, 100, false)], CacheState::Warm, None);
+        check(&[(PACKAGE_ENERGY, 0.0, 100, true)], CacheState::Warm, None);
+        // A GPU's board is watched for half a second of runs of its own.
+        check(&[(ENERGY, 40.0, 7, true), package], CacheState::Warm, Some(40e-3));
+        check(&[(ENERGY, 40.0, 7, true)], CacheState::Cold, None);
+        check(&[], CacheState::Warm, None);
+    }
 }

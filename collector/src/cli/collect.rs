@@ -407,30 +407,31 @@ impl Job<'_> {
                     .with_hint("what was measured is in the store; the same command goes on there"),
             });
         }
-        let (mut records, mut reached) = (Vec::new(), Reached::default());
+        let mut records = Vec::new();
         for record in self.store.records(Choose::Middle).map_err(failed)? {
             let record = record.map_err(failed)?;
-            if record.host == base.host && record.host_class == base.host_class {
-                reached.take(&record);
-            }
             if wanted.contains(&record.key) {
                 records.push(record.lean());
             }
         }
-        let tried = self.tried(&wanted)?;
+        let (tried, reached) = self.tried(&wanted, base)?;
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome.is_loss()).count();
         let signal = heard.load(Ordering::Relaxed);
         Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, tried, reached, searched })
     }
 
-    /// Every attempt at some experiments, without long columns.
-    fn tried(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
-        let mut tried = Vec::new();
+    /// Every attempt at some experiments, without long columns, and what all attempts on this host reached.
+    fn tried(&self, wanted: &HashSet<Key>, base: &Record) -> Result<(Vec<Record>, Reached)> {
+        let (mut tried, mut reached) = (Vec::new(), Reached::default());
         for record in self.store.records(Choose::All).map_err(failed)? {
-            tried.extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)).map(Record::lean));
+            let record = record.map_err(failed)?;
+            if record.host == base.host && record.host_class == base.host_class {
+                reached.take(&record);
+            }
+            tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::lean));
         }
-        Ok(tried)
+        Ok((tried, reached))
     }
 
     /// Makes the trials of a search, and measures the best of each task again.
@@ -540,7 +541,7 @@ pub struct Done {
     pub records: Vec<Record>,
     /// Every attempt at the campaign's experiments.
     pub tried: Vec<Record>,
-    /// What any operator on this host reached, those of earlier campaigns included.
+    /// What two visits of any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
     /// What the searches found, where there were any.
     pub searched: Option<Searched>,

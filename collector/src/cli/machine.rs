@@ -282,6 +282,9 @@ mod tests {
         let told = |count: usize| shared_cores(&topology, &cpus[..count]);
         assert_eq!((told(1), told(2)), (None, None));
         assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
-        assert_eq!(shared_cores(&topology, &[0, 1]).as_deref(), Some("2 threads run on 1 core, whose units they share"));
+        assert_eq!(
+            shared_cores(&topology, &[0, 1]).as_deref(),
+            Some("2 threads run on 1 core, whose units they share")
+        );
     }
 }

@@ -5,13 +5,14 @@ use super::dataset::failed;
 use super::settings::allowed_cpus;
 use crate::campaign::Config;
 use crate::campaign::record::now_us;
+use crate::doctor::memory_limit;
 use bench::{Bench, Build};
-use datasets::peaks::{ComputePeak, ComputeRate, MemoryRate};
+use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use job::space::{Schedule, space};
 use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};
-use measure::host::{Facts, Streaming, bandwidth};
+use measure::host::{Facts, Streaming, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
 use report::{number, or_unknown};
@@ -63,7 +64,9 @@ fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
 
 /// Whether the peaks of some threads are to be measured once more.
 fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
-    let has = |measured: &&PeaksMeasured| measured.compute.iter().any(|rate| rate.threads as usize == threads);
+    let has = |measured: &&PeaksMeasured| {
+        measured.is_current() && measured.compute.iter().any(|rate| rate.threads as usize == threads)
+    };
     let mut taken: Vec<i64> = known.iter().filter(has).map(|measured| measured.taken_at_us).collect();
     taken.sort_unstable();
     taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
@@ -71,36 +74,23 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
 
 /// Measures the peaks of some thread counts. What cannot be measured is left out.
 fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
-    /// Passes over each working set; the best counts.
-    const PASSES: u32 = 20;
     let Ok(cpus) = allowed_cpus() else { return };
+    let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let memory_bytes = facts.memory_bytes.unwrap_or(1 << 30).min(limit);
     for &count in counts {
         let cpus = cpus[..count.min(cpus.len())].to_vec();
         let threads = u32::try_from(count).unwrap_or(u32::MAX);
         let compute = multiply_adds(target, &cpus, bench);
         measured.compute.extend(compute.map(|flops_per_second| ComputeRate { threads, flops_per_second }));
-        for working_set_bytes in working_sets(facts, count) {
-            let streaming = Streaming { bytes: working_set_bytes, passes: PASSES, cpus: cpus.clone() };
-            let best = bandwidth(&streaming).ok().and_then(|measured| measured.last().cloned());
-            measured.memory.extend(best.map(|best| MemoryRate {
-                threads,
-                working_set_bytes,
-                bytes_per_second: best.read_bytes_per_second.max(best.triad_bytes_per_second),
-            }));
-        }
+        let streams = stream_rates(&Streaming::on(&cpus, memory_bytes)).unwrap_or_default();
+        measured.memory.extend(streams.into_iter().map(|rate| MemoryRate {
+            threads,
+            working_set_bytes: rate.working_set_bytes,
+            level: Some(rate.level),
+            kind: Some(rate.kind.to_owned()),
+            bytes_per_second: rate.bytes_per_second,
+        }));
     }
-}
-
-/// Powers of two from half of the threads' first-level caches to a size that their second level does not hold; no larger than
-/// needed, because it is most of the memory of this process.
-fn working_sets(facts: &Facts, threads: usize) -> impl Iterator<Item = u64> {
-    let level = |level: u32, other: u64| {
-        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
-        data.map_or(other, |cache| cache.size_bytes) * threads as u64
-    };
-    let (first, second) = (level(1, 32 << 10), level(2, 1 << 20));
-    let (least, most) = ((first / 2).max(1).ilog2(), (2 * second).max(16 << 20).ilog2());
-    (least..=most).map(|power| 1 << power)
 }
 
 /// The fastest of two operators, so large that waking the threads is a small part of their time: a product whose right
@@ -148,28 +138,68 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     }
 }
 
-/// The peaks of arithmetic in lines: what rooflines are shares of.
+/// The peaks in lines: what rooflines are shares of.
 pub fn describe(peaks: &Peaks) -> Vec<String> {
+    let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let one = |peak: &ComputePeak| {
-        let (rate, certainty) = (number(peak.flops_per_second * 1e-9), peak.certainty);
-        let how = match (certainty.is_reached, certainty.measurements) {
-            (true, _) => "reached by an operator".to_owned(),
-            (false, 1) => "measured once".to_owned(),
-            (false, times) => {
-                let spread = or_unknown(certainty.spread, |spread| format!("{:.0} %", 100.0 * spread));
-                format!("measured {times} times, ± {spread}")
-            }
-        };
-        let threads = if peak.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", peak.threads) };
-        format!("peak on {threads}: {rate} GFLOP/s ({how})")
+        let rate = number(peak.flops_per_second * 1e-9);
+        format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
     };
-    peaks.compute.iter().map(one).collect()
+    let levels = |of_threads: &[MemoryPeak]| {
+        // Of each level the largest working set, which leaves the least to the level before.
+        let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
+        let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
+        let rate =
+            |peak: &&MemoryPeak| Some(format!("{} {}", peak.level.as_ref()?, number(peak.bytes_per_second * 1e-9)));
+        let rates: Vec<String> = largest.iter().filter_map(rate).collect();
+        let last = largest.last().filter(|_| !rates.is_empty())?;
+        Some(format!("memory on {}: {} GB/s ({})", on(last.threads), rates.join(", "), known_by(&last.certainty)))
+    };
+    let memory = peaks.memory.chunk_by(|one, other| one.threads == other.threads).filter_map(levels);
+    peaks.compute.iter().map(one).chain(memory).collect()
+}
+
+fn known_by(certainty: &Certainty) -> String {
+    match (certainty.is_reached, certainty.measurements) {
+        (true, _) => "reached by an operator".to_owned(),
+        (false, 1) => "measured once".to_owned(),
+        (false, times) => {
+            let spread = or_unknown(certainty.spread, |spread| format!("{:.0} %", 100.0 * spread));
+            format!("measured {times} times, ± {spread}")
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{operators, task_and_schedule};
-    use datasets::Record;
+    use super::{describe, operators, task_and_schedule};
+    use datasets::peaks::{ComputeRate, MemoryRate};
+    use datasets::{Peaks, PeaksMeasured, Record};
+
+    #[test]
+    fn peaks_are_told_by_level() {
+        let memory = [("L1", 1 << 14, 200e9), ("L1", 1 << 15, 180e9), ("L3", 1 << 24, 60e9), ("DRAM", 1 << 27, 28e9)];
+        let rate = |(level, working_set_bytes, bytes_per_second): (&str, u64, f64)| MemoryRate {
+            threads: 2,
+            working_set_bytes,
+            level: Some(level.to_owned()),
+            kind: Some("read".to_owned()),
+            bytes_per_second,
+        };
+        let measured = PeaksMeasured {
+            compute: vec![ComputeRate { threads: 2, flops_per_second: 230e9 }],
+            memory: memory.map(rate).to_vec(),
+            ..PeaksMeasured::new("host", "class", "0.1.0", 0)
+        };
+        let wanted = [
+            "peak on 2 threads: 230 GFLOP/s (measured once)",
+            "memory on 2 threads: L1 180, L3 60.0, DRAM 28.0 GB/s (measured once)",
+        ];
+        assert_eq!(describe(&Peaks::of([&measured])), wanted);
+        // Of earlier versions nothing is known but working sets.
+        let old = PeaksMeasured { memory: vec![MemoryRate { level: None, ..rate(memory[0]) }], ..measured };
+        assert_eq!(describe(&Peaks::of([&old])), wanted[..1]);
+    }
 
     #[test]
     fn a_peak_is_measured_by_all_the_products_that_are_counted() {

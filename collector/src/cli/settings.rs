@@ -10,8 +10,8 @@ use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, Fuse
 use crate::campaign::graphs::settle_batches;
 use crate::campaign::{CoRun, Config, RawConfig, Tune};
 use job::space::Filter;
-use measure::host;
 use measure::counters::Backend;
+use measure::host;
 use search::TunerName;
 use std::collections::BTreeMap;
 use zoo::transformers::Phase;
@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
-        let taken = |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
+        let taken =
+            |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
         assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
         assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
         for threads in [0, 5, usize::MAX] {

@@ -1,7 +1,7 @@
 //! What runs of a program said of its calls becomes a profile of the model: names, work and memory are added.
 
 use super::Made;
-use datasets::Peaks;
+use datasets::{CacheState, Peaks};
 use executor::memory::Lifetime;
 use executor::program::lifetimes;
 use job::Packing;
@@ -30,7 +30,8 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
         Operator {
             schedule: Some(made.schedules[call.code].hash()),
             scope: call.scope.clone(),
-            roofline_ns: peaks.attainable_ns(threads, flops, bytes).filter(|_| known.flops.is_some()),
+            // In a run of the whole, operands may lie where the operator before left them.
+            roofline_ns: peaks.attainable_ns(threads, flops, bytes, CacheState::Warm).filter(|_| known.flops.is_some()),
             ..known
         }
     });

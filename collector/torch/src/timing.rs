@@ -41,7 +41,7 @@ impl Timing {
             Ok(())
         };
         // The library's threads take work from nobody else: they sleep when a run with cold caches begins.
-        let mut clock = HostClock::of_crew(PinnedThreads::new(&self.cpus));
+        let mut clock = HostClock::with_threads(PinnedThreads::new(&self.cpus));
         let measurement = measure(&mut call, method, &mut clock, &mut self.counters)?;
         Ok((measurement, latest.expect("measuring runs at least once")))
     }

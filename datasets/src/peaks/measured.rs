@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The format this program writes, and the newest it reads.
-const VERSION: u32 = 1;
+/// The format this program writes, and the newest it reads. Version 1 has no levels and kinds; its rates are of scalar loops over
+/// working sets that the last-level cache held.
+const VERSION: u32 = 2;
 
 /// What a host did at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,13 +37,19 @@ pub struct ComputeRate {
 }
 
 /// A rate of streaming.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryRate {
     /// Threads at work.
     pub threads: u32,
     /// Bytes that were moved again and again, by all threads together.
     pub working_set_bytes: u64,
+    /// The level that holds them: `L1`, `L2`, `L3` or `DRAM`; absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// The kind of stream: `read`, `write`, `copy` or `triad`; absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Bytes per second.
     pub bytes_per_second: f64,
 }
@@ -59,6 +66,11 @@ impl PeaksMeasured {
             compute: Vec::new(),
             memory: Vec::new(),
         }
+    }
+
+    /// Whether the file has the format that this program writes.
+    pub fn is_current(&self) -> bool {
+        self.version == VERSION
     }
 
     /// Whether this program reads it and every number in it is usable.

@@ -1,7 +1,7 @@
 //! What a host can do at best: facts of the host, which every roofline needs.
 //!
 //! One measurement beside other load says too little, and one lucky turn too much. So peaks are measured several times,
-//! minutes apart, and the best that lasts counts; and no peak is below what an operator of the records reached.
+//! minutes apart, and the best that lasts counts; and no peak is below what two attempts of an operator's experiment reached.
 
 mod measured;
 mod reached;
@@ -9,8 +9,12 @@ mod reached;
 pub use measured::{ComputeRate, MemoryRate, PeaksMeasured};
 pub use reached::Reached;
 
+use crate::record::words::CacheState;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rates of several measurements, each with its time.
+type Rates = Vec<(i64, f64)>;
 
 /// Rates that no operator of a host goes beyond.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,12 +39,15 @@ pub struct ComputePeak {
 }
 
 /// The best rate of streaming.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPeak {
     /// Threads at work.
     pub threads: u32,
-    /// Bytes that are moved again and again: which cache level that is, is the machine's business.
+    /// Size of the working set, all threads together.
     pub working_set_bytes: u64,
+    /// The level that holds it, such as `L2` or `DRAM`, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
     /// Bytes per second.
     pub bytes_per_second: f64,
     /// How well that is known.
@@ -55,33 +62,25 @@ pub struct Certainty {
     pub measurements: u32,
     /// Half of what lies between the best and the worst of them, over the peak; nothing with fewer than two.
     pub spread: Option<f64>,
-    /// Whether an operator of the records reached more than was measured.
+    /// Whether two attempts of an operator's experiment reached more than was measured.
     pub is_reached: bool,
 }
 
 impl Peaks {
     /// The best that lasts of several measurements of one host.
     pub fn of<'a>(measured: impl IntoIterator<Item = &'a PeaksMeasured>) -> Peaks {
-        let mut compute: BTreeMap<u32, Vec<(i64, f64)>> = BTreeMap::new();
-        let mut memory: BTreeMap<(u32, u64), Vec<(i64, f64)>> = BTreeMap::new();
-        for one in measured {
+        let measured: Vec<&PeaksMeasured> = measured.into_iter().collect();
+        let mut compute: BTreeMap<u32, Rates> = BTreeMap::new();
+        for one in &measured {
             for rate in &one.compute {
                 compute.entry(rate.threads).or_default().push((one.taken_at_us, rate.flops_per_second));
-            }
-            for rate in &one.memory {
-                let of_size = memory.entry((rate.threads, rate.working_set_bytes)).or_default();
-                of_size.push((one.taken_at_us, rate.bytes_per_second));
             }
         }
         let compute = compute.into_iter().map(|(threads, rates)| {
             let (flops_per_second, certainty) = lasting(rates);
             ComputePeak { threads, flops_per_second, certainty }
         });
-        let memory = memory.into_iter().map(|((threads, working_set_bytes), rates)| {
-            let (bytes_per_second, certainty) = lasting(rates);
-            MemoryPeak { threads, working_set_bytes, bytes_per_second, certainty }
-        });
-        let mut peaks = Peaks { compute: compute.collect(), memory: memory.collect() };
+        let mut peaks = Peaks { compute: compute.collect(), memory: memory(&measured) };
         peaks.level();
         peaks
     }
@@ -99,11 +98,11 @@ impl Peaks {
             self.compute.sort_by_key(|peak| peak.threads);
         }
         if self.memory.iter().all(|peak| peak.threads != threads) {
-            let sizes = reached.memory.keys().filter(|(of, _)| *of == threads).map(|(_, bytes)| *bytes);
             let known = |bytes: u64| self.bytes_per_second(count, bytes as f64).filter(|_| has_memory);
-            let assumed = sizes.chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
+            let assumed = reached.sizes(threads).chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
                 threads,
                 working_set_bytes,
+                level: None,
                 bytes_per_second: known(working_set_bytes).unwrap_or(memory),
                 certainty: Certainty::default(),
             });
@@ -123,16 +122,16 @@ impl Peaks {
             && self.memory.is_sorted_by(|left, right| order(left) < order(right))
     }
 
-    /// No peak is below what an operator reached.
+    /// Raises peaks to what two attempts of an operator's experiment reached.
     pub fn raise(&mut self, reached: &Reached) {
         for peak in &mut self.compute {
-            let best = reached.compute.get(&peak.threads).copied().unwrap_or(0.0);
+            let best = reached.flops_per_second(peak.threads).unwrap_or(0.0);
             if best > peak.flops_per_second {
                 peak.flops_per_second = best;
                 peak.certainty.is_reached = true;
             }
         }
-        for (&(threads, bytes), &best) in &reached.memory {
+        for ((threads, bytes), best) in reached.bytes_per_second() {
             if let Some(peak) =
                 set_of(&mut self.memory, threads, bytes as f64).filter(|peak| best > peak.bytes_per_second)
             {
@@ -147,7 +146,8 @@ impl Peaks {
     fn level(&mut self) {
         self.memory.sort_by_key(|peak| (peak.threads, peak.working_set_bytes));
         for place in (1..self.memory.len()).rev() {
-            let (slower, faster) = (self.memory[place], &mut self.memory[place - 1]);
+            let (faster, slower) = self.memory.split_at_mut(place);
+            let (slower, faster) = (&slower[0], &mut faster[place - 1]);
             if faster.threads == slower.threads && faster.bytes_per_second < slower.bytes_per_second {
                 faster.bytes_per_second = slower.bytes_per_second;
                 faster.certainty = slower.certainty;
@@ -155,12 +155,17 @@ impl Peaks {
         }
     }
 
-    /// The least time of some work on this many threads, in nanoseconds; nothing when no peak of so many is known.
-    pub fn attainable_ns(&self, threads: u32, flops: f64, bytes: f64) -> Option<f64> {
+    /// Returns the least time of some work in nanoseconds, or None if no peak for this number of threads is known. The bandwidth
+    /// is that of the level that the bytes fill, or of DRAM if caches are cold.
+    pub fn attainable_ns(&self, threads: u32, flops: f64, bytes: f64, caches: CacheState) -> Option<f64> {
         let is_known = self.compute.iter().any(|peak| peak.threads == threads)
             && self.memory.iter().any(|peak| peak.threads == threads);
+        let footprint = match caches {
+            CacheState::Warm => bytes,
+            CacheState::Cold => f64::INFINITY,
+        };
         let (compute, memory) =
-            (self.flops_per_second(f64::from(threads))?, self.bytes_per_second(f64::from(threads), bytes)?);
+            (self.flops_per_second(f64::from(threads))?, self.bytes_per_second(f64::from(threads), footprint)?);
         is_known.then(|| (flops / compute).max(bytes / memory) * 1e9)
     }
 
@@ -180,6 +185,37 @@ impl Peaks {
         });
         between(per_thread, threads)
     }
+}
+
+/// The measurements of one working set.
+#[derive(Default)]
+struct WorkingSet<'a> {
+    level: Option<&'a str>,
+    /// By the kind of stream.
+    rates: BTreeMap<Option<&'a str>, Rates>,
+}
+
+/// Returns the peak of each working set: the rate of its fastest kind of stream.
+fn memory(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
+    let current = measured.iter().filter(|one| one.is_current()).flat_map(|one| &one.memory);
+    let known: BTreeSet<u32> = current.map(|rate| rate.threads).collect();
+    let mut sets: BTreeMap<(u32, u64), WorkingSet<'_>> = BTreeMap::new();
+    for one in measured {
+        // Version 1 measured other loops, so its rates count only if there are no current ones.
+        for rate in one.memory.iter().filter(|rate| one.is_current() || !known.contains(&rate.threads)) {
+            let set = sets.entry((rate.threads, rate.working_set_bytes)).or_default();
+            set.level = set.level.or(rate.level.as_deref());
+            set.rates.entry(rate.kind.as_deref()).or_default().push((one.taken_at_us, rate.bytes_per_second));
+        }
+    }
+    let mut peaks = Vec::new();
+    for ((threads, working_set_bytes), set) in sets {
+        let fastest = set.rates.into_values().map(lasting).max_by(|(one, _), (other, _)| one.total_cmp(other));
+        let Some((bytes_per_second, certainty)) = fastest else { continue };
+        let level = set.level.map(str::to_owned);
+        peaks.push(MemoryPeak { threads, working_set_bytes, level, bytes_per_second, certainty });
+    }
+    peaks
 }
 
 /// The working set whose rate operands of so many bytes are moved at.
@@ -206,7 +242,7 @@ fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64>
 
 /// The best of some rates with their times that another one, taken at another time, confirms; where none does, the best: other
 /// work on the host only lowers them.
-fn lasting(mut rates: Vec<(i64, f64)>) -> (f64, Certainty) {
+fn lasting(mut rates: Rates) -> (f64, Certainty) {
     /// Measurements are of different times when so far apart, in microseconds.
     const APART_US: u64 = 60_000_000;
     const CONFIRMS: f64 = 0.95;

@@ -1,16 +1,33 @@
-//! What operators of the records reached, below which no peak can be.
+//! Rates that operators of the records reached, below which no peak can be.
+//!
+//! A single record may be an outlier or come from another machine. So a rate counts only if a second attempt of the same
+//! experiment confirms it.
 
+use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::words::{Outcome, Source};
-use std::collections::BTreeMap;
+use crate::record::words::{CacheState, Outcome, Source};
+use std::collections::{BTreeMap, HashMap};
 
 /// The best rates of operators of one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reached {
     /// Operations per second of contractions of 32-bit floats, by threads.
-    pub compute: BTreeMap<u32, f64>,
+    compute: BTreeMap<u32, Rates>,
     /// Bytes per second, by threads and by the power of two that is at most the bytes moved.
-    pub memory: BTreeMap<(u32, u64), f64>,
+    memory: BTreeMap<(u32, u64), Rates>,
+}
+
+/// The rates of several experiments.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Rates(HashMap<Key, Visits>);
+
+/// The two best rates of an experiment, of different attempts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Visits {
+    best: f64,
+    /// When the attempt of the best rate began.
+    started_at_us: i64,
+    second: Option<f64>,
 }
 
 impl Reached {
@@ -20,24 +37,77 @@ impl Reached {
         let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
         if record.macs > Some(0) && computes_all(record) && record.dtype.as_deref() == Some("f32") {
-            let best = self.compute.entry(threads).or_default();
-            *best = best.max(number(record.flops) / median_ns * 1e9);
+            self.compute.entry(threads).or_default().take(record, number(record.flops) / median_ns * 1e9);
         }
         let bytes = number(record.bytes_in) + number(record.bytes_out) + number(record.bytes_weights);
         if moves_all(record) && bytes >= 1.0 {
-            let best = self.memory.entry((threads, 1 << (bytes as u64).ilog2())).or_default();
-            *best = best.max(bytes / median_ns * 1e9);
+            let of_size = self.memory.entry((threads, 1 << (bytes as u64).ilog2())).or_default();
+            of_size.take(record, bytes / median_ns * 1e9);
         }
+    }
+
+    /// Returns the best operations per second on some threads that two attempts of one experiment reached.
+    pub fn flops_per_second(&self, threads: u32) -> Option<f64> {
+        self.compute.get(&threads).and_then(Rates::confirmed)
+    }
+
+    /// Returns the best bytes per second that two attempts of one experiment reached, by threads and by the power of two of the
+    /// bytes moved.
+    pub fn bytes_per_second(&self) -> impl Iterator<Item = ((u32, u64), f64)> {
+        self.memory.iter().filter_map(|(of, rates)| Some((*of, rates.confirmed()?)))
+    }
+
+    /// Returns the best operations per second of any attempt, on any number of threads.
+    pub fn best_flops_per_second(&self) -> Option<f64> {
+        self.compute.values().filter_map(Rates::best).reduce(f64::max)
+    }
+
+    /// Returns the best bytes per second of any attempt among the operators that moved the most.
+    pub fn best_bytes_per_second(&self) -> Option<f64> {
+        self.memory.iter().max_by_key(|((_, bytes), _)| *bytes).and_then(|(_, rates)| rates.best())
+    }
+
+    /// Returns the powers of two of the bytes that operators on some threads moved.
+    pub(super) fn sizes(&self, threads: u32) -> impl Iterator<Item = u64> {
+        self.memory.keys().filter(move |(of, _)| *of == threads).map(|(_, bytes)| *bytes)
     }
 }
 
-/// Whether it surely computes every product that is counted. Rows of attention may come from a program that counted the
-/// pairs which are skipped.
+impl Rates {
+    fn take(&mut self, record: &Record, rate: f64) {
+        let started_at_us = record.started_at_us;
+        let first = Visits { best: rate, started_at_us, second: None };
+        let Some(visits) = self.0.get_mut(&record.key) else {
+            self.0.insert(record.key, first);
+            return;
+        };
+        // An attempt that was read twice, from a store and from a copy of it, confirms nothing.
+        if visits.started_at_us == started_at_us {
+            return;
+        }
+        *visits = match rate > visits.best {
+            true => Visits { second: Some(visits.best), ..first },
+            false => Visits { second: Some(visits.second.map_or(rate, |second| second.max(rate))), ..*visits },
+        };
+    }
+
+    fn confirmed(&self) -> Option<f64> {
+        self.0.values().filter_map(|visits| visits.second).reduce(f64::max)
+    }
+
+    fn best(&self) -> Option<f64> {
+        self.0.values().map(|visits| visits.best).reduce(f64::max)
+    }
+}
+
+/// Whether the code computes every product that is counted. Rows of attention are excluded: earlier versions counted pairs
+/// that the code skips.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }
 
-/// Whether it surely needs every byte that is counted: windows with steps, slices and attention with a mask leave some out.
+/// Whether the operator needs every byte that is counted, from the level that its footprint fills. Windows with steps, slices
+/// and masked attention leave some bytes out. Runs with cold caches are excluded, because a flush need not be complete.
 fn moves_all(record: &Record) -> bool {
     /// Bytes of the elements that operations are counted of.
     const ELEMENT_BYTES: f64 = 4.0;
@@ -45,6 +115,7 @@ fn moves_all(record: &Record) -> bool {
     let touches_each =
         || number(record.flops) * ELEMENT_BYTES >= number(record.bytes_in) + number(record.bytes_weights);
     match record.macs {
+        _ if record.cache_state == Some(CacheState::Cold) => false,
         Some(macs) if macs > 0 => ["matmul", "dense"].contains(&record.op_kind.as_str()),
         _ => is_alone && record.flops > Some(0) && touches_each(),
     }

@@ -11,7 +11,7 @@ mod workspace;
 pub use devmem::Devmem;
 pub use kernel::{Arguments, Kernel, Library};
 pub use memory::Memory;
-pub use pool::{crew, has_cpus, use_cpus};
+pub use pool::{has_cpus, pool_threads, use_cpus};
 
 /// Why something native was not done.
 #[derive(Debug, thiserror::Error)]

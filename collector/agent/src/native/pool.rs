@@ -3,7 +3,7 @@
 //! Between launches a thread asks some thousand times for work before it sleeps, and lets others run each time, as the
 //! threads of the local runner do: so it is awake for about a millisecond.
 
-use measure::{Crew, affinity};
+use measure::{RunThreads, affinity};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,15 +72,15 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     Ok(())
 }
 
-/// The threads that run kernels, and this one.
-pub struct PoolCrew(Vec<usize>);
+/// The threads of the pool, the calling thread among them.
+pub struct PoolThreads(Vec<usize>);
 
-/// The threads of the pool, once somebody said on which CPUs kernels run.
-pub fn crew() -> Option<PoolCrew> {
-    POOL.lock().ok()?.as_ref().map(|pool| PoolCrew(pool.cpus.clone()))
+/// Returns the threads of the pool, or None before `use_cpus`.
+pub fn pool_threads() -> Option<PoolThreads> {
+    POOL.lock().ok()?.as_ref().map(|pool| PoolThreads(pool.cpus.clone()))
 }
 
-impl Crew for PoolCrew {
+impl RunThreads for PoolThreads {
     fn cpus(&self) -> &[usize] {
         &self.0
     }

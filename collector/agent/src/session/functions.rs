@@ -200,7 +200,7 @@ fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, Refus
 
 /// The clock of runs on the threads that there are.
 fn clock() -> HostClock {
-    native::crew().map_or_else(HostClock::new, HostClock::of_crew)
+    native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }
 
 fn told(cpus: &[usize]) -> Told {

@@ -12,8 +12,8 @@ mod timing;
 
 pub use device::{Access, At, Device};
 pub use link::{LinkError, Linker};
-pub use timing::COLD_ON_ONE_THREAD;
 pub(crate) use run::{Stop, ended};
+pub use timing::COLD_ON_ONE_THREAD;
 pub(crate) use timing::ReportedClock;
 
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work, Workers};

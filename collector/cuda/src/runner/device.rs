@@ -43,9 +43,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     let kernels = prepare(&module, &launches, &given(&tensors), &workspaces)?;
     let (Method::Sample(Plan { cache, .. }) | Method::Evaluate(Evaluator { cache, .. })) = &job.method;
     let flush = match cache {
-        Cache::Cold { flush_bytes } => {
-            Some(device.allocate(usize::try_from((*flush_bytes).max(2 * facts.l2_bytes))?)?)
-        }
+        Cache::Cold { flush_bytes } => Some(device.allocate(usize::try_from((*flush_bytes).max(2 * facts.l2_bytes))?)?),
         Cache::Warm => None,
     };
     let timer = Timer::new(gpu, (&kernels, Run::InTurns), flush, [device.event()?, device.event()?]);

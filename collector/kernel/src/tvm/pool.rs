@@ -6,7 +6,7 @@
 use super::call::{TvmError, Value, call};
 use super::launch::{self, Launch};
 use super::names;
-use measure::Crew;
+use measure::RunThreads;
 use std::ffi::{c_int, c_void};
 
 type Result<T> = std::result::Result<T, TvmError>;
@@ -21,21 +21,21 @@ pub fn configure(cpus: &[usize]) -> Result<usize> {
     usize::try_from(size).map_err(|error| TvmError::new(names::NUM_THREADS.text, error))
 }
 
-/// The threads of the pool of the thread that makes this.
-pub struct PoolCrew {
+/// The threads of the calling thread's pool.
+pub struct PoolThreads {
     launch: Launch,
     cpus: Vec<usize>,
 }
 
-impl PoolCrew {
-    /// The pool that was configured with these CPUs.
-    pub fn new(cpus: &[usize]) -> Result<PoolCrew> {
+impl PoolThreads {
+    /// The threads of a pool that was configured with these CPUs.
+    pub fn new(cpus: &[usize]) -> Result<PoolThreads> {
         let missing = || TvmError::new(launch::NAME, "the runtime has no such function");
-        Ok(PoolCrew { launch: launch::original().ok_or_else(missing)?, cpus: cpus.to_vec() })
+        Ok(PoolThreads { launch: launch::original().ok_or_else(missing)?, cpus: cpus.to_vec() })
     }
 }
 
-impl Crew for PoolCrew {
+impl RunThreads for PoolThreads {
     fn cpus(&self) -> &[usize] {
         &self.cpus
     }
@@ -57,12 +57,15 @@ impl Crew for PoolCrew {
 
 #[cfg(test)]
 mod tests {
+    use super::super::library;
+    use super::super::names::Role;
     use super::*;
     use measure::affinity;
     use std::sync::Mutex;
 
     #[test]
     fn each_thread_of_the_pool_works_on_its_own_cpu() {
+        library::open(Role::Runner).expect("TVM is there");
         let cpus = affinity::allowed().expect("this process runs somewhere");
         let seen: Vec<Mutex<Vec<Vec<usize>>>> = cpus.iter().map(|_| Mutex::default()).collect();
         // A pool belongs to its thread and pins it.
@@ -70,13 +73,13 @@ mod tests {
             scope.spawn(|| {
                 assert_eq!(configure(&cpus).expect("a pool"), cpus.len());
                 affinity::pin(&cpus[..1]).expect("it runs there");
-                let mut crew = PoolCrew::new(&cpus).expect("TVM's function");
+                let mut threads = PoolThreads::new(&cpus).expect("TVM's function");
                 for _ in 0..3 {
-                    crew.on_each(&|place| {
+                    threads.on_each(&|place| {
                         let own = affinity::allowed().expect("readable");
                         seen[place].lock().expect("a place").push(own);
                     });
-                    crew.wake();
+                    threads.wake();
                 }
             });
         });

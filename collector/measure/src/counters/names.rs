@@ -226,11 +226,16 @@ pub const NAMES: &[CounterName] = &[
     figure("involuntary_switches", "count", "times a thread was interrupted by others", EVENTS, |usage| {
         usage.involuntary_switches
     }),
-    energy("package_energy_microjoules", "energy of the processor's packages, whoever used it", "package"),
-    energy("dram_energy_microjoules", "energy of the memory beside them, whoever used it", "dram"),
+    energy(PACKAGE_ENERGY, "energy of the processor's packages, whoever used it", "package"),
+    energy(DRAM_ENERGY, "energy of the memory beside them, whoever used it", "dram"),
 ];
 
-/// The counters asked for when nothing else is said: three groups of hardware counters and two figures.
+/// The counter of the energy of packages.
+pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
+/// The counter of the energy of the memory beside them.
+pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
+
+/// The counters asked for when nothing else is said: three groups of hardware counters, two figures and energy.
 pub const DEFAULT: &[&str] = &[
     "cycles",
     "instructions",
@@ -245,6 +250,8 @@ pub const DEFAULT: &[&str] = &[
     "dtlb_load_misses",
     "thread_cpu_ns",
     "minor_faults",
+    PACKAGE_ENERGY,
+    DRAM_ENERGY,
 ];
 
 /// Finds a counter by its stable name.

@@ -17,6 +17,7 @@ pub fn machine() -> tempfile::TempDir {
         ("sys/devices/system/cpu/smt/active", "1\n"),
         ("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n"),
         ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n"),
+        ("sys/devices/system/cpu/cpu1/cpufreq/scaling_min_freq", "400000\n"),
         ("sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq", "4200000\n"),
         ("sys/devices/system/node/online", "0\n"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),

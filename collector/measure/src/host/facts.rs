@@ -101,6 +101,8 @@ pub struct Facts {
     pub governor: Option<String>,
     /// Whether the clock may exceed its nominal rate.
     pub is_boost_on: Option<bool>,
+    /// Least clock rate the policy allows.
+    pub clock_min_khz: Option<u64>,
     /// Largest clock rate the policy allows.
     pub clock_max_khz: Option<u64>,
     /// What the machine runs in, where it is a virtual one.
@@ -127,6 +129,8 @@ impl Facts {
         let flags = flags(&cpuinfo);
         let flags: BTreeSet<&str> = flags.split_ascii_whitespace().collect();
         let count = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
+        let clock = |name: &str| files.text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/{name}"));
+        let clock_khz = |name: &str| clock(name).and_then(|text| text.parse().ok());
         let counted = |name: &str| files.cpu_ids(&online, name).map(|ids| count(ids.len()));
         Self {
             hostname: files.text("proc/sys/kernel/hostname"),
@@ -148,17 +152,26 @@ impl Facts {
             isolated_cpus: files.cpu_list("sys/devices/system/cpu/isolated").unwrap_or_default(),
             caches: files.caches(first),
             memory_bytes: files.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?)),
-            governor: files.text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/scaling_governor")),
+            governor: clock("scaling_governor"),
             is_boost_on: files.boost(),
-            clock_max_khz: files
-                .text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/scaling_max_freq"))
-                .and_then(|text| text.parse().ok()),
+            clock_min_khz: clock_khz("scaling_min_freq"),
+            clock_max_khz: clock_khz("scaling_max_freq"),
             hypervisor: files.hypervisor(&flags),
             huge_pages: files
                 .text("sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_string())),
             allowed_cpus,
         }
+    }
+
+    /// Returns governor, clock limits and boost state as one text, or None if sysfs names no governor, as in most virtual
+    /// machines. Parts that sysfs does not name are left out.
+    pub fn clock_policy(&self) -> Option<String> {
+        let governor = Some(format!("governor {}", self.governor.as_ref()?));
+        let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
+        let boost = self.is_boost_on.map(|is_on| format!("boost {}", if is_on { "on" } else { "off" }));
+        let parts = [governor, limit("min", self.clock_min_khz), limit("max", self.clock_max_khz), boost];
+        Some(parts.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 
     /// Size of the last-level cache, all levels above it included.
@@ -357,6 +370,9 @@ mod tests {
                 is_boost_on: Some(
                     false,
                 ),
+                clock_min_khz: Some(
+                    400000,
+                ),
                 clock_max_khz: Some(
                     4200000,
                 ),
@@ -381,6 +397,28 @@ mod tests {
         assert_eq!(facts.host_class(), same.host_class());
         let other = Facts { physical_cores: Some(4), ..facts.clone() };
         assert_ne!(facts.host_class(), other.host_class());
+    }
+
+    #[test]
+    fn the_clock_policy_has_governor_limits_and_boost() {
+        let root = machine();
+        let policy = || Facts::read_from(root.path()).clock_policy();
+        let told = |text: &str| Some(text.to_owned());
+        assert_eq!(policy(), told("governor powersave, min 400000 kHz, max 4200000 kHz, boost off"));
+        let write = |path: &str, text: &str| {
+            let path = root.path().join("sys/devices/system/cpu").join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folder");
+            fs::write(path, text).expect("file");
+        };
+        write("intel_pstate/no_turbo", "0\n");
+        assert_eq!(policy(), told("governor powersave, min 400000 kHz, max 4200000 kHz, boost on"));
+        write("cpufreq/boost", "0\n");
+        write("cpu1/cpufreq/scaling_max_freq", "1900000\n");
+        assert_eq!(policy(), told("governor powersave, min 400000 kHz, max 1900000 kHz, boost off"));
+        write("cpu1/cpufreq/scaling_min_freq", "\n");
+        assert_eq!(policy(), told("governor powersave, max 1900000 kHz, boost off"));
+        write("cpu1/cpufreq/scaling_governor", "\n");
+        assert_eq!(policy(), None, "a virtual machine tells of none");
     }
 
     #[test]

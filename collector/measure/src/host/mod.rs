@@ -9,11 +9,13 @@ pub mod cache_shares;
 mod example;
 pub mod exclusive;
 mod facts;
-mod floor;
 mod files;
+mod floor;
 mod load;
 mod noise;
 mod peaks;
+#[allow(unsafe_code)]
+mod streams;
 mod topology;
 
 pub use exclusive::{Exclusive, ExclusiveError};
@@ -21,5 +23,5 @@ pub use facts::{CacheLevel, Facts, cpu_flags};
 pub use floor::{FLOOR_ROUNDS, FloorVisits, floor_visits};
 pub use load::{Load, LoadReading};
 pub use noise::Noise;
-pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};
+pub use peaks::{StreamRate, Streaming, StreamingError, stream_rates};
 pub use topology::{Topology, allowed_cpus};

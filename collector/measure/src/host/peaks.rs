@@ -1,50 +1,39 @@
-//! The attainable memory bandwidth, for rooflines: plain streaming loops on one to many pinned threads.
+//! Attainable bandwidth of each level of memory, for rooflines: streaming loops over working sets of all sizes, on pinned threads.
 //!
 //! Peaks of arithmetic are measured with a compiled kernel elsewhere; this needs no compiler. A program built without
 //! optimisation streams more slowly than the memory could; measure with a release build.
 
-use std::{
-    hint::black_box,
-    sync::{Barrier, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
-
-use serde::{Deserialize, Serialize};
-
+use super::Topology;
+use super::streams::{self, Kind, LINE, LINE_BYTES};
 use crate::affinity;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::Facts;
-
-/// How to stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What to stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streaming {
-    /// Memory of all three arrays of all threads together; several times the last-level cache.
-    pub bytes: u64,
-    /// Passes per number of threads; the best counts.
-    pub passes: u32,
-    /// Processors to use, one per thread, in this order.
+    /// Processors to use, one per thread.
     pub cpus: Vec<usize>,
+    /// Sizes of the working sets, all threads together.
+    pub working_sets: Vec<u64>,
+    /// Cache levels, L1 first, each with the total size of its caches.
+    levels: Vec<(u32, u64)>,
 }
 
-impl Streaming {
-    /// Four times the last-level cache, at least 192 MiB, within a quarter of the memory and 4 GiB.
-    pub fn for_machine(facts: &Facts) -> Self {
-        let wanted = facts.last_level_cache_bytes().unwrap_or(64 << 20).saturating_mul(4).max(192 << 20);
-        let most = facts.memory_bytes.unwrap_or(1 << 30) / 4;
-        Self { bytes: wanted.min(most).min(4 << 30), passes: 5, cpus: facts.allowed_cpus.clone() }
-    }
-}
-
-/// What a number of threads can move.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bandwidth {
-    /// Threads at work, each on a processor of its own.
-    pub threads: u32,
-    /// Summing one array.
-    pub read_bytes_per_second: f64,
-    /// `a = b + s c`, counted as three arrays; what the write reads first is not counted.
-    pub triad_bytes_per_second: f64,
+/// The best rate of one kind of stream over one working set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamRate {
+    /// Size of the working set, all threads together.
+    pub working_set_bytes: u64,
+    /// The level that holds it: `L1`, `L2`, `L3` or `DRAM`.
+    pub level: String,
+    /// The kind of stream: `read`, `write`, `copy` or `triad`.
+    pub kind: &'static str,
+    /// Bytes read and written per second, by all threads together.
+    pub bytes_per_second: f64,
 }
 
 /// Why bandwidth cannot be measured.
@@ -53,48 +42,114 @@ pub enum StreamingError {
     /// A thread cannot be pinned.
     #[error(transparent)]
     Affinity(#[from] affinity::AffinityError),
-    /// The settings make no sense.
-    #[error(
-        "cannot stream {bytes} bytes in {passes} passes on {cpus} processors: each must be at least 1, and bytes 4096 per processor"
-    )]
-    Settings {
-        /// Memory asked for.
-        bytes: u64,
-        /// Passes asked for.
-        passes: u32,
-        /// Number of processors given.
-        cpus: usize,
-    },
-    /// A thread could not be started or its arrays not be had.
+    /// The list of processors is empty.
+    #[error("cannot stream on no processor")]
+    NoProcessor,
+    /// A thread could not be started or its memory not be had.
     #[error("cannot start a streaming thread or get its memory")]
     Thread,
 }
 
-/// Measures with 1, 2, 4 … and finally all processors.
-pub fn bandwidth(streaming: &Streaming) -> Result<Vec<Bandwidth>, StreamingError> {
-    let Streaming { bytes, passes, cpus } = streaming;
-    if cpus.is_empty() || *passes == 0 || *bytes < 4096 * cpus.len() as u64 {
-        return Err(StreamingError::Settings { bytes: *bytes, passes: *passes, cpus: cpus.len() });
+impl Streaming {
+    /// Plans working sets from half of the L1 caches of these processors to four times their last-level caches, bounded by a
+    /// quarter of the memory.
+    pub fn on(cpus: &[usize], memory_bytes: u64) -> Streaming {
+        let levels = Topology::read(cpus).cache_levels(cpus);
+        Streaming { cpus: cpus.to_vec(), working_sets: working_sets(&levels, memory_bytes), levels }
     }
-    let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cpus.len()).collect();
-    counts.push(cpus.len());
-    counts.into_iter().map(|count| with_threads(streaming, &cpus[..count])).collect()
+
+    /// Rerepeats the first level that holds a working set.
+    fn level(&self, working_set_bytes: u64) -> String {
+        match self.levels.iter().find(|(_, bytes)| working_set_bytes <= *bytes) {
+            Some((level, _)) => format!("L{level}"),
+            None => "DRAM".to_owned(),
+        }
+    }
 }
 
-/// Times of one thread, pass by pass: of reading and of the triad.
-type Passes = Vec<[(Instant, Instant); 2]>;
+/// Rerepeats the powers of two in the range.
+fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
+    /// Cache sizes where sysfs names none.
+    const FIRST_BYTES: u64 = 32 << 10;
+    const LAST_BYTES: u64 = 32 << 20;
+    /// Bounds the time: some passes over it take a second or two on one thread.
+    const MOST_BYTES: u64 = 4 << 30;
+    let first = levels.first().map_or(FIRST_BYTES, |(_, bytes)| *bytes);
+    let last = levels.last().map_or(LAST_BYTES, |(_, bytes)| *bytes);
+    let most = last.saturating_mul(4).min(memory_bytes / 4).min(MOST_BYTES);
+    let (least, most) = ((first / 2).max(1 << 12).ilog2(), most.max(1).ilog2());
+    (least..=most).map(|power| 1 << power).collect()
+}
 
-fn with_threads(streaming: &Streaming, cpus: &[usize]) -> Result<Bandwidth, StreamingError> {
-    let elements = usize::try_from(streaming.bytes / 3 / 8 / cpus.len() as u64).unwrap_or(usize::MAX);
-    let barrier = Barrier::new(cpus.len());
-    let (barrier, passes) = (&barrier, streaming.passes);
-    let times: Vec<Passes> = thread::scope(|scope| {
+/// The passes over one working set.
+#[derive(Clone, Copy)]
+struct PassPlan {
+    /// Elements per thread.
+    elements: usize,
+    /// Repetitions within one timed pass, so that the pass is long compared with the skew between threads.
+    repeats: usize,
+    /// Timed passes; the fastest counts.
+    passes: usize,
+}
+
+impl PassPlan {
+    fn of(working_set_bytes: u64, threads: u64) -> PassPlan {
+        /// Bytes of a pass, at least, per thread.
+        const PASS_BYTES: u64 = 32 << 20;
+        /// Bytes of all passes, per thread, as far as the bounds of their number allow.
+        const ALL_BYTES: u64 = 512 << 20;
+        let own_bytes = (working_set_bytes / threads).max(3 * LINE_BYTES as u64);
+        let repeats = PASS_BYTES.div_ceil(own_bytes);
+        let passes = (ALL_BYTES / (repeats * own_bytes)).clamp(4, 16);
+        let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        PassPlan { elements: number(own_bytes) / size_of::<f64>(), repeats: number(repeats), passes: number(passes) }
+    }
+
+    /// Returns the bytes that one thread moves in one pass.
+    fn bytes(&self, kind: Kind) -> u64 {
+        let elements = streams::elements(kind, self.elements) * kind.arrays();
+        (elements * size_of::<f64>() * self.repeats) as u64
+    }
+}
+
+/// Start and end of each pass of one thread, ordered by working set, kind and pass.
+type Passes = Vec<(Instant, Instant)>;
+
+/// Measures every working set by every kind of stream.
+pub fn stream_rates(streaming: &Streaming) -> Result<Vec<StreamRate>, StreamingError> {
+    let Streaming { cpus, working_sets, .. } = streaming;
+    if cpus.is_empty() {
+        return Err(StreamingError::NoProcessor);
+    }
+    let plans: Vec<PassPlan> = working_sets.iter().map(|bytes| PassPlan::of(*bytes, cpus.len() as u64)).collect();
+    let times = all_threads(cpus, &plans)?;
+    let mut rates = Vec::new();
+    let mut first = 0;
+    for (&working_set_bytes, plan) in working_sets.iter().zip(&plans) {
+        for kind in Kind::ALL {
+            let best = best(&times, first..first + plan.passes);
+            let moved = plan.bytes(kind) * cpus.len() as u64;
+            first += plan.passes;
+            rates.push(StreamRate {
+                working_set_bytes,
+                level: streaming.level(working_set_bytes),
+                kind: kind.name(),
+                bytes_per_second: moved as f64 / best.as_secs_f64(),
+            });
+        }
+    }
+    Ok(rates)
+}
+
+fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, StreamingError> {
+    let barrier = &SpinBarrier { arrived: AtomicUsize::new(0), threads: cpus.len() };
+    thread::scope(|scope| {
         // Nobody may go to the barrier before all exist: one that cannot be started would be waited for for ever.
         let (mut starts, mut threads) = (Vec::new(), Vec::new());
         for &cpu in cpus {
             let (start, started) = mpsc::channel();
             let work = move || match started.recv() {
-                Ok(()) => stream(cpu, elements, passes, barrier),
+                Ok(()) => stream(cpu, plans, barrier),
                 Err(mpsc::RecvError) => Err(StreamingError::Thread),
             };
             threads.push(thread::Builder::new().spawn_scoped(scope, work).map_err(|_| StreamingError::Thread)?);
@@ -105,78 +160,69 @@ fn with_threads(streaming: &Streaming, cpus: &[usize]) -> Result<Bandwidth, Stre
         }
         let times = threads.into_iter().map(|thread| thread.join().map_err(|_| StreamingError::Thread)?);
         times.collect::<Result<_, StreamingError>>()
-    })?;
-    let array_bytes = (elements * turns(elements) * 8 * cpus.len()) as f64;
-    Ok(Bandwidth {
-        threads: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
-        read_bytes_per_second: array_bytes / best(&times, 0).as_secs_f64(),
-        triad_bytes_per_second: 3.0 * array_bytes / best(&times, 1).as_secs_f64(),
     })
 }
 
-/// The shortest time in which all threads did their pass, from the first start to the last end.
-fn best(times: &[Passes], kind: usize) -> Duration {
-    let passes = times[0].len();
+/// A barrier whose threads do not sleep: a wake-up takes as long as a pass over a cache.
+struct SpinBarrier {
+    arrived: AtomicUsize,
+    threads: usize,
+}
+
+impl SpinBarrier {
+    /// Waits until all threads have arrived `round` times.
+    fn wait(&self, round: usize) {
+        /// Polls between yields, which matter if there are fewer processors than threads.
+        const PATIENCE: usize = 1 << 12;
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        let mut polled: usize = 0;
+        while self.arrived.load(Ordering::Acquire) < round * self.threads {
+            polled += 1;
+            match polled.is_multiple_of(PATIENCE) {
+                true => thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passes, StreamingError> {
+    // A failure must not leave the others at the barrier, so it is kept until all have passed.
+    let pinned = affinity::pin(&[cpu]);
+    let most = plans.iter().map(|plan| plan.elements).max().unwrap_or(0);
+    let mut memory: Vec<f64> = Vec::new();
+    let has_memory = memory.try_reserve_exact(most + LINE).is_ok();
+    // Touched here, on the processor that will use them: memory lies near the one that touches it first.
+    memory.resize(if has_memory { most + LINE } else { LINE }, 1.5);
+    let first = memory.as_ptr().align_offset(LINE_BYTES).min(LINE);
+    let memory = &mut memory[first..];
+    let mut times = Passes::new();
+    for plan in plans {
+        let own = plan.elements.min(memory.len());
+        for kind in Kind::ALL {
+            for _ in 0..plan.passes {
+                barrier.wait(times.len() + 1);
+                let start = Instant::now();
+                for _ in 0..plan.repeats {
+                    black_box(streams::pass(kind, black_box(&mut memory[..own])));
+                }
+                times.push((start, Instant::now()));
+            }
+        }
+    }
+    pinned?;
+    if has_memory { Ok(times) } else { Err(StreamingError::Thread) }
+}
+
+/// The shortest time in which all threads did one of these passes, from the first start to the last end.
+fn best(times: &[Passes], passes: std::ops::Range<usize>) -> Duration {
     let whole = |pass: usize| {
-        let of_pass = times.iter().map(|passes| passes[pass][kind]);
+        let of_pass = times.iter().map(|passes| passes[pass]);
         let start = of_pass.clone().map(|(start, _)| start).min();
         let end = of_pass.map(|(_, end)| end).max();
         end.zip(start).map_or(Duration::MAX, |(end, start)| end - start)
     };
-    (0..passes).map(whole).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
-}
-
-/// How often arrays of so many elements are gone through in one pass, so that a pass of little memory lasts long enough for the
-/// clock.
-fn turns(elements: usize) -> usize {
-    const ELEMENTS_MIN: usize = 1 << 17;
-    (ELEMENTS_MIN / elements.max(1)).max(1)
-}
-
-fn stream(cpu: usize, elements: usize, passes: u32, barrier: &Barrier) -> Result<Passes, StreamingError> {
-    // A failure must not leave the others at the barrier, so it is kept until all have passed.
-    let pinned = affinity::pin(&[cpu]);
-    // Touched here, on the processor that will use them: memory lies near the one that touches it first.
-    let mut sums = vec![0.0_f64; elements];
-    let (left, right) = (vec![1.5_f64; elements], vec![2.5_f64; elements]);
-    sums.fill(1.0);
-    let mut times = Passes::with_capacity(passes as usize);
-    for _ in 0..passes {
-        let timed = |work: &mut dyn FnMut()| {
-            barrier.wait();
-            let start = Instant::now();
-            work();
-            (start, Instant::now())
-        };
-        let read = timed(&mut || {
-            for _ in 0..turns(elements) {
-                black_box(sum(black_box(&left)));
-            }
-        });
-        let triad = timed(&mut || {
-            for _ in 0..turns(elements) {
-                for ((sum, left), right) in sums.iter_mut().zip(black_box(&left)).zip(black_box(&right)) {
-                    *sum = left + 3.0 * right;
-                }
-                black_box(&mut sums);
-            }
-        });
-        times.push([read, triad]);
-    }
-    pinned?;
-    Ok(times)
-}
-
-/// Sixteen sums at once: one would wait for each addition instead of the memory.
-fn sum(values: &[f64]) -> f64 {
-    let mut sums = [0.0; 16];
-    let (chunks, rest) = values.as_chunks::<16>();
-    for chunk in chunks {
-        for (sum, value) in sums.iter_mut().zip(chunk) {
-            *sum += value;
-        }
-    }
-    sums.iter().sum::<f64>() + rest.iter().sum::<f64>()
+    passes.map(whole).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
 }
 
 #[cfg(test)]
@@ -184,31 +230,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_count_of_threads_moves_something() {
-        let cpus = affinity::allowed().expect("this thread runs somewhere");
-        let streaming = Streaming { bytes: 6 << 20, passes: 2, cpus: cpus.into_iter().take(3).collect() };
-        let points = bandwidth(&streaming).expect("allowed processors");
-        assert_eq!(points.last().map(|point| point.threads as usize), Some(streaming.cpus.len()));
-        let is_finite = |rate: f64| rate.is_finite() && rate > 0.0;
-        assert!(points.iter().all(|point| is_finite(point.read_bytes_per_second)), "{points:?}");
-        assert!(points.iter().all(|point| is_finite(point.triad_bytes_per_second)), "{points:?}");
+    fn every_kind_moves_something_at_every_level() {
+        let cpus: Vec<usize> = affinity::allowed().expect("this thread runs somewhere").into_iter().take(3).collect();
+        let levels = vec![(1, 32 << 10), (2, 1 << 20)];
+        let working_sets = vec![1 << 14, 1 << 18, 1 << 22];
+        let streaming = Streaming { cpus, working_sets, levels };
+        let rates = stream_rates(&streaming).expect("allowed processors");
+        let found: Vec<(u64, &str, &str)> =
+            rates.iter().map(|rate| (rate.working_set_bytes, rate.level.as_str(), rate.kind)).collect();
+        let sets = [(1 << 14, "L1"), (1 << 18, "L2"), (1 << 22, "DRAM")];
+        let wanted: Vec<(u64, &str, &str)> =
+            sets.iter().flat_map(|(bytes, level)| Kind::ALL.map(|kind| (*bytes, *level, kind.name()))).collect();
+        assert_eq!(found, wanted);
+        assert!(rates.iter().all(|rate| rate.bytes_per_second.is_finite() && rate.bytes_per_second > 0.0), "{rates:?}");
+    }
+
+    #[test]
+    fn working_sets_go_beyond_the_last_cache_and_stay_within_memory() {
+        let ends = |levels: &[(u32, u64)], memory_bytes| {
+            let sets = working_sets(levels, memory_bytes);
+            (sets[0], sets[sets.len() - 1])
+        };
+        let desktop = [(1, 48 << 10), (2, 1 << 20), (3, 32 << 20)];
+        assert_eq!(ends(&desktop, 16 << 30), (1 << 14, 128 << 20));
+        assert_eq!(ends(&desktop, 128 << 20), (1 << 14, 32 << 20), "a quarter of the memory");
+        let server = [(1, 64 * (48 << 10)), (2, 64 << 21), (3, 260 << 20)];
+        assert_eq!(ends(&server, 1 << 40), (1 << 20, 1 << 30));
+        let board = [(1, 2 * (32 << 10)), (2, 512 << 10)];
+        assert_eq!(ends(&board, 512 << 20), (32 << 10, 2 << 20));
+        assert_eq!(ends(&[], 16 << 30), (1 << 14, 128 << 20), "nothing is told");
+        assert!(working_sets(&desktop, 0).is_empty(), "there is no memory for any");
     }
 
     #[test]
     fn a_processor_that_does_not_exist_is_an_error() {
         let cpus = affinity::allowed().expect("this thread runs somewhere");
-        let refused = bandwidth(&Streaming { bytes: 1 << 20, passes: 1, cpus: vec![cpus[0], 70_000] });
+        let on = |cpus| Streaming { cpus, working_sets: vec![1 << 14], levels: Vec::new() };
+        let refused = stream_rates(&on(vec![cpus[0], 70_000]));
         assert!(matches!(refused, Err(StreamingError::Affinity(_))), "{refused:?}");
-        let refused = bandwidth(&Streaming { bytes: 1 << 20, passes: 1, cpus: vec![] });
-        assert!(matches!(refused, Err(StreamingError::Settings { .. })), "{refused:?}");
+        assert!(matches!(stream_rates(&on(vec![])), Err(StreamingError::NoProcessor)));
     }
 
     #[test]
     fn the_whole_pass_counts_from_the_first_start_to_the_last_end() {
         let origin = Instant::now();
         let at = |ms| origin + Duration::from_millis(ms);
-        let times =
-            vec![vec![[(at(0), at(5)); 2], [(at(10), at(14)); 2]], vec![[(at(1), at(4)); 2], [(at(11), at(16)); 2]]];
-        assert_eq!(best(&times, 0), Duration::from_millis(5));
+        let times = vec![vec![(at(0), at(5)), (at(10), at(14))], vec![(at(1), at(4)), (at(11), at(16))]];
+        assert_eq!(best(&times, 0..2), Duration::from_millis(5));
+        assert_eq!(best(&times, 1..2), Duration::from_millis(6));
     }
 }

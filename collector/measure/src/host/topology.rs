@@ -1,29 +1,29 @@
-//! Which processors share a core, a cache or a memory node, and in which order runs take them.
+//! Cores, caches and NUMA nodes of processors, and the order in which runs use processors.
 //!
-//! Two hardware threads of one core are no two cores, and numbers do not tell: some machines number siblings side by side,
-//! others half of all numbers apart. So whoever runs on several processors takes them in the order of [`Topology::order`].
+//! Processor numbers do not show which processors are SMT siblings: some machines number siblings consecutively, others put
+//! all second threads behind all first ones. Every run on several threads uses the order of [`Topology::order`].
 
 use super::files::{Files, size};
 use crate::affinity::{self, AffinityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Where the processors of a machine lie. What the system does not tell of one is taken to be its own.
+/// The topology of some processors. A processor of which sysfs says nothing counts as a core of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     places: BTreeMap<usize, Place>,
 }
 
-/// Where one processor lies.
+/// The position of one processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
-    /// The first hardware thread of its core.
+    /// The first SMT sibling of its core, which names the core.
     core: usize,
-    /// Its memory node.
+    /// Its NUMA node.
     node: Option<usize>,
-    /// The kind of its core, on machines that have several: whether it is a small one, and its capacity.
+    /// The kind of its core on heterogeneous machines: whether it is an efficiency core, and its capacity.
     kind: (bool, Option<String>),
-    /// Its caches of data, the nearest first.
+    /// Its data caches, L1 first.
     caches: Vec<Cache>,
 }
 
@@ -32,26 +32,27 @@ struct Place {
 struct Cache {
     level: u32,
     size_bytes: u64,
-    /// The first of the processors that share it.
+    /// The first processor that shares it, which names the cache.
     first: usize,
 }
 
-/// The processors that this process may use, in the order in which runs take them.
+/// Returns the processors that this process may use, in the order in which runs use them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let allowed = affinity::allowed()?;
     Ok(Topology::read(&allowed).order(&allowed))
 }
 
 impl Topology {
-    /// Reads where these processors of this machine lie.
+    /// Reads the topology of these processors of this machine.
     pub fn read(cpus: &[usize]) -> Topology {
         Topology::read_from(Path::new("/"), cpus)
     }
 
-    /// Reads the same from sysfs under another folder.
+    /// Reads the topology from sysfs under another root.
     pub fn read_from(root: &Path, cpus: &[usize]) -> Topology {
         let files = Files { root };
-        let small: BTreeSet<usize> = files.cpu_list("sys/devices/cpu_atom/cpus").unwrap_or_default().into_iter().collect();
+        let small: BTreeSet<usize> =
+            files.cpu_list("sys/devices/cpu_atom/cpus").unwrap_or_default().into_iter().collect();
         let nodes = nodes(&files);
         let place = |cpu: usize| {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
@@ -66,11 +67,11 @@ impl Topology {
         Topology { places: cpus.iter().map(|&cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// These processors in the order in which runs take them, so that the first so many are the choice for so many threads.
+    /// Orders processors so that a run on `n` threads uses the first `n`.
     ///
-    /// Each core comes once before any comes a second time. Cores of one memory node come together, below that those that
-    /// share the last-level cache, and below that those of one kind, beginning with what has the least number. Where cores
-    /// have one thread each and all of this is shared, that is the order of numbers.
+    /// First siblings of all cores come before second siblings. Among those, cores are grouped by NUMA node, then by last-level
+    /// cache, then by kind; groups are in the order of their smallest number. On one node with one last-level cache and without
+    /// SMT, the order is that of the numbers.
     pub fn order(&self, cpus: &[usize]) -> Vec<usize> {
         let ascending: BTreeSet<usize> = cpus.iter().copied().collect();
         let (mut nodes, mut caches, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,35 +92,45 @@ impl Topology {
         ranked.into_iter().map(|(_, cpu)| cpu).collect()
     }
 
-    /// Number of cores that these processors are threads of.
+    /// Counts the cores of these processors.
     pub fn cores(&self, cpus: &[usize]) -> usize {
         cpus.iter().map(|cpu| self.place(*cpu).core).collect::<BTreeSet<_>>().len()
     }
 
-    /// These processors and all hardware threads of their cores.
+    /// Adds all known SMT siblings to these processors.
     pub fn with_siblings(&self, cpus: &[usize]) -> Vec<usize> {
         let cores: BTreeSet<usize> = cpus.iter().map(|cpu| self.place(*cpu).core).collect();
         let siblings = self.places.iter().filter(|(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu);
         cpus.iter().copied().chain(siblings).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The memory nodes of these processors, ascending; none where the system does not tell.
+    /// Returns the NUMA nodes of these processors in ascending order; empty if sysfs names none.
     pub fn nodes(&self, cpus: &[usize]) -> Vec<usize> {
         let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.place(*cpu).node).collect();
         nodes.into_iter().collect()
     }
 
-    /// How much each of these processors writes so that their caches hold nothing else, where so many bytes fill a last-level
-    /// cache: a share of the one that it has with others, and at least twice what is nearer to it.
+    /// Returns how many bytes each processor writes to replace the content of all their caches, if `bytes` fill a last-level
+    /// cache: an equal share of the last-level cache, and at least twice the private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {
             let sharing = cpus.iter().filter(|other| last(**other) == last(cpu)).count() as u64;
             let caches = self.place(cpu).caches;
-            let nearer = caches.iter().rev().skip(1).map(|cache| cache.size_bytes).sum::<u64>();
-            bytes.div_ceil(sharing.max(1)).max(2 * nearer).min(bytes)
+            let private = caches.iter().rev().skip(1).map(|cache| cache.size_bytes).sum::<u64>();
+            bytes.div_ceil(sharing.max(1)).max(2 * private).min(bytes)
         };
         cpus.iter().map(share).collect()
+    }
+
+    /// Returns the cache levels of these processors, L1 first, each with the total size of its distinct caches.
+    pub fn cache_levels(&self, cpus: &[usize]) -> Vec<(u32, u64)> {
+        let caches = cpus.iter().flat_map(|cpu| self.place(*cpu).caches);
+        let distinct: BTreeMap<(u32, usize), u64> =
+            caches.map(|cache| ((cache.level, cache.first), cache.size_bytes)).collect();
+        let mut levels: BTreeMap<u32, u64> = BTreeMap::new();
+        distinct.into_iter().for_each(|((level, _), bytes)| *levels.entry(level).or_default() += bytes);
+        levels.into_iter().collect()
     }
 
     fn place(&self, cpu: usize) -> Place {
@@ -131,15 +142,15 @@ impl Topology {
     }
 }
 
-/// The place of a value among those that were met before; the next one for a new value.
-fn rank<T: PartialEq>(met: &mut Vec<T>, value: T) -> usize {
-    met.iter().position(|one| *one == value).unwrap_or_else(|| {
-        met.push(value);
-        met.len() - 1
+/// Returns the index of a value in `known`; appends a new value.
+fn rank<T: PartialEq>(known: &mut Vec<T>, value: T) -> usize {
+    known.iter().position(|one| *one == value).unwrap_or_else(|| {
+        known.push(value);
+        known.len() - 1
     })
 }
 
-/// The memory node of each processor.
+/// Reads the NUMA node of each processor.
 fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     let nodes = files.cpu_list("sys/devices/system/node/online").unwrap_or_default();
     let of_node = |node: usize| {
@@ -149,7 +160,7 @@ fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     nodes.into_iter().flat_map(of_node).collect()
 }
 
-/// The caches of data of one processor, the nearest first.
+/// Reads the data caches of one processor, L1 first.
 fn caches(files: &Files<'_>, folder: &str) -> Vec<Cache> {
     const INDICES: usize = 16;
     let mut found: Vec<Cache> = (0..INDICES)
@@ -174,30 +185,31 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// One processor of a machine that is made up.
-    struct Made {
+    /// One processor of a made-up machine.
+    struct FakeCpu {
         siblings: &'static str,
         node: usize,
         last_level: &'static str,
         capacity: &'static str,
     }
 
-    /// A machine of processors with these numbers, numbered by their place, as files.
-    fn machine(made: &[Made]) -> tempfile::TempDir {
+    /// Writes the sysfs files of a machine; a processor's number is its index.
+    fn machine(fakes: &[FakeCpu]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("folder");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("a folder")).expect("folder");
             fs::write(path, format!("{text}\n")).expect("file");
         };
-        let nodes: BTreeSet<usize> = made.iter().map(|one| one.node).collect();
-        let list = |cpus: &mut dyn Iterator<Item = usize>| cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
+        let nodes: BTreeSet<usize> = fakes.iter().map(|one| one.node).collect();
+        let list =
+            |cpus: &mut dyn Iterator<Item = usize>| cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
         write("sys/devices/system/node/online", &list(&mut nodes.iter().copied()));
         for node in nodes {
-            let mut cpus = (0..made.len()).filter(|cpu| made[*cpu].node == node);
+            let mut cpus = (0..fakes.len()).filter(|cpu| fakes[*cpu].node == node);
             write(&format!("sys/devices/system/node/node{node}/cpulist"), &list(&mut cpus));
         }
-        for (cpu, one) in made.iter().enumerate() {
+        for (cpu, one) in fakes.iter().enumerate() {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
             write(&format!("{folder}/topology/thread_siblings_list"), one.siblings);
             if !one.capacity.is_empty() {
@@ -220,31 +232,31 @@ mod tests {
         root
     }
 
-    fn one(siblings: &'static str, node: usize, last_level: &'static str) -> Made {
-        Made { siblings, node, last_level, capacity: "" }
+    fn fake(siblings: &'static str, node: usize, last_level: &'static str) -> FakeCpu {
+        FakeCpu { siblings, node, last_level, capacity: "" }
     }
 
     #[track_caller]
-    fn check(made: &[Made], allowed: &[usize], order: &[usize]) {
-        let root = machine(made);
+    fn check(fakes: &[FakeCpu], allowed: &[usize], order: &[usize]) {
+        let root = machine(fakes);
         let found = Topology::read_from(root.path(), allowed).order(allowed);
         assert_eq!(found, order);
     }
 
     #[test]
     fn cores_come_before_their_second_threads() {
-        let adjacent = || ["0-1", "0-1", "2-3", "2-3", "4-5", "4-5"].map(|siblings| one(siblings, 0, "0-5"));
+        let adjacent = || ["0-1", "0-1", "2-3", "2-3", "4-5", "4-5"].map(|siblings| fake(siblings, 0, "0-5"));
         check(&adjacent(), &[0, 1, 2, 3, 4, 5], &[0, 2, 4, 1, 3, 5]);
         check(&adjacent(), &[1, 2, 3], &[1, 2, 3]);
         check(&adjacent(), &[5, 4, 1], &[1, 4, 5]);
-        let apart = || ["0,2", "1,3", "0,2", "1,3"].map(|siblings| one(siblings, 0, "0-3"));
+        let apart = || ["0,2", "1,3", "0,2", "1,3"].map(|siblings| fake(siblings, 0, "0-3"));
         check(&apart(), &[0, 1, 2, 3], &[0, 1, 2, 3]);
     }
 
     #[test]
     fn without_second_threads_numbers_decide() {
-        check(&["0", "1", "2", "3"].map(|own| one(own, 0, "0-3")), &[0, 1, 2, 3], &[0, 1, 2, 3]);
-        check(&["0", "1", "2", "3"].map(|own| one(own, 0, "0-3")), &[2, 3], &[2, 3]);
+        check(&["0", "1", "2", "3"].map(|own| fake(own, 0, "0-3")), &[0, 1, 2, 3], &[0, 1, 2, 3]);
+        check(&["0", "1", "2", "3"].map(|own| fake(own, 0, "0-3")), &[2, 3], &[2, 3]);
         let root = tempfile::tempdir().expect("folder");
         let nothing = Topology::read_from(root.path(), &[0, 1, 2]);
         assert_eq!((nothing.order(&[0, 1, 2]), nothing.cores(&[0, 1, 2])), (vec![0, 1, 2], 3), "nothing is told");
@@ -253,24 +265,24 @@ mod tests {
     #[test]
     fn what_shares_memory_and_caches_comes_together() {
         // Numbers take turns between two nodes.
-        let nodes = || [("0", 0), ("1", 1), ("2", 0), ("3", 1)].map(|(own, node)| one(own, node, own));
+        let nodes = || [("0", 0), ("1", 1), ("2", 0), ("3", 1)].map(|(own, node)| fake(own, node, own));
         check(&nodes(), &[0, 1, 2, 3], &[0, 2, 1, 3]);
         check(&nodes(), &[1, 2, 3], &[1, 3, 2]);
         // Cores of the other node come before second threads.
         let threads = [("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1), ("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1)];
-        check(&threads.map(|(own, node)| one(own, node, own)), &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]);
+        check(&threads.map(|(own, node)| fake(own, node, own)), &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]);
         // Two last-level caches whose cores take turns.
         let caches = [("0", "0,2"), ("1", "1,3"), ("2", "0,2"), ("3", "1,3")];
-        check(&caches.map(|(own, cache)| one(own, 0, cache)), &[0, 1, 2, 3], &[0, 2, 1, 3]);
+        check(&caches.map(|(own, cache)| fake(own, 0, cache)), &[0, 1, 2, 3], &[0, 2, 1, 3]);
     }
 
     #[test]
     fn cores_of_one_kind_come_together() {
-        let made = [("0", "446"), ("1", "1024"), ("2", "446"), ("3", "1024")];
-        let made = made.map(|(own, capacity)| Made { capacity, ..one(own, 0, "0-3") });
-        check(&made, &[0, 1, 2, 3], &[0, 2, 1, 3]);
+        let fakes = [("0", "446"), ("1", "1024"), ("2", "446"), ("3", "1024")];
+        let fakes = fakes.map(|(own, capacity)| FakeCpu { capacity, ..fake(own, 0, "0-3") });
+        check(&fakes, &[0, 1, 2, 3], &[0, 2, 1, 3]);
         // Large cores of two threads, then small ones.
-        let hybrid = ["0-1", "0-1", "2-3", "2-3", "4", "5"].map(|siblings| one(siblings, 0, "0-5"));
+        let hybrid = ["0-1", "0-1", "2-3", "2-3", "4", "5"].map(|siblings| fake(siblings, 0, "0-5"));
         let root = machine(&hybrid);
         fs::create_dir_all(root.path().join("sys/devices/cpu_atom")).expect("folder");
         fs::write(root.path().join("sys/devices/cpu_atom/cpus"), "4-5\n").expect("file");
@@ -280,8 +292,8 @@ mod tests {
 
     #[test]
     fn cores_and_nodes_of_a_choice_are_known() {
-        let made = [("0-1", 0), ("0-1", 0), ("2-3", 1), ("2-3", 1)].map(|(own, node)| one(own, node, own));
-        let root = machine(&made);
+        let fakes = [("0-1", 0), ("0-1", 0), ("2-3", 1), ("2-3", 1)].map(|(own, node)| fake(own, node, own));
+        let root = machine(&fakes);
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
         assert_eq!((topology.cores(&[0, 1]), topology.nodes(&[0, 1])), (1, vec![0]));
         assert_eq!((topology.cores(&[0, 2]), topology.nodes(&[0, 2])), (2, vec![0, 1]));
@@ -292,8 +304,8 @@ mod tests {
 
     #[test]
     fn every_cache_of_a_choice_is_written_over() {
-        let made = [("0", "0-1"), ("1", "0-1"), ("2", "2-3"), ("3", "2-3")].map(|(own, cache)| one(own, 0, cache));
-        let root = machine(&made);
+        let fakes = [("0", "0-1"), ("1", "0-1"), ("2", "2-3"), ("3", "2-3")].map(|(own, cache)| fake(own, 0, cache));
+        let root = machine(&fakes);
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
         assert_eq!(topology.flush_shares(&[0], 20 << 20), [20 << 20]);
         assert_eq!(topology.flush_shares(&[0, 1], 20 << 20), [10 << 20; 2]);
@@ -301,6 +313,19 @@ mod tests {
         // The private caches have a megabyte and 32 KiB.
         assert_eq!(topology.flush_shares(&[0, 1], 3 << 20), [(2 << 20) + (64 << 10); 2]);
         assert_eq!(topology.flush_shares(&[0, 1], 1 << 16), [1 << 16; 2], "no more than asked for");
+    }
+
+    #[test]
+    fn caches_that_are_shared_count_once() {
+        let fakes = [("0-1", "0-3"), ("0-1", "0-3"), ("2-3", "0-3"), ("2-3", "0-3"), ("4", "4")];
+        let root = machine(&fakes.map(|(own, cache)| fake(own, 0, cache)));
+        let topology = Topology::read_from(root.path(), &[0, 1, 2, 3, 4]);
+        let levels = |cores: u64, last: u64| vec![(1, cores * (32 << 10)), (2, cores << 20), (3, last * (16 << 20))];
+        assert_eq!(topology.cache_levels(&[0]), levels(1, 1));
+        assert_eq!(topology.cache_levels(&[0, 1]), levels(1, 1));
+        assert_eq!(topology.cache_levels(&[0, 2]), levels(2, 1));
+        assert_eq!(topology.cache_levels(&[0, 2, 4]), levels(3, 2));
+        assert_eq!(topology.cache_levels(&[9]), []);
     }
 
     #[test]

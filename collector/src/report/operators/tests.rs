@@ -152,6 +152,12 @@ fn a_rate_above_the_peak_has_its_reason() {
     summary.rows[0].roofline = Some(1.8);
     let text = |summary: &Summary| render(summary, &Paper::plain(200));
     assert!(
+        text(&summary).contains("roofline above 100 % in 1: what was measured once raises no peak"),
+        "{}",
+        text(&summary)
+    );
+    summary.rows[0].attempts = 2;
+    assert!(
         text(&summary).contains("roofline above 100 % in 1: not all counted bytes must move"),
         "{}",
         text(&summary)

@@ -94,10 +94,8 @@ fn nominal(figures: &Device, threads: u32) -> Rates {
 fn reached_rates(reached: &Reached) -> Rates {
     /// Operations per byte, as devices of these years have.
     const BALANCE: f64 = 10.0;
-    let best = |rates: &mut dyn Iterator<Item = &f64>| rates.copied().reduce(f64::max);
     // What stays in a cache says little about what does not: the largest that were moved.
-    let largest = reached.memory.iter().max_by_key(|((_, bytes), _)| *bytes).map(|(_, rate)| *rate);
-    match (best(&mut reached.compute.values()), largest) {
+    match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {
         (Some(compute), Some(memory)) => (compute, memory),
         (Some(compute), None) => (compute, compute / BALANCE),
         (None, Some(memory)) => (memory * BALANCE, memory),

@@ -10,7 +10,7 @@ use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
 use datasets::store::Damage;
-use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
+use datasets::{CacheState, Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -290,6 +290,10 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     }
     if record.source != policy.source {
         return Some(format!("source `{}`, not `{}`", record.source, policy.source));
+    }
+    // Features do not tell, and whoever asks means operators that are run again and again.
+    if record.cache_state == Some(CacheState::Cold) {
+        return Some("caches were cold".to_owned());
     }
     match uncertainty(record) {
         _ if policy.max_uncertainty.is_infinite() => {}

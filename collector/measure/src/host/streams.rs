@@ -1,0 +1,137 @@
+//! **Fence**: streaming loops, compiled for several vector extensions and dispatched at run time.
+//!
+//! The unsafe part is the call of a function that is compiled for more instruction sets than the rest of the program.
+
+/// Bytes of a cache line. Arrays begin at a multiple of it, so that no vector crosses a line.
+pub const LINE_BYTES: usize = 64;
+
+/// Elements of a line.
+pub const LINE: usize = LINE_BYTES / size_of::<f64>();
+
+/// Kind of a streaming loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Every element is read.
+    Read,
+    /// Every element is written.
+    Write,
+    /// `a = b`.
+    Copy,
+    /// `a = b + s c`.
+    Triad,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Copy, Kind::Triad];
+
+    /// Returns the name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Copy => "copy",
+            Kind::Triad => "triad",
+        }
+    }
+
+    /// Returns the number of arrays in the working set. Reads that a write miss causes (write allocation) do not count.
+    pub fn arrays(self) -> usize {
+        match self {
+            Kind::Read | Kind::Write => 1,
+            Kind::Copy => 2,
+            Kind::Triad => 3,
+        }
+    }
+}
+
+/// Runs one pass over memory that the arrays of the kind share in equal parts of whole lines. Returns a value that depends on
+/// everything that was read.
+pub fn pass(kind: Kind, memory: &mut [f64]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the function's instruction set, which was just detected.
+            return unsafe { by_512_bits(kind, memory) };
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the function's instruction set, which was just detected.
+            return unsafe { by_256_bits(kind, memory) };
+        }
+    }
+    by_any(kind, memory)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn by_512_bits(kind: Kind, memory: &mut [f64]) -> u64 {
+    by_any(kind, memory)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn by_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
+    by_any(kind, memory)
+}
+
+/// The loops; they are inlined and compiled for the instruction set of the caller.
+#[inline(always)]
+fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
+    let count = elements(kind, memory.len());
+    let (result, rest) = memory.split_at_mut(count);
+    match kind {
+        Kind::Read => return read(result),
+        Kind::Write => result.fill(2.5),
+        Kind::Copy => result.copy_from_slice(&rest[..count]),
+        Kind::Triad => {
+            let (left, right) = rest.split_at(count);
+            for ((result, left), right) in result.iter_mut().zip(left).zip(right) {
+                *result = left + 3.0 * right;
+            }
+        }
+    }
+    0
+}
+
+/// Returns the number of elements of each array in memory of `all` elements.
+pub fn elements(kind: Kind, all: usize) -> usize {
+    all / kind.arrays() / LINE * LINE
+}
+
+/// Reads all elements. Exclusive or is associative, so that the compiler vectorises the reduction, and has a latency of one
+/// cycle; a sum of floats would be bound by its latency.
+#[inline(always)]
+fn read(memory: &[f64]) -> u64 {
+    memory.iter().fold(0, |bits, element| bits ^ element.to_bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The dispatched loops and the plain ones do the same for all sizes.
+    #[test]
+    fn passes_move_what_they_say() {
+        for count in [0, 1, 7, 8, 9, 24, 100, 800] {
+            for by in [pass, by_any] {
+                let before: Vec<f64> = (0..count).map(f64::from).collect();
+                let after = |kind| {
+                    let mut memory = before.clone();
+                    let bits = by(kind, &mut memory);
+                    (bits, memory, elements(kind, before.len()))
+                };
+                let (bits, memory, own) = after(Kind::Read);
+                assert_eq!(memory, before, "reading writes nothing");
+                assert_eq!(bits, before[..own].iter().fold(0, |all, element| all ^ element.to_bits()));
+                let (_, memory, own) = after(Kind::Write);
+                assert!(memory[..own].iter().all(|element| *element == 2.5) && memory[own..] == before[own..]);
+                let (_, memory, own) = after(Kind::Copy);
+                assert_eq!((&memory[..own], &memory[own..]), (&before[own..2 * own], &before[own..]));
+                let (_, memory, own) = after(Kind::Triad);
+                let triad = |place: usize| before[own + place] + 3.0 * before[2 * own + place];
+                assert!((0..own).all(|place| memory[place] == triad(place)) && memory[own..] == before[own..]);
+                assert!(own % LINE == 0 && before.len() - 3 * own < 3 * LINE);
+            }
+        }
+    }
+}
