@@ -78,22 +78,22 @@ fn stack_alignment(step: &Step) -> Option<u64> {
 }
 
 #[test]
-fn spilled_vectors_are_aligned_to_their_size() {
+fn vectors_on_the_stack_are_aligned_to_their_size() {
     library::open(Role::Builder).expect("TVM is there");
-    let task = common::task("dense:m=128,n=256,k=256");
     for (bench, block) in [(x86("haswell", "avx2"), 32), (x86("skylake-avx512", "avx512f"), 64)] {
-        let mut knobs = bench.default(&task);
+        let product = common::task("dense:m=128,n=256,k=256");
+        let mut knobs = bench.default(&product);
         // A tile of 32 vectors leaves no register for what its sums are made of.
         for (name, setting) in [("block", block), ("tile_c", 1), ("tile_x", 8), ("split_r", 1)] {
             knobs.0.insert(name.to_owned(), Setting::Number(setting));
         }
-        let (wrong, all) = unaligned(&bench.object(&task, knobs));
-        assert!(
-            wrong.is_empty() && all > 0,
-            "{} of {all} for {}:\n{}",
-            wrong.len(),
-            bench.target.text,
-            wrong.join("\n")
-        );
+        // Buffers of these lie on the stack.
+        let attention = common::task("attention:b=1,h=4,s=128,d=64");
+        let default = bench.default(&attention);
+        for (task, knobs) in [(product, knobs), (attention, default)] {
+            let (wrong, all) = unaligned(&bench.object(&task, knobs));
+            let text = format!("{} for {}", task.to_text(), bench.target.text);
+            assert!(wrong.is_empty() && all > 0, "{} of {all}: {text}:\n{}", wrong.len(), wrong.join("\n"));
+        }
     }
 }

@@ -3,9 +3,9 @@
 //! The order of the passes is the order of TVM 0.27's own pipeline for schedulable functions, less what only
 //! concerns GPUs (see `device`) and accelerators. The code generator writes the object through an anonymous file, never to a disk.
 
+use super::aligned_stack::with_aligned_stack;
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
-use super::frames::{needs_frames, with_frame_pointers};
 use super::names::{self, Name};
 use super::stack::keep_small_buffers;
 use super::{dots, functions};
@@ -28,8 +28,6 @@ pub struct CompileTarget {
     pub(in crate::tvm) sampled: Value,
     /// What runs the code.
     pub device: Device,
-    /// Whether functions need frame pointers to keep spilled vectors aligned.
-    needs_frames: bool,
 }
 
 /// What runs the code.
@@ -60,18 +58,13 @@ impl CompileTarget {
             let Machine::Gpu(gpu) = target.machine else { unreachable!("a Mali is a GPU") };
             let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, target.text.as_str())?, host()?)?;
             let device = Device::Opencl { group_items: gpu.block_threads };
-            return Ok(CompileTarget { sampled: value.clone(), value, device, needs_frames: false });
+            return Ok(CompileTarget { sampled: value.clone(), value, device });
         }
         if kind != Some("cuda") {
             check_cpu(&fields)?;
             let target = call!(names::TARGET, json)?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget {
-                sampled: value.clone(),
-                value,
-                device: Device::Cpu,
-                needs_frames: needs_frames(json),
-            });
+            return Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu });
         }
         let architectures =
             job::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
@@ -83,8 +76,7 @@ impl CompileTarget {
         };
         let value = with_arch(&first.to_string())?;
         // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
-        let device = Device::Cuda(architectures);
-        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device, needs_frames: false })
+        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device: Device::Cuda(architectures) })
     }
 
     /// Whether blocks of threads run the code.
@@ -178,7 +170,7 @@ pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_t
     let lowered = functions::with(kind, dots::instruction(&target.value)?, || lower(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
-    let built = if target.needs_frames { with_frame_pointers(&built)? } else { built };
+    let built = with_aligned_stack(&built)?;
     let bytes = write_object(&built)?;
     let (lower_ms, codegen_ms) = ((lowered_at - start).as_secs_f64() * 1e3, lowered_at.elapsed().as_secs_f64() * 1e3);
     let texts = if wants_texts { Some(texts(module, &lowered, &built)?) } else { None };

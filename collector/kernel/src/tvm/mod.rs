@@ -4,6 +4,7 @@
 //! pointer, handle or dtype code. Two roles: a runner maps the small runtime, a builder the compiler too; the
 //! orchestrator maps neither.
 
+mod aligned_stack;
 mod async_copy;
 pub mod call;
 pub mod compile;
@@ -13,7 +14,6 @@ pub mod dots;
 pub mod evolution;
 pub mod expression;
 pub mod features;
-mod frames;
 mod functions;
 mod guard;
 pub mod kernel;

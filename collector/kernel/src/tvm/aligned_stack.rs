@@ -1,0 +1,77 @@
+//! Stacks whose slots for vectors and buffers begin with cache lines, whatever stack a function is called with.
+//!
+//! TVM aligns buffers on the stack to 16 bytes. A vector that no register is left for goes to the stack, too, and LLVM aligns its
+//! slot only if the function can realign its stack, which from register allocation on only functions with frame pointers can. Where
+//! slots are less aligned than they are wide, accesses cross cache lines or not, depending on the caller's stack address, and a read
+//! that crosses lines waits until the write before it has reached the cache. TVM has no settings for either, so both are written into
+//! the text of the optimised module, and code is generated from that text: unchanged, it becomes the same bytes as the module itself.
+
+use super::call::{TvmError, Value, call};
+use super::compile::MemoryFile;
+use super::names;
+
+/// A cache line of most processors, and the widest vector.
+const LINE_BYTES: u32 = 64;
+
+/// The built module with functions whose stacks are aligned.
+pub(super) fn with_aligned_stack(built: &Value) -> Result<Value, TvmError> {
+    let text = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
+    let failed = |error: &dyn std::fmt::Display| TvmError::new(names::LOAD_LLVM_IR.text, error);
+    let memory = MemoryFile::new("module").map_err(|error| failed(&error))?;
+    std::fs::write(&memory.path, aligned(&text)).map_err(|error| failed(&error))?;
+    call!(names::LOAD_LLVM_IR, memory.path.as_str(), "ll")
+}
+
+/// The text of a module with larger alignments and with frame pointers.
+fn aligned(text: &str) -> String {
+    text.split_inclusive('\n').fold(String::with_capacity(text.len() + 1024), |mut all, line| {
+        match with_alignment(line).or_else(|| with_frame_pointer(line)) {
+            Some(line) => all.push_str(&line),
+            None => all.push_str(line),
+        }
+        all
+    })
+}
+
+/// A line that reserves space on the stack, with the alignment of a cache line.
+fn with_alignment(line: &str) -> Option<String> {
+    const ALIGNMENT: &str = ", align ";
+    let place = line.find(" = alloca ").filter(|_| line.starts_with("  %"))?;
+    let number = place + line[place..].rfind(ALIGNMENT)? + ALIGNMENT.len();
+    let end = line[number..].find(|letter: char| !letter.is_ascii_digit()).map_or(line.len(), |digits| number + digits);
+    let alignment: u32 = line[number..end].parse().ok()?;
+    Some(format!("{}{}{}", &line[..number], alignment.max(LINE_BYTES), &line[end..]))
+}
+
+/// The attributes of functions that are made for the target, which name its processor, with a frame pointer.
+fn with_frame_pointer(line: &str) -> Option<String> {
+    const PROCESSOR: &str = r#""target-cpu"="#;
+    const WITH_FRAME: &str = r#""frame-pointer"="all" "target-cpu"="#;
+    let is_group = line.starts_with("attributes #");
+    is_group.then(|| line.replacen(PROCESSOR, WITH_FRAME, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::aligned;
+
+    #[test]
+    fn buffers_and_functions_get_what_aligns_them() {
+        let text = r#"@.str = private constant [20 x i8] c"\22target-cpu\22=, align 1\00", align 1
+define void @f() #0 {
+  %0 = alloca %closure, align 8, !dbg !46
+  %a.b = alloca [288 x float], align 16
+  %wide = alloca <64 x float>, align 256
+  store i32 0, ptr %0, align 4
+}
+declare void @g() #1
+attributes #0 = { noinline "target-cpu"="haswell" "target-features" }
+attributes #1 = { noinline }
+"#;
+        let expected = text
+            .replace("%closure, align 8,", "%closure, align 64,")
+            .replace("[288 x float], align 16", "[288 x float], align 64")
+            .replace("{ noinline \"target", "{ noinline \"frame-pointer\"=\"all\" \"target");
+        assert_eq!(aligned(text), expected);
+    }
+}
