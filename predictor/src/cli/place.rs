@@ -7,7 +7,7 @@ use crate::planning::tables::{self, TimesTable};
 use crate::queries::{self, Setting};
 use crate::{bundle, pages};
 use models::{Fuse, stages};
-use planners::placement::{Edge, Instance, Link, Placement, place, promise};
+use planners::placement::{Edge, Instance, Link, Placement, place};
 use report::{Cell, Table, duration, figures, number, words};
 use serde_json::json;
 
@@ -18,7 +18,8 @@ pub fn run(arguments: &PlaceOf) -> Result<u8> {
     let instance = instance(arguments, &table, edges)?;
     let found = place(&instance).map_err(|error| Error::Query(error.to_string()))?;
     let promised = arguments.off.map(|off| {
-        promise(off / 100.0).ok_or_else(|| Error::Query(format!("--off {off} is no share; give percent from 0 to 99")))
+        let problem = || Error::Query(format!("--off {off} is no share; give percent from 0 to 99"));
+        found.promise(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
     print(&describe(&table, &found, promised))?;

@@ -27,6 +27,12 @@ impl<'a> Game<'a> {
         Ok(Game { instance, order, reads })
     }
 
+    /// The same order of operators with the times of another instance.
+    #[cfg(test)]
+    pub fn with_times<'b>(&self, instance: &'b Instance) -> Game<'b> {
+        Game { instance, order: self.order.clone(), reads: self.reads.clone() }
+    }
+
     /// Whether operators wait for others.
     pub fn is_graph(&self) -> bool {
         !self.instance.edges.is_empty()
@@ -135,6 +141,9 @@ impl<'a> Game<'a> {
         let pays_ns = self.pays(&devices);
         let objective_ns = self.objective(&devices);
         let least_ns = exact.map_or_else(|| bound::least(self), |exact| exact.least_ns).min(objective_ns);
+        // All assignments were tried in the order of the list; without edges the order does not matter.
+        let least_in_any_order_ns =
+            if self.is_graph() && exact.is_some() { bound::least(self).min(least_ns) } else { least_ns };
         let (count, times) = (self.instance.devices(), &self.instance.times_ns);
         let is_alike = times.iter().all(|times| times.iter().all(|time| *time == times[0]));
         let is_plain = !self.is_graph() && self.instance.price_ns_per_j == 0.0;
@@ -145,6 +154,7 @@ impl<'a> Game<'a> {
             largest_gain_ns: Game::largest_gain(&pays_ns, &devices).0,
             pays_ns,
             least_ns,
+            least_in_any_order_ns,
             is_exact: exact.is_some(),
             anarchy: exact.and_then(|exact| exact.anarchy),
             anarchy_most: (is_alike && is_plain).then(|| 2.0 - 2.0 / (count as f64 + 1.0)),

@@ -70,6 +70,8 @@ pub struct Placement {
     pub largest_gain_ns: f64,
     /// No assignment takes less.
     pub least_ns: f64,
+    /// No assignment takes less, in whatever order its operators run; `least_ns` may be of the order of the list alone.
+    pub least_in_any_order_ns: f64,
     /// Whether every assignment was looked at.
     pub is_exact: bool,
     /// The worst equilibrium over the best assignment, where every assignment was looked at.
@@ -88,11 +90,17 @@ impl Placement {
     pub fn ratio_most(&self) -> f64 {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
-}
 
-/// How many times the best is promised when every time may be off by this share, either way.
-pub fn promise(off: f64) -> Option<f64> {
-    (0.0..1.0).contains(&off).then(|| (1.0 + off) / (1.0 - off))
+    /// Returns how many times as long as the best assignment this one takes at most when every time may be off by this share,
+    /// either way; nothing for a share that is none.
+    ///
+    /// By the true times this assignment takes at most `1 + off` times as long as by the given ones, and any other takes at
+    /// least `1 - off` times as long. So the errors multiply what this assignment is above the bound already; the bound
+    /// must hold in any order, because other times may put operators into another one.
+    pub fn promise(&self, off: f64) -> Option<f64> {
+        let is_bounded = (0.0..1.0).contains(&off) && self.least_in_any_order_ns > 0.0;
+        is_bounded.then(|| self.objective_ns / self.least_in_any_order_ns * (1.0 + off) / (1.0 - off))
+    }
 }
 
 /// The best assignment that is found, with its certificate.
