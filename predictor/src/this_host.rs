@@ -79,9 +79,9 @@ pub struct Distance {
 }
 
 impl Sentinel {
-    /// Whether its time says something.
+    /// Whether its time says something. A median without an interval may be anything.
     pub fn is_known(&self) -> bool {
-        self.uncertainty.is_none_or(|share| share <= UNCERTAINTY_MOST)
+        self.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST)
     }
 
     fn log_ratio(&self) -> f64 {
@@ -237,7 +237,7 @@ mod tests {
             threads: 1,
             bound: (*bound).to_owned(),
             measured_ns: 1e5 * ratio,
-            uncertainty: None,
+            uncertainty: Some(0.01),
             predicted_ns: 1e5,
             half_width,
         };
@@ -309,7 +309,11 @@ mod tests {
         let mut known = known(&[("memory", 2.0); 6], 0.1);
         let disturbed = Sentinel { measured_ns: 1e9, uncertainty: Some(0.7), ..known.sentinels[0].clone() };
         known.sentinels.push(disturbed);
+        let without_interval = Sentinel { measured_ns: 1e9, uncertainty: None, ..known.sentinels[0].clone() };
+        known.sentinels.push(without_interval);
         assert!((known.distance().factor - 2.0).abs() < 1e-9);
+        known.sentinels.iter_mut().for_each(|one| one.uncertainty = None);
+        assert_eq!(known.known().count(), 0, "too few runs say nothing of how well a median is known");
     }
 
     #[test]

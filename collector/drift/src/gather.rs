@@ -19,6 +19,8 @@ pub struct Gather {
     lines: BTreeMap<Identity, Gathered>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
+    /// Measurements of sentinels without an interval, which are left out.
+    doubtful_sentinels: usize,
     /// Whether the best schedule of a task counts, whichever that is.
     by_task: bool,
     /// Whether hosts are told apart.
@@ -85,6 +87,11 @@ impl Gather {
             *line.losses.entry(side).or_default() += 1;
             return;
         };
+        // What a sentinel shows is taken out of all other lines, so it must be known how well it is known.
+        if aspect.is_some() && record.uncertainty().is_none() {
+            self.doubtful_sentinels += 1;
+            return;
+        }
         let night = night_of(record);
         // Each host has a machine of its own.
         let label = if self.by_host { format!("{night} {}", record.host) } else { night };
@@ -129,7 +136,13 @@ impl Gather {
         unrests.sort_by(f64::total_cmp);
         let unrest = (!unrests.is_empty()).then(|| measure::statistics::median(&unrests));
         let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
-        let notes = notes(&nights, &self.schemas, &self.left_out);
+        let mut notes = notes(&nights, &self.schemas, &self.left_out);
+        if self.doubtful_sentinels > 0 {
+            let count = self.doubtful_sentinels;
+            notes.push(format!(
+                "{count} measurements of sentinels have too few samples for an interval, and are left out: they do not tell how the machine fared"
+            ));
+        }
         History { nights, lines, unrest, notes }
     }
 }

@@ -195,6 +195,24 @@ fn a_machine_that_became_slower_raises_nothing() {
     }
 }
 
+/// A sentinel of a few samples has no interval, and may show anything.
+#[test]
+fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
+    let truth = Truth { nights: 2, tasks: 20, changed: 0, ..TRUTH };
+    let mut gather = Gather::new(false, false);
+    for (night, record) in truth.draw() {
+        let side = if night == 0 { Side::Before } else { Side::After };
+        let is_doubtful = night == 1 && record.model_name.is_some();
+        let doubtful = Record { median_ns: record.median_ns.map(|ns| 3.0 * ns), median_interval_ns: None, ..record.clone() };
+        gather.take(&record, side);
+        (0..5).filter(|_| is_doubtful).for_each(|_| gather.take(&doubtful, side));
+    }
+    let drift = judge(&gather.finish(), Bounds::default());
+    assert!((drift.machine_ratio - 1.0).abs() < 0.02, "{}", drift.machine_ratio);
+    assert_eq!((drift.count(Verdict::Slower), drift.count(Verdict::Faster)), (0, 0));
+    assert!(drift.notes.iter().any(|note| note.starts_with("240 measurements of sentinels")), "{:?}", drift.notes);
+}
+
 /// All code got slower, and the sentinels say that the machine did not.
 #[test]
 fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {

@@ -5,6 +5,7 @@
 //! agree with it, and narrows their posterior; where to measure next follows from what is left.
 
 use super::Point;
+use datasets::DOUBTED;
 use serde::Serialize;
 
 /// Share of the variance that all points have in common.
@@ -35,11 +36,12 @@ pub struct Probe {
 
 impl Probe {
     /// How well the time is known, as a standard deviation over it: single runs that were disturbed widen the spread and leave the
-    /// median of many where it is.
+    /// median of many where it is. A single run has neither interval nor spread and may be off by [`DOUBTED`].
     pub fn known_to(&self) -> f64 {
         /// Half-width of 95 % in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;
-        self.uncertainty.map(|half| half / HALF_WIDTH_OF_95).or(self.cv).unwrap_or(0.0)
+        let of_interval = self.uncertainty.map(|half| half / HALF_WIDTH_OF_95);
+        of_interval.or(self.cv).unwrap_or(DOUBTED / HALF_WIDTH_OF_95)
     }
 }
 
@@ -141,6 +143,13 @@ mod tests {
         let updated = posterior.curve();
         let lowest = updated.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns)).expect("points").at;
         assert!(truth[lowest as usize - 1] <= 1.2 * 22.0, "{asked:?} {updated:?}");
+    }
+
+    #[test]
+    fn a_single_run_is_not_known_exactly() {
+        let probe = Probe { at: 1.0, predicted_ns: 1.0, measured_ns: 1.0, cv: None, uncertainty: None };
+        let known = Probe { uncertainty: Some(0.01), ..probe.clone() };
+        assert!(probe.known_to() > 5.0 * known.known_to(), "{} {}", probe.known_to(), known.known_to());
     }
 
     proptest! {

@@ -204,7 +204,8 @@ impl CoRuns {
             let others: Option<Vec<usize>> = row.others.iter().map(|hash| places.get(hash.as_str()).copied()).collect();
             let (Some(&operator), Some(others)) = (places.get(record.task_hash.as_str()), others) else { continue };
             let half = row.low.zip(row.high).map(|(low, high)| (high - low) / 2.0 / row.slowdown);
-            if half.is_some_and(|half| half > KNOWN) {
+            // Too few rounds for an interval say nothing of how well a slowdown is known.
+            if half.is_none_or(|half| half > KNOWN) {
                 found.left_out += 1;
                 continue;
             }
