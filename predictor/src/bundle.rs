@@ -175,6 +175,10 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
     if about.in_place.values().any(|learned| !learned.is_sound()) {
         return Err("what it learned of operators in their places are no numbers".to_owned());
     }
+    let errors = about.held_out.values().flat_map(BTreeMap::values);
+    if errors.into_iter().any(|error| !(error.median_percent.is_finite() && error.median_percent >= 0.0)) {
+        return Err("how far off its answers are is not a number".to_owned());
+    }
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {

@@ -60,6 +60,7 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
             continue;
         }
         replace(of, read);
+        predictor.about.held_out.remove(operator);
         replaced.push(operator.clone());
     }
     match replaced.is_empty() {

@@ -2,7 +2,8 @@
 //!
 //! What is learned from lies in the crate `samples`, how that is learned in `learn`; here is what is done with both:
 //! `evaluate` says under which protocol a learner is worth anything, `bundle` keeps a predictor in a file, `queries` and
-//! `serve` ask it, the others look into it. Splits are by group, never by row. May use `datasets` and `models`, never TVM.
+//! `serve` ask it, `origin` says whether it learned from code that is still made, the others look into it. Splits are by group, never
+//! by row. May use `datasets` and `models`, and of `job` the revisions of code; never TVM.
 
 pub mod bundle;
 pub mod cli;
@@ -12,6 +13,7 @@ pub mod evaluate;
 pub mod exchange;
 pub mod explain;
 pub mod knee;
+pub mod origin;
 pub mod pages;
 pub mod planning;
 pub mod probe;

@@ -1,6 +1,7 @@
 //! Questions in words: an operator, a whole neural network, or a row of a table, each as sizes that can be predicted.
 
 use crate::error::{Error, Result};
+use learn::cross_validation::CrossValidatedError;
 use learn::in_place::InPlace;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
@@ -31,7 +32,7 @@ pub struct Operator {
 pub struct Setting {
     /// The device; may be left out where the predictor knows only one.
     pub device: Option<String>,
-    /// Threads; all units of the device if left out.
+    /// Threads; if left out as many as [`default_threads`] says.
     pub threads: Option<f64>,
     /// Knobs by the names of their features; those left out are as in the default schedule.
     pub extras: BTreeMap<String, f64>,
@@ -165,6 +166,89 @@ pub struct Run {
     /// Share of starting operators that is hidden behind those that run: 0 where each is waited for, 1 where a queue is
     /// always full.
     pub overlap: f64,
+}
+
+/// How many threads answers are for, and why so many.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AssumedThreads {
+    /// Threads.
+    pub count: f64,
+    /// What they are called: `unit` where a device is always taken whole, as a GPU is.
+    pub word: &'static str,
+    /// Who said so.
+    pub from: ThreadsOrigin,
+    /// The same in words.
+    pub reason: String,
+}
+
+/// Who says how many threads answers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreadsOrigin {
+    /// Who asked.
+    Flag,
+    /// Nobody, so the default holds.
+    Default,
+}
+
+/// How many threads answers in a setting are for. Where times are those of this machine, no more than it has CPUs.
+pub fn assumed_threads(predictor: &Predictor, setting: &Setting, cpus_here: Option<usize>) -> Result<AssumedThreads> {
+    if let Some(count) = setting.threads {
+        let reason = "--threads".to_owned();
+        return Ok(AssumedThreads { count, word: "thread", from: ThreadsOrigin::Flag, reason });
+    }
+    let device = device(predictor, setting)?;
+    let described = predictor.about.devices.get(device);
+    let (Some(units), Some(most)) = (described.map(|device| device.units), predictor.default_threads(device)) else {
+        let known = predictor.about.devices.keys().map(String::as_str);
+        return Err(Error::unknown("device", device, known));
+    };
+    let here = cpus_here.map_or(f64::INFINITY, |cpus| cpus as f64);
+    let count = most.min(here);
+    let mut reason = match () {
+        () if count < most => format!("default: all CPUs of this machine, where `{device}` has {units}"),
+        () if most < units => format!("default: the most that were learned from, of {units} that `{device}` has"),
+        () => format!("default: all of `{device}`"),
+    };
+    if here.is_finite() && here > count {
+        reason.push_str(&format!("; this machine has {here}, of so many nothing was learned"));
+    }
+    let is_whole = predictor.learned_threads(device).is_some_and(|(least, _)| least > 1.0);
+    let word = if is_whole { "unit" } else { "thread" };
+    Ok(AssumedThreads { count, word, from: ThreadsOrigin::Default, reason })
+}
+
+/// How far off the answers are that a model's time is the sum of, by shapes that were held out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeldOutErrors {
+    /// The mean of the median errors of its operators' kinds, weighted by their times.
+    pub weighted_percent: f64,
+    /// The share of the time whose error is known.
+    pub known_share: f64,
+    /// The kind with the largest error.
+    pub worst: String,
+    /// Its error.
+    pub worst_error: CrossValidatedError,
+}
+
+/// The errors behind a model's time; nothing where none is known.
+pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<HeldOutErrors> {
+    let time_ns = |one: &OperatorPrediction| one.count as f64 * one.prediction.time_ns;
+    let all_ns: f64 = predictions.iter().map(time_ns).sum();
+    let known: Vec<(&str, f64, CrossValidatedError)> = operators
+        .iter()
+        .zip(predictions)
+        .filter_map(|(operator, one)| Some((operator.name.as_str(), time_ns(one), one.prediction.held_out?)))
+        .collect();
+    let known_ns: f64 = known.iter().map(|(_, time_ns, _)| time_ns).sum();
+    let weighted: f64 = known.iter().map(|(_, time_ns, error)| time_ns * error.median_percent).sum();
+    let worst = known.iter().max_by(|one, other| one.2.median_percent.total_cmp(&other.2.median_percent))?;
+    Some(HeldOutErrors {
+        weighted_percent: weighted / known_ns,
+        known_share: known_ns / all_ns,
+        worst: worst.0.to_owned(),
+        worst_error: worst.2,
+    })
 }
 
 /// What a model takes.
@@ -535,6 +619,8 @@ mod tests {
                 bound: "memory",
                 choice: None,
                 learned_as: None,
+                threads: 1.0,
+                held_out: None,
                 basis: Basis::Learned,
                 outside: Vec::new(),
             };
@@ -542,6 +628,18 @@ mod tests {
             (operator, OperatorPrediction { operator: String::new(), count: *count, prediction })
         };
         times.iter().enumerate().map(one).unzip()
+    }
+
+    #[test]
+    fn the_errors_of_a_model_are_weighted_by_time_and_the_worst_is_named() {
+        let (operators, mut predictions) = asked(&[(100.0, 3), (50.0, 2), (100.0, 1)]);
+        assert_eq!(held_out_errors(&operators, &predictions), None, "old files do not know");
+        let error = |median_percent: f64| CrossValidatedError { median_percent, shapes: 9, rows: 40 };
+        predictions[0].prediction.held_out = Some(error(10.0));
+        predictions[1].prediction.held_out = Some(error(50.0));
+        let found = held_out_errors(&operators, &predictions).expect("two are known");
+        assert_eq!((found.weighted_percent, found.known_share), (20.0, 0.8));
+        assert_eq!((found.worst.as_str(), found.worst_error), ("kind 1", error(50.0)));
     }
 
     #[test]

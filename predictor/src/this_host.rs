@@ -262,6 +262,8 @@ mod tests {
             bound,
             choice: None,
             learned_as: None,
+            threads: 1.0,
+            held_out: None,
             basis: Basis::Learned,
             outside: Vec::new(),
         }

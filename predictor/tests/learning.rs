@@ -2,10 +2,11 @@
 
 mod common;
 
-use learn::predictor::{Basis, Prediction, Predictor, Query};
+use learn::predictor::{About, Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
 use learn::{Learner, adaptation};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
+use predictor::queries::{Setting, ThreadsOrigin};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
 use samples::features::{Device, View, Work};
@@ -79,6 +80,71 @@ fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
     for (name, metrics) in &found.learners {
         assert!(name == "ours" || metrics.mape > ours.mape, "{name}: {metrics:?}\nours: {ours:?}");
     }
+}
+
+#[test]
+fn a_predictor_knows_how_far_off_it_is_for_shapes_that_were_held_out() {
+    let samples = half();
+    let held_out =
+        |samples: &Samples| train::train(samples, &TrainOptions::default()).expect("a predictor").about.held_out;
+    let usual = trained_on_half().about.held_out;
+    for (place, name) in samples.operators.iter().enumerate() {
+        let of = samples.rows.iter().filter(|row| row.operator as usize == place);
+        let shapes: BTreeSet<u64> = of.clone().map(|row| row.shape).collect();
+        let error = usual[name][&View::Sizes];
+        assert_eq!((error.shapes, error.rows), (shapes.len(), of.count()), "each shape is held out once");
+        assert!(error.median_percent < 10.0, "{name}: {error:?}");
+    }
+    // Rows of one shape are held out together: what only its other rows tell is not known.
+    let few: Vec<usize> = (0..samples.rows.len()).filter(|row| row / 2 % 3 == 0).flat_map(|row| [row, row]).collect();
+    let mut twice = samples.select(&few);
+    twice.rows.iter_mut().for_each(|sample| sample.time_ns *= if sample.shape % 2 == 0 { 0.4 } else { 2.5 });
+    for (name, views) in held_out(&twice) {
+        assert!(views[&View::Sizes].median_percent > 40.0, "{name}: {views:?}");
+    }
+}
+
+#[test]
+fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
+    let mut predictor = bundle::from_bytes(common::trained()).expect("the file");
+    let setting = |threads: Option<f64>| Setting { device: Some("middle".to_owned()), threads, ..Setting::default() };
+    let assumed = |predictor: &Predictor, threads: Option<f64>, here: Option<usize>| {
+        let found = queries::assumed_threads(predictor, &setting(threads), here).expect("a device");
+        (found.count, found.word, found.from, found.reason)
+    };
+    let default = ThreadsOrigin::Default;
+    assert_eq!(assumed(&predictor, None, None), (40.0, "unit", default, "default: all of `middle`".to_owned()));
+    assert_eq!(assumed(&predictor, Some(3.0), None).2, ThreadsOrigin::Flag);
+    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let ask = |predictor: &Predictor, device: &str| {
+        let query = Query { operator: "product", work: &work, device, threads: None, extras: &Default::default() };
+        predictor.predict(&query).expect("an answer")
+    };
+    let answer = ask(&predictor, "middle");
+    assert_eq!((answer.threads, answer.held_out), (40.0, Some(predictor.about.held_out["product"][&View::Sizes])));
+
+    // Learned on one thread and on two of a host that has 64.
+    let column = samples::features::FEATURES.iter().position(|feature| feature.name == "threads").expect("a feature");
+    for of in predictor.learned.operators.values_mut() {
+        of.statistics.ranges[column] = Some((1.0, 2.0));
+    }
+    predictor.about.devices.get_mut("middle").expect("a device").units = 64.0;
+    let (count, word, _, reason) = assumed(&predictor, None, None);
+    assert_eq!((count, word, ask(&predictor, "middle").threads), (2.0, "thread", 2.0));
+    assert!(reason.contains("the most that were learned from, of 64"), "{reason}");
+    assert!(assumed(&predictor, None, Some(96)).3.contains("this machine has 96, of so many nothing was learned"));
+    let (count, _, _, reason) = assumed(&predictor, None, Some(1));
+    assert!(count == 1.0 && reason.contains("all CPUs of this machine"), "{count} {reason}");
+
+    // Files of older programs do not know how far off they are.
+    predictor.about.held_out.clear();
+    let again = bundle::from_bytes(&bundle::to_bytes(&predictor)).expect("it is read all the same");
+    assert_eq!((ask(&again, "middle").held_out, again.about.provenance), (None, None));
+    let new = without_large();
+    let large = common::samples().0.devices.into_iter().find(|(name, _)| name == "large").expect("a device");
+    let new = Predictor { about: About { devices: [large].into(), ..new.about.clone() }, ..new };
+    let other = ask(&new, "large");
+    assert_eq!((other.threads, other.held_out), (80.0, None), "how far off it is on other devices nobody has tried");
 }
 
 #[test]

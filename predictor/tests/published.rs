@@ -74,6 +74,11 @@ fn the_dataset_is_as_its_manifest_and_card_say() {
     }
     assert!(parts <= PARTS_MOST && files.contains_key("cpu.opp"), "{parts} bytes");
     let card = std::fs::read_to_string(published("README.md")).expect("a card");
+    for (operator, views) in manifest["predictors"]["cpu.opp"]["held_out"].as_object().into_iter().flatten() {
+        let off = views["sizes"]["median_percent"].as_f64();
+        let line = off.map_or_else(|| format!("| {operator} | "), |off| format!("| {off:.1} %"));
+        assert!(card.contains(&line), "the card does not say how far off answers for `{operator}` are");
+    }
     for said in ["host_class", "tvm_version", "kept", "measured", "tasks"] {
         let value = &manifest[said];
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -87,6 +92,35 @@ fn the_predictor_was_learned_from_the_dataset() {
     let samples = learned_from();
     assert_eq!(shipped.about.data_hash, data_hash(&samples), "make it anew: `scripts/publish learn`");
     assert_eq!(shipped.about.devices.len(), 1);
+}
+
+/// What was learned before errors were kept does not know them, and says so.
+#[test]
+fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
+    let installed = Installed::new();
+    let cache = tempfile::tempdir().expect("a folder");
+    let ask = |flags: &[&str]| {
+        let command = ["predict", "--op", "max_pool2d:c=64,hw=56,k=3,s=2,p=1", "--json"];
+        let asked = installed.command().args(command).args(flags).env("XDG_CACHE_HOME", cache.path()).output();
+        let asked = asked.expect("the program runs");
+        let (said, noted) =
+            (String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr).into_owned());
+        let last = said.lines().last().unwrap_or_default();
+        let document: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}{noted}"));
+        (document, said.into_owned(), noted)
+    };
+    let host_class = manifest()["host_class"].as_str().expect("a class of hosts").to_owned();
+    let (document, said, noted) = ask(&[]);
+    let threads = &document["threads"];
+    assert_eq!((&threads["count"], &threads["from"]), (&2.0.into(), &"default".into()), "{document}");
+    assert!(said.contains(&format!("on 2 threads (default: all of `{host_class}`)")), "{said}");
+    assert_eq!(document["operators"][0]["threads"], 2.0, "{document}");
+    let held_out = &manifest()["predictors"]["cpu.opp"]["held_out"]["max_pool"]["sizes"];
+    assert_eq!(&document["operators"][0]["held_out"], held_out, "{document}");
+    assert_eq!(held_out.is_null(), noted.contains("is not recorded in its file"), "{noted}");
+    let (document, said, _) = ask(&["--threads", "1"]);
+    assert_eq!((&document["threads"]["from"], &document["operators"][0]["threads"]), (&"flag".into(), &1.0.into()));
+    assert!(said.contains("on 1 thread (--threads)"), "{said}");
 }
 
 #[test]

@@ -43,12 +43,15 @@ impl Revisions {
 
     /// The revision of what a task becomes by a schedule: 16 hexadecimal digits.
     pub fn of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
-        let mut operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
-        if let Schedule::MetaSchedule { .. } = schedule {
-            operators.push(DRAWN.to_owned());
-        }
+        let operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
+        self.of_operators(target.name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
+    }
+
+    /// The same from what decides it: the word of the target, the names of the task's operators, and whether the schedule is drawn
+    /// from TVM's own space.
+    pub fn of_operators(&self, target: &str, operators: &[String], is_drawn: bool) -> Arc<str> {
         let mut hasher = blake3::Hasher::new();
-        for operator in operators {
+        for operator in operators.iter().map(String::as_str).chain(is_drawn.then_some(DRAWN)) {
             let name = format!("{target} {operator}");
             let hash = self.0.get(&name).map_or("", String::as_str);
             hasher.update(format!("{name} {hash}\n").as_bytes());

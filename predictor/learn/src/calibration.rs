@@ -35,11 +35,7 @@ pub fn calibrate(
             set_held_out_errors(fitted, &trial, samples, &held_out);
             let most = samples.views.last();
             for view in samples.views.iter().filter(|view| Some(*view) != most) {
-                let asks = |row: &&usize| match view {
-                    View::Sizes => samples.rows[**row].is_default,
-                    View::Knobs | View::Code => samples.view(**row) >= *view,
-                };
-                let asked: Vec<usize> = held_out.iter().filter(asks).copied().collect();
+                let asked = asked_in_view(samples, &held_out, *view);
                 set_half_widths(
                     fitted,
                     samples,
@@ -71,6 +67,15 @@ pub fn calibrate(
         set_half_widths(fitted, samples, &all, None);
     }
     Ok(())
+}
+
+/// Those of some rows that are asked where so much is known of schedules: default ones where only sizes are.
+pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
+    let asks = |row: &&usize| match view {
+        View::Sizes => samples.rows[**row].is_default,
+        View::Knobs | View::Code => samples.view(**row) >= view,
+    };
+    rows.iter().filter(asks).copied().collect()
 }
 
 /// Finds how intervals widen away from what was learned: each operator's regions are held out, those at one end of all sizes

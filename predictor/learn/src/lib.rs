@@ -10,6 +10,7 @@ mod blend;
 pub mod boosted;
 pub mod calibration;
 pub mod choice_classifier;
+pub mod cross_validation;
 pub mod ensemble;
 mod error;
 mod forest;

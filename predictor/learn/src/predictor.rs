@@ -1,6 +1,7 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
 use super::boosted::BoostingParameters;
+use super::cross_validation::{CrossValidatedError, CrossValidatedErrors};
 use super::ensemble::Ensemble;
 use super::in_place::InPlace;
 use super::operator::OperatorEnsemble;
@@ -8,6 +9,7 @@ use super::operator_statistics::OperatorStatistics;
 use crate::error::{Error, Result};
 use crate::split::PARTS;
 use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
+use samples::provenance::Provenance;
 use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +45,12 @@ pub struct About {
     /// By the names of tasks, which of the operators that were learned stand for operators of neural networks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
+    /// How far off answers are for shapes that were held out, on devices that were learned from; empty in files of older programs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_out: CrossValidatedErrors,
+    /// Where the records come from that it learned from; nothing in files of older programs, and of tables of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
 }
 
 /// A predictor.
@@ -63,7 +71,7 @@ pub struct Query<'a> {
     pub work: &'a Work,
     /// The device's name.
     pub device: &'a str,
-    /// Threads; nothing for all units of the device.
+    /// Threads; nothing for [`Predictor::default_threads`].
     pub threads: Option<f64>,
     /// Knobs and code features by name.
     pub extras: &'a BTreeMap<String, f64>,
@@ -105,6 +113,11 @@ pub struct Prediction {
     pub choice: Option<String>,
     /// What of the learned operators answered, where a foreign table has another name for it.
     pub learned_as: Option<String>,
+    /// Threads it is for.
+    pub threads: f64,
+    /// How far off such answers are for shapes that were held out; nothing of a bound, of a device that was not learned from, and
+    /// where that was not recorded.
+    pub held_out: Option<CrossValidatedError>,
     /// What the answer rests on.
     pub basis: Basis,
     /// Why the question is outside of what was learned from; empty inside.
@@ -185,6 +198,8 @@ impl Predictor {
             bound: bound_of(memory_ns, attainable_ns, overhead_ns),
             choice: None,
             learned_as: None,
+            threads,
+            held_out: None,
             basis: Basis::Bound,
             outside: vec![match self.about.stand_ins.get(query.operator) {
                 Some(stand_ins) => {
@@ -202,6 +217,23 @@ impl Predictor {
         })
     }
 
+    /// Returns how many threads a question is for that names none: all units of the device, or the most that were learned from on
+    /// it where those are fewer.
+    pub fn default_threads(&self, device: &str) -> Option<f64> {
+        let units = self.about.devices.get(device)?.units;
+        Some(self.learned_threads(device).map_or(units, |(_, most)| units.min(most)))
+    }
+
+    /// The fewest and the most threads that operators were learned from which were seen on a device, on whichever devices.
+    pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
+        let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
+        let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
+        let ranges = seen.filter_map(|of| of.statistics.ranges.get(column).copied().flatten());
+        let is_sound = |(least, most): &(f32, f32)| *least >= 1.0 && most.is_finite();
+        let both = ranges.filter(is_sound).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))?;
+        Some((f64::from(both.0), f64::from(both.1)))
+    }
+
     /// The device and the threads of a question that makes sense.
     fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(query.device).ok_or_else(|| {
@@ -211,7 +243,7 @@ impl Predictor {
         if !query.work.is_sound() {
             return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
         }
-        let threads = query.threads.unwrap_or(device.units);
+        let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
             return Err(Error::Query(format!("{threads} threads make no sense")));
         }
@@ -260,7 +292,10 @@ impl Predictor {
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
         let correction = correction.map_or(0.0, corrected);
+        let held_out = self.about.held_out.get(query.operator).and_then(|by_view| by_view.get(&view));
         Ok(ResolvedQuery {
+            threads,
+            held_out: held_out.filter(|_| is_known).copied(),
             correction,
             operator,
             device: query.device,
@@ -317,6 +352,8 @@ struct ResolvedQuery<'a> {
     outside: Vec<String>,
     half_width: Option<f64>,
     correction: f64,
+    threads: f64,
+    held_out: Option<CrossValidatedError>,
     bound: &'static str,
     choice: Option<String>,
 }
@@ -344,6 +381,8 @@ impl ResolvedQuery<'_> {
             bound: self.bound,
             choice: self.choice.take(),
             learned_as: None,
+            threads: self.threads,
+            held_out: self.held_out,
             basis: self.basis,
             outside: std::mem::take(&mut self.outside),
         }

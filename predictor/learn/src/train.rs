@@ -1,6 +1,7 @@
 //! From samples to a predictor that can be kept.
 
 use crate::boosted::BoostingParameters;
+use crate::cross_validation::cross_validate;
 use crate::ensemble::{Ensemble, Purpose};
 use crate::error::{Error, Result};
 use crate::in_place::InPlace;
@@ -25,7 +26,7 @@ pub struct TrainOptions {
     pub min_split_loss: f64,
 }
 
-/// Learns from all samples, and how wide intervals must be. Operators of fewer shapes than can be held out are left out: nobody could
+/// Learns from all samples, how wide intervals must be, and how far off answers are for shapes that are held out. Operators of fewer shapes than can be held out are left out: nobody could
 /// say how far off their answers are.
 pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     let TrainOptions { seed, is_tuned, min_split_loss } = *options;
@@ -48,6 +49,7 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
         of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();
         of.all_trees_mut().for_each(Trees::round);
     }
+    let held_out = cross_validate(samples, &all, &parameters_of, seed)?;
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -63,6 +65,8 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
         not_learned,
         in_place: in_place(samples),
         stand_ins: stand_ins(samples, &learned),
+        held_out,
+        provenance: samples.provenance.clone(),
     };
     Ok(Predictor { about, learned })
 }

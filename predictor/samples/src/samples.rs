@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
+use crate::provenance::Provenance;
 use crate::records::in_place::PlacedNetwork;
 use crate::schedules::Schedules;
 use crate::stand_in::StandIn;
@@ -102,6 +103,11 @@ pub struct Samples {
     pub warnings: Vec<String>,
     /// Where those are most of what was measured, what would bring them back.
     pub filter_hints: Option<FilterHints>,
+    /// Where the records come from that all of them were made of; nothing of tables of others.
+    pub provenance: Option<Provenance>,
+    /// Whether the figures of a device hold what its own samples reached: then none of them can be held out to judge answers for a
+    /// new device.
+    pub has_reached_peaks: bool,
 }
 
 /// What would bring back measurements that were left out.
@@ -152,6 +158,8 @@ impl Samples {
             left_out: self.left_out.clone(),
             warnings: self.warnings.clone(),
             filter_hints: self.filter_hints.clone(),
+            provenance: self.provenance.clone(),
+            has_reached_peaks: self.has_reached_peaks,
         }
     }
 
@@ -297,6 +305,18 @@ impl SamplesBuilder {
     /// Notes what speaks against the data.
     pub fn warn(&mut self, warning: String) {
         self.samples.warnings.push(warning);
+    }
+
+    /// Says where the records come from, and whether figures of devices hold what their records reached. What of their code
+    /// cannot be told apart is noted.
+    pub fn set_provenance(&mut self, provenance: Provenance, has_reached_peaks: bool) {
+        for (operator, (most, others)) in provenance.mixed() {
+            self.warn(format!(
+                "`{operator}`: {others} rows of other code revisions are learned beside {most} of one, as their tasks were not measured again"
+            ));
+        }
+        self.samples.provenance = Some(provenance);
+        self.samples.has_reached_peaks = has_reached_peaks;
     }
 
     /// Says what would bring back what was left out.

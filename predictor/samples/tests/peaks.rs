@@ -112,3 +112,29 @@ fn a_gpu_is_not_the_cpu_that_feeds_it() {
     assert_eq!(device(&samples).units, 1.0, "not the host's processors");
     assert!(over_best(&samples).iter().all(|ratio| *ratio >= 1.0 - 1e-9), "{:?}", over_best(&samples));
 }
+
+#[test]
+fn a_device_whose_records_are_held_out_is_described_without_them() {
+    let before = Policy { has_reached_peaks: false, ..Policy::default() };
+    let on_gpu = |record: Record| Record { target: Target::Cuda, device: Some("NVIDIA H100".to_owned()), ..record };
+    let thousandth = |ns: Option<f64>| ns.map(|ns| ns / 1000.0);
+    let faster = |record: &Record| Record {
+        median_ns: thousandth(record.median_ns),
+        median_interval_ns: thousandth(record.median_interval_ns),
+        ..record.clone()
+    };
+    let on_cpu = vec![product(256, 1, 100e3), product(256, 2, 60e3), product(32, 2, 100.0)];
+    let on_gpu: Vec<Record> = on_cpu.iter().cloned().map(on_gpu).collect();
+    for records in [on_cpu, on_gpu] {
+        let faster: Vec<Record> = records.iter().map(faster).collect();
+        for hosts in [vec![measured()], vec![]] {
+            let of = |records: &[Record]| gather(records, &hosts, &before).expect("samples");
+            let (one, other) = (of(&records), of(&faster));
+            assert_eq!(one.devices, other.devices, "its times say nothing of it");
+            assert!(!one.has_reached_peaks);
+        }
+    }
+    // What its host was measured at is known before.
+    let samples = gather(&[product(256, 1, 300.0)], &[measured()], &before).expect("samples");
+    assert_eq!(device(&samples).flops_per_ns_on(1.0), 120.0);
+}

@@ -1,7 +1,7 @@
 //! `oppredict adapt` and `oppredict suggest`.
 
 use super::arguments::{Adapt, Suggest};
-use super::{begin, finish, load, load_from, paper, print};
+use super::{begin, finish, load_from, load_unmeasured, paper, policy, print};
 use crate::error::{Error, Result};
 use crate::this_host::Calibration;
 use crate::{bundle, probe, published};
@@ -20,7 +20,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     };
     let out = begin(Some(path))?;
     let mut predictor = bundle::read(predictor)?;
-    let samples = load_from(&arguments.data, arguments.mapping.as_deref(), &arguments.filter)?;
+    let samples = load_from(&arguments.data, arguments.mapping.as_deref(), policy(&arguments.filter)?)?;
     let changes = adaptation::adapt(&mut predictor, samples)?;
     finish(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([
@@ -105,7 +105,7 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
 /// Says which shapes to measure on a new device.
 pub fn suggest(arguments: &Suggest) -> Result<u8> {
     let predictor = bundle::read(&arguments.predictor)?;
-    let suggestions = adaptation::suggest(&predictor, load(&arguments.data)?, arguments.count.get())?;
+    let suggestions = adaptation::suggest(&predictor, load_unmeasured(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
         let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
         let mut table = Table::new([words("operator")].into_iter().chain(sizes.map(figures)));

@@ -162,9 +162,13 @@ pub struct Filter {
     /// Of records, those whose single runs are spread by at most this (standard deviation over mean) [default: any]
     #[arg(long, value_name = "SHARE", value_parser = share, requires = "data")]
     pub max_cv: Option<f64>,
-    /// Of records, take those of all TVM versions, not only of the most frequent one
+    /// Of records, take those of all TVM versions and of older code, not only of the most frequent version and the newest code
     #[arg(long, requires = "data")]
     pub all_versions: bool,
+    /// Of records, those with this value of a column that no feature tells, such as `cache_state=cold` or
+    /// `clock_policy=powersave`; repeatable [default: of each device the values that most of its records share]
+    #[arg(long, value_name = "COLUMN=VALUE", requires = "data")]
+    pub setting: Vec<String>,
     /// Of records, take those of default schedules alone
     #[arg(long, requires = "data")]
     pub default_only: bool,
@@ -381,7 +385,7 @@ pub struct Predict {
     /// Device; may be left out where the predictor learned from only one
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Threads the operator may use; all of the device if left out
+    /// Threads the operator may use [default: all of the device, or the most that were learned from, and said with the answer]
     #[arg(long)]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule

@@ -1,12 +1,13 @@
 //! `oppredict eval`.
 
 use super::arguments::Eval;
-use super::{begin, finish, load, paper, print};
+use super::{begin, finish, load, load_unmeasured, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
 use crate::pages;
 use learn::Learner;
+use learn::ensemble::Purpose;
 use learn::predictor::Predictor;
 use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
 use samples::features::View;
@@ -19,7 +20,12 @@ pub fn run(eval: &Eval) -> Result<u8> {
     let plan = plan(eval)?;
     let gate = eval.gate.as_deref().map(|path| Gate::read(path, plan.protocol)).transpose()?;
     let page = begin(eval.html.as_deref())?;
-    let samples = load(&eval.data)?.before(view)?;
+    // A device that is held out must not tell by its own rows what it can do at best.
+    let samples = match plan.protocol.purpose() {
+        Purpose::Transfer => load_unmeasured(&eval.data)?,
+        Purpose::Known | Purpose::Both => load(&eval.data)?,
+    };
+    let samples = samples.before(view)?;
     let mut evaluation = evaluate(&samples, &plan)?;
     if eval.curve {
         evaluation.curve = curve(&samples, &plan)?;

@@ -2,8 +2,7 @@
 
 use super::arguments::Explain;
 use super::predict::set_knobs;
-use super::{begin, finish, load_from, paper, print};
-use crate::bundle;
+use super::{begin, finish, load_from, paper, policy, print, read_predictor};
 use crate::error::{Error, Result};
 use crate::explain::{self, Limits, Neighbour};
 use crate::pages;
@@ -27,7 +26,7 @@ pub fn run(arguments: &Explain) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
         true => None,
-        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), &arguments.filter)?),
+        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), policy(&arguments.filter)?)?),
     };
     match (&arguments.predictor, &arguments.op, samples) {
         (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
@@ -40,7 +39,7 @@ pub fn run(arguments: &Explain) -> Result<u8> {
 }
 
 fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
-    let mut predictor = bundle::read(path)?;
+    let mut predictor = read_predictor(path)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
@@ -196,7 +195,7 @@ fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::E
 
 /// What each feature does over many rows of each operator.
 fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool) -> Result<u8> {
-    let predictor: Predictor = bundle::read(path)?;
+    let predictor: Predictor = read_predictor(path)?;
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
     let mut found = Vec::new();
     for operator in known {

@@ -2,8 +2,7 @@
 
 use super::arguments::KneeOf;
 use super::predict::set_knobs;
-use super::{begin, finish, paper, print};
-use crate::bundle;
+use super::{begin, finish, paper, print, read_predictor};
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
 use crate::knee::{Knee, Point, Posterior, Probe, knee};
@@ -21,7 +20,7 @@ const MOST_PROBES: usize = 3;
 /// Prints each curve and its turning point.
 pub fn run(arguments: &KneeOf) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
-    let predictor = bundle::read(&arguments.predictor)?;
+    let predictor = read_predictor(&arguments.predictor)?;
     let operator = queries::operator(&arguments.op, None)?;
     let mut usual = Setting {
         device: arguments.device.clone(),

@@ -20,11 +20,14 @@ mod predict;
 mod serve;
 mod train;
 
+use crate::bundle;
 use crate::error::{Error, Result};
+use crate::origin::Origin;
 use arguments::{Arguments, Command, Data, Filter};
 use clap::{CommandFactory, Parser};
 use datasets::Source;
 use datasets::output::Output;
+use learn::predictor::Predictor;
 use report::{Paper, Table, words};
 use samples::Samples;
 use samples::features::FEATURES;
@@ -101,13 +104,19 @@ fn paper() -> Paper {
 
 /// Reads what to learn from, and says what was left out.
 fn load(data: &Data) -> Result<Samples> {
-    load_from(&data.data, data.mapping.as_deref(), &data.filter)
+    load_from(&data.data, data.mapping.as_deref(), policy(&data.filter)?)
 }
 
-fn load_from(paths: &[PathBuf], mapping: Option<&Path>, filter: &Filter) -> Result<Samples> {
+/// The same, with devices described by what is known of them before any of these rows was measured.
+fn load_unmeasured(data: &Data) -> Result<Samples> {
+    let policy = Policy { has_reached_peaks: false, ..policy(&data.filter)? };
+    load_from(&data.data, data.mapping.as_deref(), policy)
+}
+
+fn load_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let samples = match mapping {
         Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
-        None => records::samples(paths, &policy(filter)?)?,
+        None => records::samples(paths, &policy)?,
     };
     for (reason, count) in &samples.left_out {
         eprintln!("note: {count} rows left out: {reason}");
@@ -119,6 +128,13 @@ fn load_from(paths: &[PathBuf], mapping: Option<&Path>, filter: &Filter) -> Resu
         eprintln!("warning: {hints}; on a quieter machine medians are better known");
     }
     Ok(samples)
+}
+
+/// Reads a predictor that answers, and says where it learned from other code than these programs make.
+fn read_predictor(path: &Path) -> Result<Predictor> {
+    let predictor = bundle::read(path)?;
+    Origin::of(&predictor.about).note().iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(predictor)
 }
 
 /// Begins a file that is asked for, so that a place which cannot be written is told before the work.
@@ -146,5 +162,15 @@ fn policy(filter: &Filter) -> Result<Policy> {
     let source = Source::from_name(&filter.source).ok_or_else(|| Error::unknown("source", &filter.source, known()))?;
     let Filter { max_cv, max_uncertainty, all_versions, default_only, .. } = *filter;
     let max_cv = max_cv.filter(|most| most.is_finite());
-    Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only })
+    let settings = filter.setting.iter().map(|text| setting(text)).collect::<Result<_>>()?;
+    Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only, settings, ..Policy::default() })
+}
+
+/// A column and the value that is asked for.
+fn setting(text: &str) -> Result<(String, String)> {
+    let (column, value) = text
+        .split_once('=')
+        .ok_or_else(|| Error::Query(format!("`--setting {text}` is not COLUMN=VALUE, such as cache_state=cold")))?;
+    records::check_setting(column)?;
+    Ok((column.to_owned(), value.to_owned()))
 }

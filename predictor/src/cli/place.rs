@@ -1,11 +1,11 @@
 //! `oppredict place`.
 
 use super::arguments::PlaceOf;
-use super::{begin, finish, paper, print};
+use super::{begin, finish, paper, print, read_predictor};
 use crate::error::{Error, Result};
+use crate::pages;
 use crate::planning::tables::{self, TimesTable};
 use crate::queries::{self, Setting};
-use crate::{bundle, pages};
 use models::{Fuse, stages};
 use planners::placement::{Edge, Instance, Link, Placement, place};
 use report::{Cell, Table, duration, figures, number, words};
@@ -43,7 +43,7 @@ fn asked(arguments: &PlaceOf) -> Result<(TimesTable, Vec<Edge>)> {
         let problem = "nothing to place: give --times FILE, or --model and a --predictor of each --device";
         return Err(Error::Query(problem.to_owned()));
     };
-    let predictor = bundle::read(path)?;
+    let predictor = read_predictor(path)?;
     let known: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
     if let Some(device) = arguments.device.iter().find(|device| !known.contains(&device.as_str())) {
         return Err(Error::Query(format!(

@@ -1,13 +1,13 @@
 //! `oppredict plan` and `oppredict stages`.
 
 use super::arguments::{PlanOf, TimesOf};
-use super::{begin, finish, paper, print};
+use super::{begin, finish, paper, print, read_predictor};
 use crate::error::{Error, Result};
+use crate::pages;
 use crate::pages::{Lane, MeasuredLanes};
 use crate::planning::network::BARRIER_NS;
 use crate::planning::{Host, Planned, Times, plan as planned};
 use crate::queries::{self, Setting};
-use crate::{bundle, pages};
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
 use report::{Table, between, duration, figures, percent, words};
@@ -32,7 +32,7 @@ impl Known {
         }
         let hardware = arguments.hardware.as_deref();
         let host = arguments.data.as_ref().map(|path| Host::read(path, hardware, is_any)).transpose()?;
-        let predictor = arguments.predictor.as_ref().map(|path| bundle::read(path)).transpose()?;
+        let predictor = arguments.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
         let device = if host.is_none() { arguments.hardware.clone() } else { arguments.device.clone() };
         Ok(Known { host, predictor, setting: Setting { device, ..Setting::default() } })
     }

@@ -1,14 +1,18 @@
 //! `oppredict predict`.
 
 use super::arguments::Predict;
-use super::{paper, print, quoted};
+use super::{paper, print, quoted, read_predictor};
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, InPlaceTotal, Operator, OperatorPrediction, Run, Setting, Total};
+use crate::origin::Origin;
+use crate::queries::{
+    self, AssumedThreads, Cell, HeldOutErrors, InPlaceTotal, Operator, OperatorPrediction, Run, Setting, Total,
+};
 use crate::this_host::Calibration;
-use crate::{bundle, published, this_host};
+use crate::{published, this_host};
+use learn::cross_validation::CrossValidatedError;
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Task;
-use report::{Table, between, duration, figures, percent, words};
+use report::{Table, UNKNOWN, between, duration, figures, percent, words};
 use samples::records::{add_figures, of_knobs, of_schedule};
 use samples::table::{self, Cells, Mapping};
 use serde::Deserialize;
@@ -21,7 +25,7 @@ use std::path::Path;
 pub fn run(predict: &Predict) -> Result<u8> {
     let shipped = || published::find(predict.device.as_deref(), predict.mapping.is_some());
     let file = predict.predictor.clone().map_or_else(shipped, Ok)?;
-    let mut predictor = bundle::read(&file)?;
+    let mut predictor = read_predictor(&file)?;
     let mapping = predict.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
@@ -35,8 +39,11 @@ pub fn run(predict: &Predict) -> Result<u8> {
     if predict.op.is_empty() && predict.model.is_empty() {
         return Err(Error::Query("say what to predict: --op, --model or --data".to_owned()));
     }
-    let setting = setting(predict)?;
     let calibration = calibration(predict, &predictor)?;
+    let setting = setting(predict)?;
+    let cpus_here = calibration.as_ref().and_then(|_| std::thread::available_parallelism().ok()).map(usize::from);
+    let threads = queries::assumed_threads(&predictor, &setting, cpus_here)?;
+    let setting = Setting { threads: Some(threads.count), ..setting };
     let here = |predictions: &mut Vec<OperatorPrediction>| {
         let Some(known) = &calibration else { return };
         predictions.iter_mut().for_each(|one| known.translate(&mut one.prediction));
@@ -53,7 +60,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return Err(Error::Query("--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned()));
     }
     if !predictions.is_empty() {
-        print(&of_operators(&predictions))?;
+        print(&format!("{}\n{}", of_operators(&predictions), on_threads(&threads)))?;
     }
     refused.iter().for_each(|(_, reason)| eprintln!("warning: {reason}"));
     let mut has_bounds = false;
@@ -64,19 +71,26 @@ pub fn run(predict: &Predict) -> Result<u8> {
         here(&mut predictions);
         let total = queries::total(&layers, &predictions, &run);
         let in_place = queries::in_place_total(&predictor, &layers, &predictions, &setting)?;
-        print(&of_model(name, predict.batchsize, &predictions, &total))?;
+        let held_out = queries::held_out_errors(&layers, &predictions);
+        let heading = format!("{name}, batch {}, {}", predict.batchsize, on_threads(&threads));
+        print(&of_model(&heading, &predictions, &total))?;
+        print(&held_out_errors(held_out.as_ref()))?;
         if let Some(in_place) = &in_place {
             print(&in_places(in_place))?;
         }
         has_bounds |= total.bounds_ns > 0.0;
         models.push(json!({
             "model": name, "batch": predict.batchsize, "layers": predictions, "total": total, "in_place": in_place,
+            "held_out": held_out,
         }));
     }
     if predict.json {
         let refused: Vec<_> =
             refused.iter().map(|(operator, reason)| json!({ "operator": operator, "reason": reason })).collect();
-        let mut document = json!({ "operators": predictions, "refused": refused, "models": models });
+        let mut document = json!({
+            "operators": predictions, "refused": refused, "models": models, "threads": threads,
+            "learned_from": Origin::of(&predictor.about),
+        });
         if let Some(known) = &calibration {
             document["this_host"] =
                 json!({ "host_class": known.host_class, "learned_on": known.learned_on, "distance": known.distance() });
@@ -164,7 +178,7 @@ fn batch(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict:
     let predictions = queries::predict_each(predictor, &questions);
     let refused = predictions.iter().filter(|prediction| prediction.is_err()).count();
     let mut documents = Vec::new();
-    let mut text = "row,operator,time_ns,low_ns,high_ns,reasons".to_owned();
+    let mut text = "row,operator,time_ns,low_ns,high_ns,reasons,threads,held_out_percent".to_owned();
     for (row, ((operator, _), prediction)) in questions.iter().zip(predictions).enumerate() {
         let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
         if predict.json {
@@ -172,10 +186,12 @@ fn batch(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict:
             documents.push(json!({ "operator": operator.text, "answer": prediction, "reasons": reasons }));
             continue;
         }
-        let numbers = prediction.map_or(",,".to_owned(), |prediction| {
-            format!("{},{},{}", prediction.time_ns, prediction.low_ns, prediction.high_ns)
+        let (numbers, known) = prediction.map_or((",,".to_owned(), ",".to_owned()), |prediction| {
+            let held_out = prediction.held_out.map_or(String::new(), |error| error.median_percent.to_string());
+            let numbers = format!("{},{},{}", prediction.time_ns, prediction.low_ns, prediction.high_ns);
+            (numbers, format!("{},{held_out}", prediction.threads))
         });
-        let _ = write!(text, "\n{},{},{numbers},{}", row + 1, quoted(&operator.text), quoted(&reasons));
+        let _ = write!(text, "\n{},{},{numbers},{},{known}", row + 1, quoted(&operator.text), quoted(&reasons));
     }
     if predict.json {
         text = json!({ "rows": documents, "refused": refused }).to_string();
@@ -220,11 +236,15 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
         .ok_or_else(|| Error::table(path, format!("it has no schedule of `{}`", operator.text)))?;
     let setting = setting(predict)?;
     let device = queries::device(predictor, &setting)?;
+    let threads = queries::assumed_threads(predictor, &setting, None)?;
     let mut ranked = Vec::new();
+    let mut held_out = None;
     for (schedule, extras) in schedules {
-        let query =
-            Query { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
-        ranked.push((predictor.predict(&query)?.time_ns, schedule));
+        let threads = Some(threads.count);
+        let query = Query { operator: &operator.name, work: &operator.work, device, threads, extras: &extras };
+        let prediction = predictor.predict(&query)?;
+        held_out = prediction.held_out;
+        ranked.push((prediction.time_ns, schedule));
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(predict.best);
@@ -236,11 +256,13 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
         let time = report::Cell::from(duration(*time));
         table.row([if place == 0 { time.best() } else { time }, named.join(" ").into()]);
     }
-    print(&table.on(&paper()))?;
+    let errors = held_out.map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", off(&error)));
+    print(&format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&threads)))?;
     if predict.json {
         let best: Vec<_> =
             ranked.into_iter().map(|(time_ns, schedule)| json!({ "time_ns": time_ns, "knobs": schedule })).collect();
-        print(&json!({ "operator": operator.text, "best": best }).to_string())?;
+        let document = json!({ "operator": operator.text, "best": best, "threads": threads, "held_out": held_out });
+        print(&document.to_string())?;
     }
     Ok(0)
 }
@@ -345,11 +367,47 @@ pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// What is said where a file does not know how far off its answers are, or not on the device.
+const NOT_RECORDED: &str = "how far off such answers are for held-out shapes is not recorded";
+
+/// How many threads answers are for, and why.
+fn on_threads(threads: &AssumedThreads) -> String {
+    let AssumedThreads { count, word, reason, .. } = threads;
+    let plural = if *count == 1.0 { "" } else { "s" };
+    format!("on {count} {word}{plural} ({reason})")
+}
+
+/// An error on held-out shapes.
+fn off(error: &CrossValidatedError) -> String {
+    format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
+}
+
+/// The same in a column of its own.
+fn held_out(prediction: &Prediction) -> report::Cell {
+    prediction.held_out.map_or_else(|| report::Cell::from(UNKNOWN), |error| off(&error).into())
+}
+
+/// How far off a model's layers are for shapes that were held out.
+fn held_out_errors(errors: Option<&HeldOutErrors>) -> String {
+    let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
+    let of_time = match errors.known_share {
+        share if share > 0.999 => String::new(),
+        share => format!(" of the {} of it that is known", percent(share)),
+    };
+    format!(
+        "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
+        errors.weighted_percent,
+        errors.worst,
+        off(&errors.worst_error)
+    )
+}
+
 fn of_operators(predictions: &[OperatorPrediction]) -> String {
     let mut table = Table::new([
         words("operator").least(20),
         figures("time"),
         figures("90 % between"),
+        figures("held out, off by"),
         figures("at best").drops(2),
         words("bound by").least(6).drops(1),
         words("remarks"),
@@ -360,6 +418,7 @@ fn of_operators(predictions: &[OperatorPrediction]) -> String {
             one.operator.as_str().into(),
             duration(prediction.time_ns).into(),
             interval(prediction),
+            held_out(prediction),
             duration(prediction.attainable_ns).into(),
             prediction.bound.into(),
             remarks(prediction),
@@ -369,12 +428,13 @@ fn of_operators(predictions: &[OperatorPrediction]) -> String {
 }
 
 /// The layers of a model that are alike are one line; in the order of the graph.
-fn of_model(name: &str, batch: i64, predictions: &[OperatorPrediction], total: &Total) -> String {
+fn of_model(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
         words("layer").least(20),
         figures("×"),
         figures("each").drops(3),
         figures("90 % between").drops(2),
+        figures("held out, off by").drops(4),
         figures("all"),
         figures("share"),
         words("bound by").least(6).drops(1),
@@ -388,6 +448,7 @@ fn of_model(name: &str, batch: i64, predictions: &[OperatorPrediction], total: &
             one.count.to_string().into(),
             duration(prediction.time_ns).into(),
             interval(prediction),
+            held_out(prediction),
             duration(all_ns).into(),
             percent(all_ns / total.operators_ns).into(),
             prediction.bound.into(),
@@ -395,7 +456,7 @@ fn of_model(name: &str, batch: i64, predictions: &[OperatorPrediction], total: &
         ]);
     }
     let mut text = format!(
-        "{name}, batch {batch}\n{}\ntotal: {} (90 % between {})",
+        "{heading}\n{}\ntotal: {} (90 % between {})",
         table.on(&paper()),
         duration(total.time_ns),
         between(total.low_ns, total.high_ns)

@@ -1,8 +1,7 @@
 //! `oppredict serve`.
 
 use super::arguments::Serve;
-use super::print;
-use crate::bundle;
+use super::{print, read_predictor};
 use crate::error::{Error, Result};
 use crate::serve::{Known, PATIENCE, Service, serve};
 use crate::{published, queries};
@@ -13,7 +12,7 @@ use std::path::Path;
 /// Says where it listens, then answers until it is ended.
 pub fn run(arguments: &Serve) -> Result<u8> {
     let file = arguments.predictor.clone().map_or_else(|| published::find(None, false), Ok)?;
-    let mut predictor = bundle::read(&file)?;
+    let mut predictor = read_predictor(&file)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);

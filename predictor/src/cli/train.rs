@@ -1,10 +1,13 @@
 //! `oppredict train` and `oppredict xgboost`.
 
 use super::arguments::{Train, Xgboost};
-use super::{begin, finish, load, print};
+use super::{begin, finish, load, paper, print};
 use crate::error::Result;
 use crate::{bundle, exchange as trees};
+use learn::predictor::Predictor;
 use learn::train::{TrainOptions, few_shapes};
+use report::{Table, figures, or_unknown, words};
+use samples::features::View;
 use serde_json::json;
 
 /// Learns and writes the predictor.
@@ -33,6 +36,7 @@ pub fn run(train: &Train) -> Result<u8> {
             100.0 * learned.error_alone
         ))?;
     }
+    print(&held_out(&predictor))?;
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         eprintln!(
@@ -45,10 +49,28 @@ pub fn run(train: &Train) -> Result<u8> {
         let document = json!({
             "out": train.out, "rows": predictor.about.rows, "left_out": samples.left_out, "operators": operators,
             "not_learned": not_learned, "in_place": predictor.about.in_place, "data_hash": predictor.about.data_hash,
+            "held_out": predictor.about.held_out, "provenance": predictor.about.provenance,
         });
         print(&document.to_string())?;
     }
     Ok(u8::from(!not_learned.is_empty()))
+}
+
+/// How far off answers are for shapes that were held out, by operator and by what is known of the schedule.
+fn held_out(predictor: &Predictor) -> String {
+    let mut table = Table::new([
+        words("held out"),
+        figures("shapes"),
+        figures("sizes known, off by"),
+        figures("knobs known").drops(1),
+        figures("code known"),
+    ]);
+    for (operator, by_view) in &predictor.about.held_out {
+        let shapes = by_view.values().map(|error| error.shapes).max().unwrap_or(0);
+        let off = |view: View| or_unknown(by_view.get(&view), |error| format!("{:.1} %", error.median_percent));
+        table.row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
+    }
+    table.on(&paper())
 }
 
 /// Writes the trees, or a predictor with trees that were read.

@@ -8,6 +8,7 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
+use learn::ensemble::Purpose;
 use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, metrics};
 pub use networks::EndToEnd;
@@ -166,6 +167,10 @@ struct Predictions {
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
+    if plan.protocol.purpose() == Purpose::Transfer && samples.has_reached_peaks {
+        let problem = "the figures of each device hold what its own rows reached, so no device can be held out; gather them by a policy without `has_reached_peaks`";
+        return Err(Error::Data(problem.to_owned()));
+    }
     let mut splits = Vec::new();
     let seeds = if plan.protocol.is_random() { &plan.seeds[..] } else { &plan.seeds[..1] };
     for seed in seeds {

@@ -262,6 +262,8 @@ mod tests {
             not_learned: BTreeMap::new(),
             in_place: BTreeMap::new(),
             stand_ins: BTreeMap::new(),
+            held_out: BTreeMap::new(),
+            provenance: None,
         };
         Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }

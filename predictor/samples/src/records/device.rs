@@ -1,7 +1,7 @@
 //! The device of records: what it can do at best by the measurements of its hosts, and never less than an operator reached.
 //!
 //! What was not measured is assumed, the same for learning and asking, because what is learned is the ratio to it. Of a GPU
-//! nothing is measured apart from operators: the best of them stand for it.
+//! nothing is measured apart from operators: the best of them stand for it, or nominal figures where they may not be looked at.
 
 use crate::features::Device;
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Target};
@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// The device that ran these records, at least one.
-pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured]) -> Device {
+/// The device that ran these records, at least one; whether what they reached is known decides whether it counts.
+pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
     let is_gpu = records[0].target == Target::Cuda;
     let figures = if is_gpu { gpu() } else { cpu(records[0]) };
     let mut reached = Reached::default();
-    records.iter().for_each(|record| reached.take(record));
+    records.iter().filter(|_| has_reached).for_each(|record| reached.take(record));
     let is_here = |measured: &&PeaksMeasured| {
         !is_gpu && records.iter().any(|record| record.host == measured.host && record.host_class == measured.host_class)
     };
@@ -24,7 +24,7 @@ pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured]) -> Device {
     let counts: BTreeSet<u32> =
         records.iter().filter_map(|record| u32::try_from(record.threads.unwrap_or(1)).ok()).collect();
     for threads in counts.into_iter().chain([figures.units as u32]) {
-        let assumed = if is_gpu { reached_rates(&reached) } else { nominal(&figures, threads) };
+        let assumed = if is_gpu && has_reached { reached_rates(&reached) } else { nominal(&figures, threads) };
         peaks.assume(threads, assumed, &reached);
     }
     peaks.raise(&reached);

@@ -1,11 +1,13 @@
 //! Operators in their places while a whole network ran, beside the same operators alone.
 //!
 //! In its place an operator finds in the caches what its neighbours left there; alone it finds its own data. Both are compared
-//! for one task by one schedule on as many threads of one device: anything else would compare schedules.
+//! for one task by one schedule on as many threads of one device, by the same code under the same settings of the machine: anything
+//! else would compare schedules, compilers or clocks. Alone an operator is measured with warm caches.
 
+use super::comparable::{Comparable, Scope};
 use super::{Policy, device_name, uncertainty};
 use crate::statistics::median;
-use datasets::{Outcome, Record, ScheduleSource};
+use datasets::{CacheState, Outcome, Record, ScheduleSource};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,16 +83,15 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
     let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut inside: BTreeMap<Place<'_>, Inside<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
-    for record in records {
-        let is_inside = record.network_hash.is_some();
-        let (Some(median_ns), Some(experiment)) =
-            (record.median_ns.filter(|_| is_taken(record, policy)), experiment(record))
-        else {
-            continue;
-        };
-        if !is_known(record, policy) {
-            if is_inside {
-                *left_out.entry("in its place, median not known well enough".to_owned()).or_default() += 1;
+    let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
+    let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record, policy)).collect();
+    let comparable = Comparable::of(&known, policy, Scope::Networks);
+    for record in taken {
+        let (Some(median_ns), Some(experiment)) = (record.median_ns, experiment(record)) else { continue };
+        let vague = || Some("median not known well enough".to_owned()).filter(|_| !is_known(record, policy));
+        if let Some(reason) = vague().or_else(|| comparable.refuse(record)) {
+            if record.network_hash.is_some() {
+                *left_out.entry(format!("in its place, {reason}")).or_default() += 1;
             }
             continue;
         }
@@ -144,7 +145,8 @@ fn experiment(record: &Record) -> Option<Experiment<'_>> {
 }
 
 fn is_taken(record: &Record, policy: &Policy) -> bool {
-    record.outcome == Outcome::Ok && record.source == policy.source && record.co_run.is_none()
+    let is_warm = record.cache_state.unwrap_or_default() == CacheState::Warm;
+    record.outcome == Outcome::Ok && record.source == policy.source && record.co_run.is_none() && is_warm
 }
 
 fn is_known(record: &Record, policy: &Policy) -> bool {
@@ -184,6 +186,11 @@ mod tests {
         };
         let simulated = Record { source: Source::Simulated, ..record("a", None, 1.0) };
         let vague = Record { median_interval_ns: Some(90.0), ..record("a", Some("n"), 900.0) };
+        let cold = Record { cache_state: Some(CacheState::Cold), ..record("a", None, 700.0) };
+        let slow_clock = Record { clock_policy: Some("powersave".to_owned()), ..record("a", None, 300.0) };
+        let older = Record { code_revision: Some("0".to_owned()), started_at_us: -1, ..record("a", None, 900.0) };
+        let older_inside =
+            Record { started_at_us: -1, tvm_version: Some("0".to_owned()), ..record("b", Some("n"), 9.0) };
         let records = [
             record("a", Some("n"), 110.0),
             record("a", None, 100.0),
@@ -193,12 +200,16 @@ mod tests {
             drawn,
             simulated,
             vague,
+            cold,
+            slow_clock,
+            older,
+            older_inside,
         ];
         let (networks, left_out) = networks(&records, &Policy::default());
         let [network] = &networks[..] else { panic!("{networks:?}") };
         assert_eq!((network.whole_ns, network.in_place_ns(), network.calls()), (Some(500.0), 320.0, 4.0));
         assert_eq!(network.operators.len(), 3, "what else was timed in its place is there to learn from");
         assert_eq!(network.both_ns(), (220.0, 200.0), "of `b` nothing is known by that schedule");
-        assert_eq!(left_out.values().sum::<u64>(), 1);
+        assert_eq!(left_out.values().sum::<u64>(), 2, "{left_out:?}");
     }
 }

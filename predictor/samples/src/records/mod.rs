@@ -2,13 +2,17 @@
 //!
 //! What a device can do at best comes from the measurements of its hosts in the stores, and from the records themselves.
 
+mod comparable;
 mod device;
 pub mod in_place;
 
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
+use crate::provenance::Provenance;
 use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
+pub use comparable::check_setting;
+use comparable::{Comparable, Scope};
 use datasets::store::Damage;
 use datasets::{CacheState, Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
@@ -27,10 +31,15 @@ pub struct Policy {
     pub max_uncertainty: f64,
     /// Largest spread of single runs, standard deviation over mean; any without it.
     pub max_cv: Option<f64>,
-    /// Whether records of other TVM versions than the most frequent one are taken, too.
+    /// Whether records of other TVM versions than the most frequent one are taken, too, and those of older code.
     pub all_versions: bool,
     /// Whether only default schedules are taken.
     pub default_only: bool,
+    /// Settings that are asked for, by column; of all others each device's most frequent ones are taken.
+    pub settings: BTreeMap<String, String>,
+    /// Whether no peak of a device is below what its own records reached. Without it a device is described by what was known
+    /// before they were measured, as who holds out its records must.
+    pub has_reached_peaks: bool,
 }
 
 impl Default for Policy {
@@ -41,6 +50,8 @@ impl Default for Policy {
             max_cv: None,
             all_versions: false,
             default_only: false,
+            settings: BTreeMap::new(),
+            has_reached_peaks: true,
         }
     }
 }
@@ -87,8 +98,7 @@ pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> R
 
 /// The same, where there were more that are damaged.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
-    let usual = usual_version(records);
-    let filter_hints = filter_hints(records, policy, usual.as_deref());
+    let filter = Filter::of(records, policy);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
@@ -96,20 +106,21 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
     for record in records {
-        match refuse(record, policy, usual.as_deref()) {
+        match filter.refuse(record) {
             Some(reason) => *left_out.entry(reason).or_default() += 1,
             None => taken.push(record),
         }
     }
-    let devices = devices(&taken, hosts);
+    let devices = devices(&taken, hosts, policy);
     let mut builder = SamplesBuilder::new(devices.clone());
+    builder.set_provenance(Provenance::of(&taken, filter.comparable.settings()), policy.has_reached_peaks);
     builder.set_networks(networks(records));
     // Each of those rows is counted once already, as one that is not alone.
     builder.set_placed(in_place::networks(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
     }
-    default_schedules(records, &devices).iter().for_each(|question| builder.add_default_schedule(question));
+    default_schedules(records, &filter, &devices).iter().for_each(|question| builder.add_default_schedule(question));
     for records in experiments(&taken) {
         let record = records[0];
         let name = device_name(record);
@@ -119,12 +130,33 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
             Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
     }
-    builder.set_filter_hints(filter_hints);
+    builder.set_filter_hints(filter_hints(records, &filter));
     builder.finish()
 }
 
+/// What decides which records are learned from.
+struct Filter<'a> {
+    policy: &'a Policy,
+    /// The most frequent version of TVM.
+    usual: Option<&'a str>,
+    comparable: Comparable<'a>,
+}
+
+impl<'a> Filter<'a> {
+    fn of(records: &'a [Record], policy: &'a Policy) -> Filter<'a> {
+        let usual = usual_version(records);
+        let could_be: Vec<&Record> = records.iter().filter(|record| refuse(record, policy, usual).is_none()).collect();
+        Filter { policy, usual, comparable: Comparable::of(&could_be, policy, Scope::Operators) }
+    }
+
+    /// Why a record is not learned from.
+    fn refuse(&self, record: &Record) -> Option<String> {
+        refuse(record, self.policy, self.usual).or_else(|| self.comparable.refuse(record))
+    }
+}
+
 /// The devices of records by name, in the order of the first ones.
-fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)> {
+fn devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
     let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
     for record in records {
         let name = device_name(record);
@@ -133,15 +165,18 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
             None => of_device.push((name, vec![record])),
         }
     }
-    of_device.into_iter().map(|(name, records)| (name, device::of(&records, hosts))).collect()
+    let of = |records: &[&Record]| device::of(records, hosts, policy.has_reached_peaks);
+    of_device.into_iter().map(|(name, records)| (name, of(&records))).collect()
 }
 
 /// What other flags would bring back, where most of what was measured is left out.
-fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<FilterHints> {
+fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> {
+    /// Other settings that are tried.
+    const MOST_SETTINGS: usize = 8;
+    let policy = filter.policy;
     let is_measured = |record: &&Record| record.outcome == Outcome::Ok && record.is_alone();
     let measured: Vec<&Record> = records.iter().filter(is_measured).collect();
-    let left_out: Vec<&Record> =
-        measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
+    let left_out: Vec<&Record> = measured.iter().filter(|record| filter.refuse(record).is_some()).copied().collect();
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
@@ -156,9 +191,17 @@ fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Opt
     for source in Source::ALL {
         others.extend(differs(&format!("--source {}", source.name()), Policy { source: *source, ..policy.clone() }));
     }
+    let settings = comparable::others(left_out.iter().copied(), &filter.comparable);
+    for (column, value) in settings.into_iter().take(MOST_SETTINGS) {
+        let flag = format!("--setting {column}={value}");
+        let settings = policy.settings.iter().map(|(column, value)| (column.clone(), value.clone()));
+        let settings = settings.chain([(column.to_owned(), value)]).collect();
+        others.push((flag, Policy { settings, ..policy.clone() }));
+    }
     let mut found: Vec<(String, usize)> = Vec::new();
     for (flag, other) in others {
-        let brings = left_out.iter().filter(|record| refuse(record, &other, usual).is_none()).count();
+        let other = Filter::of(records, &other);
+        let brings = left_out.iter().filter(|record| other.refuse(record).is_none()).count();
         // Of limits that bring the same, the tightest.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
@@ -167,11 +210,16 @@ fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Opt
     Some(FilterHints { measured: measured.len(), left_out: left_out.len(), flags: found })
 }
 
-/// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
-fn default_schedules(records: &[Record], devices: &[(String, Device)]) -> Vec<RawSample> {
+/// One question per task and device that has a default schedule, the newest: what that is does not depend on how well its time is
+/// known.
+fn default_schedules(records: &[Record], filter: &Filter<'_>, devices: &[(String, Device)]) -> Vec<RawSample> {
+    let is_of_group = |record: &&Record| filter.comparable.other_setting(record).is_none();
+    let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
+    let mut defaults: Vec<&Record> = records.iter().filter(is_default).filter(is_of_group).collect();
+    defaults.sort_by_key(|record| std::cmp::Reverse(record.started_at_us));
     let mut seen = HashSet::new();
     let mut found = Vec::new();
-    for record in records.iter().filter(|record| record.schedule_source == Some(ScheduleSource::Default)) {
+    for record in defaults {
         let name = device_name(record);
         let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
         if seen.insert((place, record.task_hash.as_str())) {
@@ -267,12 +315,12 @@ fn uses_recorded(tasks: &BTreeMap<&str, &Record>) -> BTreeMap<u64, f64> {
     uses
 }
 
-fn usual_version(records: &[Record]) -> Option<String> {
+fn usual_version(records: &[Record]) -> Option<&str> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for version in records.iter().filter_map(|record| record.tvm_version.as_deref()) {
         *counts.entry(version).or_default() += 1;
     }
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version.to_owned())
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version)
 }
 
 fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {

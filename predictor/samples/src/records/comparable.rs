@@ -1,0 +1,197 @@
+//! Which records are learned from together: those that differ in nothing that changes times and is no feature.
+//!
+//! Records of the same features and another cache state, clock policy or compiler would teach noise. So of each device one group
+//! of settings is taken, the one with most records unless another is asked for, and of each candidate the newest code alone.
+//! Every other record is refused with the reason.
+
+use super::{Policy, device_name};
+use crate::error::{Error, Result};
+use datasets::{Record, ScheduleSource};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A column that changes times and is no feature.
+struct Setting {
+    /// Its name.
+    column: &'static str,
+    /// Its value as text, where a record has one.
+    value: fn(&Record) -> Option<String>,
+    /// Whether it belongs to the machine and the compiler, and not to how an operator is run alone.
+    is_of_machine: bool,
+}
+
+/// All of them. A state of caches that is not recorded is the usual one.
+const SETTINGS: &[Setting] = &[
+    Setting {
+        column: "cache_state",
+        value: |record| Some(record.cache_state.unwrap_or_default().name().to_owned()),
+        is_of_machine: false,
+    },
+    Setting { column: "clock_policy", value: |record| record.clock_policy.clone(), is_of_machine: true },
+    Setting { column: "target_text", value: |record| record.target_text.clone(), is_of_machine: true },
+    Setting { column: "llvm_version", value: |record| record.llvm_version.clone(), is_of_machine: true },
+    Setting { column: "driver_version", value: |record| record.driver_version.clone(), is_of_machine: true },
+    Setting { column: "unit", value: |record| record.unit.clone(), is_of_machine: true },
+    Setting { column: "thread_mode", value: |record| record.thread_mode.clone(), is_of_machine: false },
+    Setting {
+        column: "spin_count",
+        value: |record| record.spin_count.map(|count| count.to_string()),
+        is_of_machine: false,
+    },
+    Setting {
+        column: "cache_share",
+        value: |record| record.cache_share.map(|share| share.to_string()),
+        is_of_machine: false,
+    },
+    // Code for open sizes is other code; which symbols it has follows from the task.
+    Setting {
+        column: "symbolic_task",
+        value: |record| record.symbolic_task.as_ref().map(|_| "yes".to_owned()),
+        is_of_machine: false,
+    },
+];
+
+/// Which settings are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All of them.
+    Operators,
+    /// Those of the machine and the compiler: operators in their places are run as their network is.
+    Networks,
+}
+
+impl Scope {
+    fn settings(self) -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(move |setting| self == Scope::Operators || setting.is_of_machine)
+    }
+
+    fn values(self, record: &Record) -> Group {
+        self.settings().map(|setting| (setting.value)(record)).collect()
+    }
+}
+
+/// Refuses the name of a column that is no setting.
+pub fn check_setting(column: &str) -> Result<()> {
+    let known = || SETTINGS.iter().map(|setting| setting.column);
+    match known().any(|name| name == column) {
+        true => Ok(()),
+        false => Err(Error::Data(format!("no setting is called `{column}`; {}", models::names::hint(column, known())))),
+    }
+}
+
+/// The values of a record's settings, in their order.
+type Group = Vec<Option<String>>;
+
+/// Groups of a device's records: how many have it, and when the newest of them was measured.
+type Counts = BTreeMap<Group, (usize, i64)>;
+
+/// A task by a schedule on a device, target and number of threads; all default schedules of a task alone are one.
+type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
+
+/// What made the code of a candidate: the version of TVM, the revision of our own code, and which schedule is the default one.
+type Version<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+fn candidate(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
+    let schedule = record.schedule_hash.as_deref();
+    // Features tell the default schedule from others, and not from the default schedule of older code.
+    let is_default = scope == Scope::Operators && record.schedule_source == Some(ScheduleSource::Default);
+    let (named, default) = if is_default { (None, schedule) } else { (schedule, None) };
+    let threads = record.threads.unwrap_or(1);
+    let candidate = (device_name(record), record.target.name(), record.task_hash.as_str(), named, threads);
+    (candidate, (record.tvm_version.as_deref(), record.code_revision.as_deref(), default))
+}
+
+/// What records have to agree in.
+pub(super) struct Comparable<'a> {
+    policy: &'a Policy,
+    scope: Scope,
+    /// By device, the values of its settings.
+    groups: BTreeMap<String, Group>,
+    newest: HashMap<Candidate<'a>, Version<'a>>,
+}
+
+impl<'a> Comparable<'a> {
+    /// Of the records that could be learned from.
+    pub fn of(records: &[&'a Record], policy: &'a Policy, scope: Scope) -> Comparable<'a> {
+        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
+        for record in records.iter().filter(|record| not_asked_for(record, policy, scope).is_none()) {
+            let of_device = counts.entry(device_name(record)).or_default();
+            let (count, newest) = of_device.entry(scope.values(record)).or_insert((0, i64::MIN));
+            (*count, *newest) = (*count + 1, (*newest).max(record.started_at_us));
+        }
+        let most =
+            |groups: Counts| groups.into_iter().max_by_key(|(_, rank)| *rank).map_or_else(Vec::new, |(group, _)| group);
+        let groups = counts.into_iter().map(|(device, groups)| (device, most(groups))).collect();
+        let mut comparable = Comparable { policy, scope, groups, newest: HashMap::new() };
+        let mut newest: HashMap<Candidate<'a>, (i64, Version<'a>)> = HashMap::new();
+        for record in records.iter().filter(|record| comparable.other_setting(record).is_none()) {
+            let (candidate, version) = candidate(record, scope);
+            let known = newest.entry(candidate).or_insert((i64::MIN, version));
+            *known = (*known).max((record.started_at_us, version));
+        }
+        comparable.newest = newest.into_iter().map(|(candidate, (_, version))| (candidate, version)).collect();
+        comparable
+    }
+
+    /// Why a record is not learned from beside the others.
+    pub fn refuse(&self, record: &Record) -> Option<String> {
+        self.other_setting(record).or_else(|| {
+            let (candidate, version) = candidate(record, self.scope);
+            let is_older = self.newest.get(&candidate).is_some_and(|newest| *newest != version);
+            (is_older && !self.policy.all_versions)
+                .then(|| "older code: its task and schedule were measured again by newer code".to_owned())
+        })
+    }
+
+    /// Which setting of a record is not that of its device's group.
+    pub fn other_setting(&self, record: &Record) -> Option<String> {
+        let not_asked_for = not_asked_for(record, self.policy, self.scope);
+        let others = || {
+            let device = device_name(record);
+            let group = self.groups.get(&device)?;
+            let own =
+                self.scope.settings().zip(group).map(|(setting, usual)| (setting, (setting.value)(record), usual));
+            let (setting, value, usual) = own.into_iter().find(|(_, value, usual)| value != *usual)?;
+            let (value, usual) = (or_none(value.as_deref()), or_none(usual.as_deref()));
+            Some(format!("`{}` is {value}, and in most records of `{device}` {usual}", setting.column))
+        };
+        not_asked_for.or_else(others)
+    }
+
+    /// By device, its settings that are recorded, by column.
+    pub fn settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        let named = |group: &Group| {
+            let own = self.scope.settings().zip(group);
+            own.filter_map(|(setting, value)| Some((setting.column.to_owned(), value.clone()?))).collect()
+        };
+        self.groups.iter().map(|(device, group)| (device.clone(), named(group))).collect()
+    }
+}
+
+/// Settings of records that are not those of their device's group, with their columns: what could be asked for instead.
+pub(super) fn others<'r>(
+    records: impl Iterator<Item = &'r Record>,
+    comparable: &Comparable<'_>,
+) -> BTreeSet<(&'static str, String)> {
+    let mut found = BTreeSet::new();
+    for record in records {
+        let Some(group) = comparable.groups.get(&device_name(record)) else { continue };
+        for (setting, usual) in comparable.scope.settings().zip(group) {
+            let value = (setting.value)(record).filter(|value| Some(value) != usual.as_ref());
+            found.extend(value.map(|value| (setting.column, value)));
+        }
+    }
+    found
+}
+
+fn not_asked_for(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
+    let mut asked = scope.settings().filter_map(|setting| Some((setting, policy.settings.get(setting.column)?)));
+    asked.find_map(|(setting, asked)| {
+        let value = (setting.value)(record);
+        let is_other = value.as_ref() != Some(asked);
+        is_other.then(|| format!("`{}` is {}, not `{asked}`", setting.column, or_none(value.as_deref())))
+    })
+}
+
+fn or_none(value: Option<&str>) -> String {
+    value.map_or_else(|| "not recorded".to_owned(), |value| format!("`{value}`"))
+}

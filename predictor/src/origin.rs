@@ -1,0 +1,145 @@
+//! Whether what a predictor learned from is what these programs make now: the same code, by the same TVM.
+
+use job::revision::Revisions;
+use learn::predictor::About;
+use samples::provenance::Provenance;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What `scripts/setup` installs.
+const REQUIREMENTS: &str = include_str!("../../requirements.txt");
+
+/// The version of TVM that these programs use.
+pub fn tvm_version() -> &'static str {
+    let line = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("apache-tvm=="));
+    line.expect("the requirements name a version of TVM").trim()
+}
+
+/// What a predictor learned from, beside what these programs make now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Origin {
+    /// Version of the program that learned.
+    pub program_version: String,
+    /// What the records have in common; nothing where that was not recorded.
+    pub provenance: Option<Provenance>,
+    /// Records by operator whose code is not what these programs make now.
+    pub other_code: BTreeMap<String, usize>,
+    /// Records whose code is known or should be.
+    pub compiled: usize,
+    /// Versions of TVM that are not the one that these programs use.
+    pub other_tvm: Vec<String>,
+    /// Whether records were learned from, and not tables of others, of which none of this is known.
+    #[serde(skip)]
+    is_of_records: bool,
+}
+
+impl Origin {
+    /// Of a predictor.
+    pub fn of(about: &About) -> Origin {
+        // Only devices of records have peaks.
+        let is_of_records = about.provenance.is_some() || about.devices.values().any(|device| device.peaks.is_some());
+        let own = Revisions::own();
+        let (mut other_code, mut compiled, mut other_tvm) = (BTreeMap::new(), 0, Vec::new());
+        if let Some(provenance) = &about.provenance {
+            for origin in &provenance.code {
+                compiled += origin.rows;
+                let now = own.of_operators(&origin.target, &origin.steps, origin.is_drawn);
+                if origin.revision.as_deref() != Some(&*now) {
+                    *other_code.entry(origin.op_kind.clone()).or_default() += origin.rows;
+                }
+            }
+            other_tvm.extend(provenance.tvm_versions.iter().filter(|version| *version != tvm_version()).cloned());
+        }
+        Origin {
+            program_version: about.program_version.clone(),
+            provenance: about.provenance.clone(),
+            other_code,
+            compiled,
+            other_tvm,
+            is_of_records,
+        }
+    }
+
+    /// What to know before answers are taken for times of these programs; nothing where all is the same.
+    pub fn note(&self) -> Option<String> {
+        if !self.is_of_records {
+            return None;
+        }
+        if self.provenance.is_none() {
+            let problem = "which code and which TVM the predictor learned from is not recorded in its file";
+            return Some(format!("{problem}; `oppredict train` of this version records it"));
+        }
+        let mut differs = Vec::new();
+        if !self.other_code.is_empty() {
+            let rows: usize = self.other_code.values().sum();
+            let kinds: Vec<String> = self.other_code.iter().map(|(kind, rows)| format!("{kind} {rows}")).collect();
+            differs.push(format!("{rows} of {} records are of other code ({})", self.compiled, kinds.join(", ")));
+        }
+        if !self.other_tvm.is_empty() {
+            differs.push(format!("compiled by TVM {}, not {}", self.other_tvm.join(" and "), tvm_version()));
+        }
+        (!differs.is_empty()).then(|| {
+            format!("the predictor learned from code that these programs do not make now: {}", differs.join("; "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use samples::provenance::CodeOrigin;
+
+    fn about(provenance: Option<Provenance>) -> About {
+        About {
+            program_version: "0.0".to_owned(),
+            xgboost_version: String::new(),
+            data_hash: String::new(),
+            rows: 0,
+            left_out: BTreeMap::new(),
+            names: Vec::new(),
+            devices: BTreeMap::new(),
+            seed: 0,
+            min_split_loss: 0.0,
+            parameters: BTreeMap::new(),
+            not_learned: BTreeMap::new(),
+            in_place: BTreeMap::new(),
+            stand_ins: BTreeMap::new(),
+            held_out: BTreeMap::new(),
+            provenance,
+        }
+    }
+
+    fn learned_from(revision: Option<String>, tvm: &str) -> Option<Provenance> {
+        let steps = ["dense", "bias_add"].map(str::to_owned).to_vec();
+        let origin = CodeOrigin {
+            op_kind: "dense".to_owned(),
+            target: "llvm".to_owned(),
+            steps,
+            is_drawn: false,
+            revision,
+            rows: 7,
+        };
+        let tvm_versions = [tvm.to_owned()].into();
+        Some(Provenance { tvm_versions, code: vec![origin], ..Provenance::default() })
+    }
+
+    #[test]
+    fn other_code_and_another_tvm_are_told_and_the_same_is_not() {
+        let note = |provenance| Origin::of(&about(provenance)).note();
+        let steps = ["dense", "bias_add"].map(str::to_owned);
+        let now = Revisions::own().of_operators("llvm", &steps, false).to_string();
+        assert_eq!(note(learned_from(Some(now.clone()), tvm_version())), None);
+        for revision in [Some("0123456789abcdef".to_owned()), None] {
+            let other = note(learned_from(revision, tvm_version())).expect("other code");
+            assert!(other.contains("7 of 7 records are of other code (dense 7)") && !other.contains("TVM"), "{other}");
+        }
+        let other = note(learned_from(Some(now), "0.1")).expect("another TVM");
+        assert!(other.contains(&format!("TVM 0.1, not {}", tvm_version())) && !other.contains("other code"), "{other}");
+        assert_eq!(note(None), None, "tables of others are no code of ours");
+    }
+
+    #[test]
+    fn the_version_of_tvm_is_the_one_that_is_installed() {
+        assert!(tvm_version().starts_with(|sign: char| sign.is_ascii_digit()), "{}", tvm_version());
+    }
+}
