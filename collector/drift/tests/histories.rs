@@ -203,7 +203,8 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
     for (night, record) in truth.draw() {
         let side = if night == 0 { Side::Before } else { Side::After };
         let is_doubtful = night == 1 && record.model_name.is_some();
-        let doubtful = Record { median_ns: record.median_ns.map(|ns| 3.0 * ns), median_interval_ns: None, ..record.clone() };
+        let doubtful =
+            Record { median_ns: record.median_ns.map(|ns| 3.0 * ns), median_interval_ns: None, ..record.clone() };
         gather.take(&record, side);
         (0..5).filter(|_| is_doubtful).for_each(|_| gather.take(&doubtful, side));
     }

@@ -1266,6 +1266,18 @@ pub enum DatasetCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Count records by whether this program still makes the code that was measured
+    ///
+    /// Exits with 1 where some records are of other code. The campaign that measured them, run again, measures their tasks by
+    /// the code of now.
+    Revisions {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Tell the best known schedule and time of operators, tasks or models, on a host or the nearest that is known
     Best(BestQuestion),
     /// Ask all records one question in SQL, answered by SQLite, which this program has inside

@@ -4,7 +4,7 @@ use super::arguments::DatasetCommand;
 use super::failure::Failure;
 pub use super::stores::{failed, open, tell_damage};
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
-use super::{best, query, sharing};
+use super::{best, query, revisions, sharing};
 use datasets::sql::Dialect;
 use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, Record, SealOptions, Store};
@@ -25,6 +25,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
         DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
         DatasetCommand::Compact { store, json } => compact(&store, json),
         DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
+        DatasetCommand::Revisions { store, json } => revisions::run(&store, json),
         DatasetCommand::Best(question) => best::run(&question),
         DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
             query::run(&store, &sql, choose, (seconds, memory_mib), json)

@@ -45,6 +45,7 @@ mod query;
 mod race;
 mod repeat;
 mod replay;
+mod revisions;
 mod runs;
 mod settings;
 mod sharing;
