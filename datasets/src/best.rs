@@ -1,11 +1,13 @@
 //! The best known schedule and time of each task, on a host or on the nearest that is known.
 //!
 //! Which is best [`crate::fastest`] tells from all attempts. Times of several hosts are never mixed: a task is answered by the
-//! records of one host, the nearest to the one asked about that has any.
+//! records of one host, the nearest to the one asked about that has any. Times of several versions of a host are not mixed either:
+//! the newest versions count, unless all are requested.
 
 use crate::fastest::fastest;
 use crate::record::json::Json;
 use crate::record::key::Key;
+use crate::record::standing::newest;
 use crate::record::table::Record;
 use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,17 @@ pub struct Question {
     pub threads: Option<i64>,
     /// Name or class of a host.
     pub host: Option<String>,
+    /// Whether times of all versions count, and not only those of the newest ones of each host.
+    pub all_versions: bool,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// The best of each task, the slowest first.
+    pub tasks: Vec<Best>,
+    /// Number of times that were left out because of their versions.
+    pub left_out: usize,
 }
 
 /// The best that is known of a task.
@@ -62,25 +75,50 @@ pub struct Best {
     pub host: String,
     /// Its class.
     pub host_class: String,
+    /// The device that ran it, if it was not the processor.
+    pub device: Option<String>,
+    /// Version of TVM.
+    pub tvm_version: Option<String>,
+    /// Version of LLVM inside TVM.
+    pub llvm_version: Option<String>,
+    /// Version of the accelerator's driver.
+    pub driver_version: Option<String>,
+    /// Clock governor of the host.
+    pub clock_policy: Option<String>,
+    /// Revision of the generated code.
+    pub code_revision: Option<String>,
+    /// All versions as text.
+    pub versions: String,
     /// How far that host is from the one asked about: 0 for the same.
     pub distance: f64,
 }
 
-type Place<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
+/// The key of an answer: task, target, device, board, threads and cache state.
+type Place<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// The best of every task that a question is about, the slowest first, of every attempt there is. `here` describes the host to be
-/// near to.
-pub fn best(records: &[Record], question: &Question, here: &Record) -> Vec<Best> {
+/// Returns the best schedule of every task that a question is about. `here` describes the host to be near to.
+pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
+    let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
+    let (asked, left_out) = match question.all_versions {
+        true => (asked, 0),
+        false => newest(asked, machine),
+    };
     let mut found: BTreeMap<Place<'_>, Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| is_asked(record, question)) {
-        let place = (&*record.task_hash, record.target, record.threads, record.cache_state);
+    for record in asked {
+        let machine = (record.device.as_deref(), record.board.as_deref());
+        let place = (&*record.task_hash, record.target, machine.0, machine.1, record.threads, record.cache_state);
         found.entry(place).or_default().push(record);
     }
-    let mut best: Vec<Best> = found.into_values().filter_map(|attempts| nearest(&attempts, here)).collect();
-    best.sort_by(|one, other| {
+    let mut tasks: Vec<Best> = found.into_values().filter_map(|attempts| nearest(&attempts, here)).collect();
+    tasks.sort_by(|one, other| {
         other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash))
     });
-    best
+    Answer { tasks, left_out }
+}
+
+/// Returns what distinguishes machines. A host name alone is not unique, for example in containers.
+fn machine(record: &Record) -> (String, String, Target, Option<String>, Option<String>) {
+    (record.host.clone(), record.host_class.clone(), record.target, record.device.clone(), record.board.clone())
 }
 
 /// Whether a word names a host of some records, by its name or its class.
@@ -88,17 +126,20 @@ pub fn hosts<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet<&'a 
     records.into_iter().flat_map(|record| [record.host.as_str(), record.host_class.as_str()]).collect()
 }
 
-fn is_asked(record: &Record, question: &Question) -> bool {
-    let Question { operator, task, model, threads, host } = question;
-    record.is_alone()
-        && record.source == Source::Measured
-        && record.outcome == Outcome::Ok
-        && record.median_ns.is_some()
-        && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
-        && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
-        && model.as_ref().is_none_or(|name| record.model_name.as_ref() == Some(name))
-        && threads.is_none_or(|threads| record.threads == Some(threads))
-        && host.as_ref().is_none_or(|host| record.host == *host || record.host_class == *host)
+impl Question {
+    /// Whether a record has a time that answers the question.
+    pub fn is_about(&self, record: &Record) -> bool {
+        let Question { operator, task, model, threads, host, all_versions: _ } = self;
+        record.is_alone()
+            && record.source == Source::Measured
+            && record.outcome == Outcome::Ok
+            && record.median_ns.is_some()
+            && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
+            && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
+            && model.as_ref().is_none_or(|name| record.model_name.as_ref() == Some(name))
+            && threads.is_none_or(|threads| record.threads == Some(threads))
+            && host.as_ref().is_none_or(|host| record.host == *host || record.host_class == *host)
+    }
 }
 
 fn of_record(record: &Record, schedules: usize, here: &Record) -> Option<Best> {
@@ -120,6 +161,13 @@ fn of_record(record: &Record, schedules: usize, here: &Record) -> Option<Best> {
         count: record.place_count,
         host: record.host.clone(),
         host_class: record.host_class.clone(),
+        device: record.device.clone(),
+        tvm_version: record.tvm_version.clone(),
+        llvm_version: record.llvm_version.clone(),
+        driver_version: record.driver_version.clone(),
+        clock_policy: record.clock_policy.clone(),
+        code_revision: record.code_revision.clone(),
+        versions: record.versions_and_code(),
         distance: distance(record, here),
     })
 }
@@ -129,8 +177,9 @@ fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
     let far = |record: &Record| distance(record, here);
     let by_distance =
         |one: &&&Record, other: &&&Record| far(one).total_cmp(&far(other)).then_with(|| one.host.cmp(&other.host));
-    let host = &attempts.iter().min_by(by_distance)?.host;
-    let there: Vec<&Record> = attempts.iter().copied().filter(|record| record.host == *host).collect();
+    let host = attempts.iter().min_by(by_distance)?;
+    let is_there = |record: &&Record| record.host == host.host && record.host_class == host.host_class;
+    let there: Vec<&Record> = attempts.iter().copied().filter(is_there).collect();
     let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
     of_record(fastest(there)?.record, schedules, here)
 }
@@ -191,7 +240,7 @@ mod tests {
             Record { source: Source::Simulated, ..record("a", "1", "x", 1.0, None) },
         ];
         let here = record("a", "", "", 0.0, None);
-        let ask = |question: Question| best(&records, &question, &here);
+        let ask = |question: Question| best(&records, &question, &here).tasks;
         let all = ask(Question::default());
         let told: Vec<_> = all
             .iter()
@@ -212,5 +261,42 @@ mod tests {
         ] {
             assert_eq!(ask(nothing), []);
         }
+    }
+
+    #[test]
+    fn versions_of_a_host_are_not_mixed() {
+        let by = |tvm: &str, moment: i64, record: Record| Record {
+            tvm_version: Some(tvm.to_owned()),
+            started_at_us: moment,
+            ..record
+        };
+        let records = [
+            by("0.26", 1, record("a", "1", "x", 50.0, Some(1.0))),
+            by("0.27", 2, record("a", "1", "y", 100.0, Some(1.0))),
+            by("0.26", 3, record("b", "1", "x", 10.0, Some(1.0))),
+            by("0.26", 1, record("a", "2", "x", 20.0, Some(1.0))),
+        ];
+        let check = |all_versions: bool, here: &str, wanted: &[(&str, f64, &str, &str)], left_out: usize| {
+            let question = Question { all_versions, ..Question::default() };
+            let answer = best(&records, &question, &record(here, "", "", 0.0, None));
+            let told = answer.tasks.iter();
+            let told: Vec<_> = told
+                .map(|one| (one.task_hash.as_str(), one.median_ns, one.host.as_str(), one.versions.as_str()))
+                .collect();
+            assert_eq!((told.as_slice(), answer.left_out), (wanted, left_out));
+        };
+        check(false, "a", &[("1", 100.0, "a", "TVM 0.27")], 2);
+        check(false, "b", &[("1", 10.0, "b", "TVM 0.26")], 2);
+        check(true, "a", &[("1", 50.0, "a", "TVM 0.26"), ("2", 20.0, "a", "TVM 0.26")], 0);
+    }
+
+    #[test]
+    fn devices_of_a_host_are_not_mixed() {
+        let on = |device: &str, record: Record| Record { device: Some(device.to_owned()), ..record };
+        let records =
+            [on("one", record("a", "1", "x", 100.0, Some(1.0))), on("two", record("a", "1", "y", 50.0, Some(1.0)))];
+        let answer = best(&records, &Question::default(), &record("a", "", "", 0.0, None));
+        let told: Vec<_> = answer.tasks.iter().map(|one| (one.device.as_deref(), one.median_ns)).collect();
+        assert_eq!((told.as_slice(), answer.left_out), (&[(Some("one"), 100.0), (Some("two"), 50.0)][..], 0));
     }
 }

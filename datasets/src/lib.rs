@@ -33,6 +33,7 @@ pub use record::experiment::EXPERIMENT;
 pub use record::json::Json;
 pub use record::key::Key;
 pub use record::network::NETWORK;
+pub use record::standing::{Likeness, stands_for};
 pub use record::table::{COLUMNS, Column, ColumnId, Record};
 pub use record::visits::{NoiseFloor, OverVisits, measured, middle_of};
 pub use record::words::{CacheState, Covers, Outcome, ScheduleSource, Source, Target};

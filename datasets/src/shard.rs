@@ -2,7 +2,8 @@
 //!
 //! A key belongs to exactly one of `count` shards, by its first bytes; keys are hashes, so shards are about equally
 //! large whatever the models. The number of shards may change from night to night: what is recorded is skipped
-//! whichever shard it came from.
+//! whichever shard it came from. Shards may run on different machines, so the key must not depend on the machine. The key of an
+//! experiment does, and would assign the same work to different shards.
 
 use crate::record::key::Key;
 use std::fmt;
@@ -63,10 +64,7 @@ impl Shard {
         self.count
     }
 
-    /// Whether a key belongs to this shard.
-    ///
-    /// For guided search give the key of the task, so that one shard sees all of its history; otherwise that of the
-    /// experiment.
+    /// Whether a key belongs to this shard. The key must be derived from the request alone, so that it is equal on all machines.
     pub fn contains(self, key: Key) -> bool {
         let mut first = [0; 8];
         first.copy_from_slice(&key.0[..8]);

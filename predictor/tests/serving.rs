@@ -31,7 +31,14 @@ fn known() -> Known {
     let store = Store::create(folder.path()).expect("a new store");
     let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
     let mut journal = store.journal(origin).expect("a new store takes journals");
-    for (host, task, median_ns) in [("one", "a", 10.0), ("one", "a", 12.0), ("two", "a", 7.0), ("two", "b", 5.0)] {
+    let times = [
+        ("one", "a", 10.0, 2),
+        ("one", "a", 12.0, 2),
+        ("two", "a", 7.0, 2),
+        ("two", "b", 5.0, 2),
+        ("one", "a", 3.0, 1),
+    ];
+    for (host, task, median_ns, version) in times {
         let mut record = Record {
             schema_version: datasets::SCHEMA_VERSION,
             host: host.to_owned(),
@@ -41,7 +48,8 @@ fn known() -> Known {
             schedule_hash: Some(median_ns.to_string()),
             source: Source::Measured,
             outcome: Outcome::Ok,
-            started_at_us: 1,
+            started_at_us: version,
+            tvm_version: Some(version.to_string()),
             run_id: "run".to_owned(),
             op_name: "relu".to_owned(),
             op_text: "relu f32[8]".to_owned(),
@@ -80,6 +88,10 @@ fn what_a_store_knows_is_told() {
     let told: Vec<Value> =
         best["tasks"].as_array().expect("tasks").iter().map(|best| json!([best["host"], best["median_ns"]])).collect();
     assert_eq!((status, told), (200, vec![json!(["one", 10.0]), json!(["two", 5.0])]), "{best}");
+    assert_eq!(best["left_out"], 1, "{best}");
+    let (status, all) = ask(r#"{"host": "one", "task": "a", "all_versions": true}"#);
+    let told = (&all["tasks"][0]["median_ns"], &all["tasks"][0]["tvm_version"], &all["left_out"]);
+    assert_eq!((status, told), (200, (&json!(3.0), &json!("1"), &json!(0))), "{all}");
     for wrong in [r#"{"host": "none"}"#, r#"{"hots": "one"}"#, "x"] {
         assert_eq!(ask(wrong).0, 422, "{wrong}");
     }

@@ -282,6 +282,55 @@ fn the_same_seed_proposes_the_same_schedules() {
     assert_eq!(key_set(&bench.path("again")), key_set(&bench.path("first")));
 }
 
+/// Shards that run on different CPUs are a partition of the campaign.
+#[test]
+fn shards_on_different_cpus_make_a_whole() {
+    let cpus = measure::affinity::allowed().expect("CPUs of this process");
+    let [first, .., last] = cpus.as_slice() else { return eprintln!("skipped: there is one CPU") };
+    let bench = Bench::new();
+    let few = "--modelsource simple --modelname matmul:m=8,n=16,k=8 --schedules 24 --config quick.toml";
+    // A process inherits the affinity of the thread that starts it.
+    let on = |cpu: usize, command: Command| {
+        let pinned = std::thread::spawn(move || {
+            measure::affinity::pin(&[cpu]).expect("the CPU is allowed");
+            run(command)
+        });
+        pinned.join().expect("the thread ends").expect(0)
+    };
+    let shard = |cpu: usize, shard: &str| on(cpu, collect(&bench, &format!("{few} --store store --shard {shard}")));
+    let (one, two) = (shard(*first, "1/2"), shard(*last, "2/2"));
+    assert_eq!(made(&one) + made(&two), 24, "{one}\n{two}");
+    let schedules: BTreeSet<_> =
+        stores::records(&bench.path("store")).into_iter().filter_map(|record| record.schedule_hash).collect();
+    assert_eq!(schedules.len(), 24);
+}
+
+/// Counters are not part of the key, so a known experiment may lack requested counters.
+#[test]
+fn experiments_without_a_requested_counter_are_measured_again() {
+    let bench = Bench::new();
+    let counted = |counters: &str| run(collect(&bench, &format!("{FEW} --store store {counters}"))).expect(0);
+    assert_eq!(made(&counted("")), 10);
+    let first = counted("--counters minor_faults");
+    assert_eq!((count(&first, "known_before"), made(&first)), (0, 10), "{first}");
+    assert!(first.stderr.contains("10 known experiments were measured without the counters `minor_faults`"), "{first}");
+    for known in ["--counters minor_faults", "", "--counters none"] {
+        let again = counted(known);
+        assert_eq!((count(&again, "known_before"), made(&again)), (10, 0), "{known}: {again}");
+    }
+    let both = counted("--counters minor_faults,voluntary_switches");
+    assert_eq!(made(&both), 10, "{both}");
+    let has = |name: &str| {
+        let all = stores::chosen(&bench.path("store"), Choose::All).into_iter();
+        all.filter(|record| {
+            let told = [&record.counters, &record.counters_refused];
+            told.into_iter().flatten().any(|json| json.text().contains(name))
+        })
+        .count()
+    };
+    assert_eq!((has("minor_faults"), has("voluntary_switches")), (20, 10));
+}
+
 #[test]
 fn shards_make_a_whole() {
     let bench = Bench::new();

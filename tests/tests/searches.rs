@@ -68,6 +68,61 @@ fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
     assert!(shown.stdout.contains("no more trials") && shown.stdout.contains("24 known before"), "{shown}");
 }
 
+/// Writes records to a new store.
+fn store_of(bench: &Bench, name: &str, records: &[Record]) {
+    let store = datasets::Store::create(&bench.path(name)).expect("a new store");
+    let origin = datasets::Origin { host: "here".to_owned(), program: "test".to_owned(), command: "none".to_owned() };
+    let mut journal = store.journal(origin).expect("a journal");
+    records.iter().for_each(|record| journal.append(record).expect("the row is sound"));
+    journal.seal().expect("the journal is sound");
+}
+
+/// Returns the record with another version of TVM and half the time.
+fn of_older_version(record: Record) -> Record {
+    let halved = |ns: Option<f64>| ns.map(|ns| ns / 2.0);
+    let older = Record {
+        tvm_version: Some("0.0.1".to_owned()),
+        median_ns: halved(record.median_ns),
+        mean_ns: halved(record.mean_ns),
+        min_ns: halved(record.min_ns),
+        p95_ns: halved(record.p95_ns),
+        median_interval_ns: halved(record.median_interval_ns),
+        ..record
+    };
+    Record { key: older.experiment_key(), ..older }
+}
+
+#[test]
+fn times_of_another_version_are_neither_trials_nor_answers() {
+    let bench = Bench::new();
+    let command = format!("{PRODUCT} --iftune true --tuner random --trials 6 --patience 0 --json");
+    run(bench.opcollect(&command)).expect(0);
+    let older: Vec<Record> =
+        stores::chosen(&bench.path("store"), Choose::All).into_iter().map(of_older_version).collect();
+    store_of(&bench, "older", &older);
+
+    let only = run(bench.opcollect("dataset best --store older")).expect(2);
+    assert!(only.stderr.contains("all of other versions than those of this machine"), "{only}");
+    assert!(only.stderr.contains("--all-versions"), "{only}");
+    let all = run(bench.opcollect("dataset best --store older --all-versions --json")).expect(0);
+    assert_eq!(all.json()["tasks"][0]["tvm_version"], "0.0.1", "{all}");
+    let shown = run(bench.opcollect("dataset best --store older --all-versions")).expect(0);
+    assert!(shown.stdout.contains("TVM 0.0.1"), "{shown}");
+
+    let searched = run(bench.opcollect(&command.replace("--store store", "--store older"))).expect(0);
+    let json = searched.json();
+    assert_eq!((&json["known_before"], &json["searches"][0]["trials"]), (&0.into(), &6.into()), "{searched}");
+    let fastest = stores::records(&bench.path("older"))
+        .into_iter()
+        .filter(|record| record.tvm_version.as_deref() != Some("0.0.1"));
+    let fastest = fastest.filter_map(|record| record.min_ns).fold(f64::INFINITY, f64::min);
+    assert!(json["searches"][0]["best_ns"].as_f64() >= Some(fastest), "{searched}");
+    let best = run(bench.opcollect("dataset best --store older --json")).expect(0);
+    assert_eq!(best.json()["tasks"][0]["schedule"], json["searches"][0]["schedule"], "{best}\n{searched}");
+    assert_eq!(best.json()["left_out"].as_u64(), Some(older.len() as u64), "{best}");
+    assert!(best.stderr.contains("times of other versions are left out; `--all-versions` uses them, too"), "{best}");
+}
+
 #[test]
 fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() {
     let bench = Bench::new();

@@ -1,33 +1,82 @@
-//! `gridsearch`: one point of the grid after the other, from the first.
+//! `gridsearch`: enumerates the grid from its first point. Where rules forbid a long run of points, the enumeration restarts with a
+//! large stride that is coprime to the size of the grid, so that it still visits every point.
 
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Features, Result, Seen, Tuner};
 use job::space::{Schedule, point};
 
-/// Points that a proposal looks at before it gives up: spaces may forbid most of theirs.
+/// Limit of consecutive positions without a new point, after which the stride changes or the search ends.
 const LOOKED_AT: u64 = 1 << 20;
 
 pub struct Grid {
     points: Points,
     next: u64,
+    stride: u64,
+    /// Positions visited with this stride.
+    visited: u64,
+    /// Limit of consecutive positions without a new point.
+    patience: u64,
 }
 
 impl Grid {
     pub fn new(problem: &Problem) -> Grid {
-        Grid { points: Points::new(&problem.space, 0), next: 0 }
+        Grid::with_patience(problem, LOOKED_AT)
     }
+
+    fn with_patience(problem: &Problem, patience: u64) -> Grid {
+        Grid { points: Points::new(&problem.space, 0), next: 0, stride: 1, visited: 0, patience }
+    }
+
+    /// Returns the next position, or None after the last one.
+    fn advance(&mut self) -> Option<u64> {
+        let (place, size) = (self.next, self.points.space.size());
+        if self.visited >= size {
+            return None;
+        }
+        self.visited += 1;
+        let next = (u128::from(place) + u128::from(self.stride)) % u128::from(size);
+        self.next = u64::try_from(next).expect("it is less than the size");
+        Some(place)
+    }
+
+    /// Restarts with a stride near the golden ratio of the grid, which spreads positions evenly. Returns false if that was done
+    /// before.
+    fn spread(&mut self) -> bool {
+        if self.stride > 1 {
+            return false;
+        }
+        let size = self.points.space.size();
+        let golden = (size as f64 * 0.618_033_988_749_894_9) as u64;
+        let is_whole = |step: &u64| divisor(*step, size) == 1;
+        self.stride = (golden.max(2)..size).find(is_whole).unwrap_or(1);
+        self.visited = 0;
+        self.stride > 1
+    }
+}
+
+/// Returns the greatest common divisor.
+fn divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { divisor(other, one % other) }
 }
 
 impl Tuner for Grid {
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
-        let mut proposed = Vec::new();
-        let end = self.points.space.size().min(self.next.saturating_add(LOOKED_AT));
-        while self.next < end && proposed.len() < count {
-            let knobs = point(&self.points.space, self.next);
-            self.next += 1;
+        let (mut proposed, mut vain) = (Vec::new(), 0);
+        while proposed.len() < count {
+            if vain >= self.patience {
+                if !self.spread() {
+                    break;
+                }
+                vain = 0;
+            }
+            let Some(place) = self.advance() else { break };
+            let knobs = point(&self.points.space, place);
             if self.points.space.allows(&knobs) && self.points.take(&knobs) {
                 proposed.push(Schedule::Template { knobs });
+                vain = 0;
+            } else {
+                vain += 1;
             }
         }
         Ok(proposed)
@@ -37,5 +86,46 @@ impl Tuner for Grid {
         if let Schedule::Template { knobs } = schedule {
             self.points.take(knobs);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::problem;
+    use job::space::Knobs;
+    use std::collections::BTreeSet;
+
+    /// Returns all allowed points of a space.
+    fn allowed(problem: &Problem) -> BTreeSet<Knobs> {
+        let all = (0..problem.space.size()).map(|place| point(&problem.space, place));
+        all.filter(|knobs| problem.space.allows(knobs)).collect()
+    }
+
+    fn enumerate(mut grid: Grid) -> BTreeSet<Knobs> {
+        let mut tried = BTreeSet::new();
+        loop {
+            let proposed = grid.propose(8).expect("a proposal");
+            if proposed.is_empty() {
+                return tried;
+            }
+            for schedule in proposed {
+                let Schedule::Template { knobs } = schedule else { panic!("{schedule:?}") };
+                assert!(tried.insert(knobs.clone()), "{knobs:?} came twice");
+            }
+        }
+    }
+
+    #[test]
+    fn the_grid_is_enumerated_to_its_end_where_much_of_it_is_forbidden() {
+        let pool = problem("max_pool2d:c=64,hw=112,k=3,s=2,p=1");
+        let all = allowed(&pool);
+        assert!(all.len() > 100, "{}", all.len());
+        assert!(enumerate(Grid::new(&pool)) == all);
+        // Hundreds of consecutive positions are forbidden or canonicalise to earlier points.
+        assert_eq!(enumerate(Grid::with_patience(&pool, 200)).len(), all.len());
+        let first = (0..).map(|place| point(&pool.space, place)).find(|knobs| pool.space.allows(knobs));
+        let proposed = Grid::new(&pool).propose(1).expect("a point");
+        assert_eq!(proposed, [Schedule::Template { knobs: first.expect("a point") }], "the first point comes first");
     }
 }

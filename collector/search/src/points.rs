@@ -5,8 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// So many draws may be forbidden or taken before a search for another point is given up, or done by listing.
+/// Limit of draws that are forbidden or taken, before a small space is listed instead.
 const DRAWS: usize = 256;
+/// Limit for spaces that are too large to be listed: in some, few draws in a hundred thousand are points.
+const DRAWS_AT_MOST: usize = 1 << 18;
 /// A space of so many points may be listed.
 const LISTED_AT_MOST: u64 = 1 << 16;
 
@@ -46,15 +48,32 @@ impl Points {
         None
     }
 
-    /// A point that was not taken, and is now; nothing where there seem to be no more.
+    /// Takes a point that was not taken before, or returns None if none is found. Draws each axis independently, so a kind of
+    /// schedule with few points is as likely as a kind with many.
     pub fn draw(&mut self) -> Option<Knobs> {
-        for _ in 0..DRAWS {
-            let knobs = self.raw();
+        self.draw_by(|points| Some(points.raw()))
+    }
+
+    /// Takes a point that was not taken before, drawn uniformly over the canonical points. Where some axes have no effect, many
+    /// settings canonicalise to the same point; rejection keeps one of them.
+    pub fn draw_uniform(&mut self) -> Option<Knobs> {
+        let drawn = self.draw_by(|points| {
+            let settings = points.settings();
+            let knobs = canonical(settings.clone());
+            points.is_representative(&settings, &knobs).then_some(knobs)
+        });
+        drawn.or_else(|| self.draw())
+    }
+
+    fn draw_by(&mut self, draw: impl Fn(&mut Points) -> Option<Knobs>) -> Option<Knobs> {
+        let is_listed = self.space.size() <= LISTED_AT_MOST;
+        for _ in 0..if is_listed { DRAWS } else { DRAWS_AT_MOST } {
+            let Some(knobs) = draw(self) else { continue };
             if self.space.allows(&knobs) && self.take(&knobs) {
                 return Some(knobs);
             }
         }
-        if self.space.size() > LISTED_AT_MOST {
+        if !is_listed {
             return None;
         }
         let all = (0..self.space.size()).map(|place| point(&self.space, place));
@@ -67,19 +86,69 @@ impl Points {
     }
 
     fn raw(&mut self) -> Knobs {
+        let knobs = canonical(self.settings());
+        self.space.within(knobs)
+    }
+
+    /// Draws a setting of every axis.
+    fn settings(&mut self) -> Knobs {
         let random = &mut self.random;
-        let knobs = self.space.axes.iter().map(|axis| (axis.name.to_owned(), setting(axis, random)));
-        self.space.within(canonical(Knobs(knobs.collect())))
+        Knobs(self.space.axes.iter().map(|axis| (axis.name.to_owned(), setting(axis, random))).collect())
+    }
+
+    /// Whether these settings are the representative of all settings that canonicalise to this point.
+    fn is_representative(&self, settings: &Knobs, knobs: &Knobs) -> bool {
+        let usual = self.usual_settings(knobs);
+        match settings.0.iter().filter(|(name, setting)| usual.0.get(*name) != Some(*setting)).count() {
+            0 => true,
+            // The search for the representative is expensive, and most settings are rejected before it.
+            1 => self.representative(knobs).as_ref() == Some(settings),
+            _ => false,
+        }
+    }
+
+    /// Returns one setting of every axis that canonicalises to a point: the usual settings of axes without effect, or one of them
+    /// changed where another axis has an effect otherwise.
+    fn representative(&self, knobs: &Knobs) -> Option<Knobs> {
+        let usual = self.usual_settings(knobs);
+        let is_point = |settings: &Knobs| canonical(settings.clone()) == *knobs;
+        if is_point(&usual) {
+            return Some(usual);
+        }
+        let undecided = self.space.axes.iter().filter(|axis| !knobs.0.contains_key(axis.name));
+        let others =
+            undecided.flat_map(|axis| axis.settings.iter().map(|setting| (axis.name.to_owned(), setting.clone())));
+        let changed = others.map(|(name, setting)| {
+            let mut settings = usual.clone();
+            settings.0.insert(name, setting);
+            settings
+        });
+        changed.into_iter().find(is_point)
+    }
+
+    /// Completes a point with the usual settings of the axes that have no effect.
+    fn usual_settings(&self, knobs: &Knobs) -> Knobs {
+        let of = |axis: &Axis| {
+            let own = knobs.0.get(axis.name).cloned().or_else(|| self.usual(axis));
+            (axis.name.to_owned(), own.unwrap_or_else(|| axis.settings[0].clone()))
+        };
+        Knobs(self.space.axes.iter().map(of).collect())
+    }
+
+    /// Returns the setting that disables an axis, or that of the default point.
+    fn usual(&self, axis: &Axis) -> Option<Setting> {
+        let neutral = Space::neutral(axis.name).filter(|setting| axis.settings.contains(setting));
+        neutral.or_else(|| self.space.default.0.get(axis.name).cloned())
     }
 
     /// The same point with knobs for all axes: those that decided nothing are as in the default one, or drawn.
     fn whole(&mut self, knobs: &Knobs) -> Knobs {
         let mut whole = knobs.clone();
-        for axis in &self.space.axes {
+        for place in 0..self.space.axes.len() {
+            let axis = &self.space.axes[place];
             if !whole.0.contains_key(axis.name) {
-                let usual = Space::neutral(axis.name).filter(|setting| axis.settings.contains(setting));
-                let usual = usual.or_else(|| self.space.default.0.get(axis.name).cloned());
-                whole.0.insert(axis.name.to_owned(), usual.unwrap_or_else(|| setting(axis, &mut self.random)));
+                let usual = self.usual(axis).unwrap_or_else(|| setting(axis, &mut self.random));
+                whole.0.insert(axis.name.to_owned(), usual);
             }
         }
         whole
@@ -133,4 +202,92 @@ impl Points {
 
 fn setting(axis: &Axis, random: &mut ChaCha8Rng) -> Setting {
     axis.settings[random.random_range(0..axis.settings.len())].clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::synthetic::problem;
+    use crate::{Problem, Tuner};
+    use job::space::{Schedule, Template};
+    use job::target::{cuda, cuda_text};
+    use models::Fuse;
+    use std::collections::BTreeMap;
+
+    /// Makes a space with 64 points of scalar code and 2 of tensor cores, from equally many settings.
+    fn two_kinds() -> Space {
+        let numbers =
+            |name, most: i64| Axis { name, meaning: "made up", settings: (1..=most).map(Setting::Number).collect() };
+        let units = ["scalar", "tensor"].map(|unit| Setting::Choice(unit.to_owned()));
+        let unit = Axis { name: "unit", meaning: "made up", settings: units.to_vec() };
+        let axes = vec![unit, numbers("tile_x", 8), numbers("tile_y", 8), numbers("fragments_x", 2)];
+        let default = axes.iter().map(|axis| (axis.name.to_owned(), axis.settings[0].clone())).collect();
+        Space::free(Template::Contraction, axes, canonical(Knobs(default)))
+    }
+
+    #[test]
+    fn every_point_is_drawn_with_the_same_probability() {
+        const EACH: usize = 60;
+        let space = two_kinds();
+        let mut counts: BTreeMap<Knobs, usize> = BTreeMap::new();
+        let problem = Problem { space: space.clone(), ..problem("relu:shape=8") };
+        for seed in 0..66 * EACH as u64 {
+            let drawn = Random::new(&problem, seed).propose(1).expect("a point").pop();
+            let Some(Schedule::Template { knobs }) = drawn else { panic!("{drawn:?}") };
+            *counts.entry(knobs).or_default() += 1;
+        }
+        let (least, most) = (counts.values().min().expect("points"), counts.values().max().expect("points"));
+        assert_eq!(counts.len(), 66);
+        assert!(*least > EACH / 2 && *most < 2 * EACH, "{least} to {most} times, {EACH} expected");
+        // Independent axes make both kinds equally likely.
+        let drawn = (0..400).filter_map(|seed| Points::new(&space, seed).draw());
+        let on_tensors = drawn.filter(|knobs| knobs.choice("unit") == Some("tensor")).count();
+        assert!((150..250).contains(&on_tensors), "{on_tensors} of 400");
+    }
+
+    #[test]
+    fn uniform_draws_take_all_points() {
+        let space = two_kinds();
+        let mut points = Points::new(&space, 1);
+        let drawn: BTreeSet<Knobs> = std::iter::from_fn(|| points.draw_uniform()).collect();
+        assert_eq!(drawn.len(), 66);
+    }
+
+    #[test]
+    fn a_large_space_with_few_points_is_drawn_to_its_end() {
+        let numbers =
+            |name, most: i64| Axis { name, meaning: "made up", settings: (1..=most).map(Setting::Number).collect() };
+        let unit = Axis { name: "unit", meaning: "made up", settings: vec![Setting::Choice("tensor".to_owned())] };
+        let axes = vec![unit, numbers("tile_x", 16), numbers("tile_y", 16), numbers("fragments_x", 400)];
+        let default = Knobs(axes.iter().map(|axis| (axis.name.to_owned(), axis.settings[0].clone())).collect());
+        let space = Space::free(Template::Contraction, axes, canonical(default));
+        assert!(space.size() > LISTED_AT_MOST, "else it is listed");
+        let mut points = Points::new(&space, 1);
+        assert_eq!(std::iter::from_fn(|| points.draw()).take(400).count(), 400);
+    }
+
+    #[test]
+    fn every_point_has_a_representative() {
+        let gpu = cuda(&cuda_text(&["sm_80".to_owned()])).expect("a GPU");
+        let texts = [
+            "matmul:m=16,n=32,k=16",
+            "conv2d:ci=64,hw=56,co=64,k=3,p=1",
+            "max_pool2d:c=64,hw=112,k=3,s=2,p=1",
+            "softmax:shape=64x1000",
+        ];
+        for text in texts {
+            let graph = zoo::simple::build(text).expect("an operator");
+            let task = &models::plan(&graph, Fuse::Epilogue).expect("tasks").tasks[0].task;
+            for problem in [problem(text), Problem::of(task, &gpu, 1)] {
+                let mut points = Points::new(&problem.space, 1);
+                for _ in 0..500 {
+                    let settings = points.settings();
+                    let knobs = canonical(settings);
+                    let counted = points.representative(&knobs).unwrap_or_else(|| panic!("{text}: {knobs:?}"));
+                    assert!(points.is_representative(&counted, &knobs), "{text}: {knobs:?}");
+                }
+            }
+        }
+    }
 }

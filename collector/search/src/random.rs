@@ -1,4 +1,4 @@
-//! `random`: points drawn alike, none twice.
+//! `random`: points drawn uniformly without replacement.
 
 use crate::points::Points;
 use crate::problem::Problem;
@@ -17,7 +17,7 @@ impl Random {
 
 impl Tuner for Random {
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
-        let drawn = (0..count).map_while(|_| self.points.draw());
+        let drawn = (0..count).map_while(|_| self.points.draw_uniform());
         Ok(drawn.map(|knobs| Schedule::Template { knobs }).collect())
     }
 

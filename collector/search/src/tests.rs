@@ -62,15 +62,17 @@ fn proposals_are_points_of_the_space_and_end_with_it() {
 
 #[test]
 fn who_learns_is_better_than_chance_at_equal_trials() {
+    // The median of three runs varies too much.
+    const RUNS: u64 = 7;
     for space in [billion(), problem(CONV)] {
         let reached = |name: TunerName| {
-            let runs = (0..3).map(|seed| {
+            let runs = (0..RUNS).map(|seed| {
                 let mut tuner = tuner(name, &space, seed, childless).expect("a tuner");
                 best(&tune(&mut *tuner, 120, 8, time))
             });
             let mut runs: Vec<f64> = runs.collect();
             runs.sort_by(f64::total_cmp);
-            runs[1]
+            runs[runs.len() / 2]
         };
         let chance = reached(TunerName::Random);
         // Four generations are too few where chance nearly sees all.

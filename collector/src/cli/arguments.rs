@@ -79,8 +79,8 @@ pub struct Collect {
     pub ifcompare: bool,
     /// Do only this part of the work, as I/N with I from 1 to N
     ///
-    /// The work is cut by the hash of each experiment's key. Without the flag, a Slurm job array or a Kubernetes
-    /// indexed job says which part this process is.
+    /// Each attempt belongs to exactly one part, even if the parts run on different machines; a search is not divided.
+    /// Without the flag, a Slurm job array or a Kubernetes indexed job says which part this process is.
     #[arg(long, value_name = "I/N", help_heading = "Data")]
     pub shard: Option<String>,
     /// At the end, also bring the store's records to `file:///folder` or `postgres://user@host/database`
@@ -537,6 +537,8 @@ pub struct Sweep {
     #[command(flatten)]
     pub sampling: Sampling,
     /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
+    ///
+    /// Known attempts that lack one of the named counters are measured again.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub counters: Vec<String>,
     /// Builders at work at once [default: one per CPU]
@@ -589,10 +591,13 @@ pub struct ModelCompare {
     /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
     #[arg(long, value_enum, value_name = "VARIANT")]
     pub variant: Vec<VariantArgument>,
-    /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, code and
-    /// number of threads
+    /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, versions, code
+    /// and number of threads
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
+    /// Also use times of other TVM versions and code revisions for `--variant best`
+    #[arg(long, requires = "store")]
+    pub all_versions: bool,
     /// The plan of `--variant plan`, which `oppredict plan` made for this model, machine and number of threads
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
@@ -642,10 +647,13 @@ pub struct ModelBuild {
     /// Build each task by the fastest right schedule that a store has, where it has one
     #[arg(long, requires = "store")]
     pub best: bool,
-    /// Take the schedules of `--best` from this store, as measured on such a host for the same target, code and number of
-    /// threads
+    /// Take the schedules of `--best` from this store, as measured on such a host for the same target, versions, code and
+    /// number of threads
     #[arg(long, value_name = "DIR", requires = "best")]
     pub store: Option<PathBuf>,
+    /// Also use times of other TVM versions and code revisions for `--best`
+    #[arg(long, requires = "best")]
+    pub all_versions: bool,
     /// Threads that the schedules of `--best` were measured on [default: all CPUs]
     #[arg(long, value_name = "N", requires = "best")]
     pub threads: Option<usize>,
@@ -1279,6 +1287,8 @@ pub enum DatasetCommand {
         json: bool,
     },
     /// Tell the best known schedule and time of operators, tasks or models, on a host or the nearest that is known
+    ///
+    /// For this machine, only times of the installed versions count; for another host, those of its newest versions.
     Best(BestQuestion),
     /// Ask all records one question in SQL, answered by SQLite, which this program has inside
     ///
@@ -1359,6 +1369,9 @@ pub struct BestQuestion {
     /// The host, or its class; without records of it, the nearest that is known [default: this machine]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
+    /// Also use times of other TVM versions, code revisions and clock policies, and show them
+    #[arg(long)]
+    pub all_versions: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

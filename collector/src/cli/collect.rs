@@ -12,15 +12,15 @@ use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
-use super::repeat::Repeat;
+use super::repeat::{Repeat, WantedCounters};
 use super::runs::After;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::{notes, simulated_note};
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
-    TuningError, attempts, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, CurrentConditions, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Share,
+    Source, Sweep, Tuning, TuningError, attempts, planned_modules, planned_tasks,
 };
 use crate::report::learning::{self, Course, Effort, Learning, Searched, courses, learnings};
 use crate::report::learning_page::learning_page;
@@ -84,7 +84,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
             .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
     }
-    let mut repeat = Repeat::new(measuring)?;
+    let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(measuring)? };
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
@@ -257,7 +257,7 @@ impl Job<'_> {
             machine::tell_of_shared_cores(&config.threads, &cpus);
         }
         self.store.keep_config(&config.kept_text()).map_err(failed)?;
-        let done = self.make(work, base, bench)?;
+        let done = self.make(work, &bases, bench)?;
         if let Some((searched, file)) = done.searched.as_ref().zip(self.curves.take()) {
             keep_curves(searched, config, file)?;
         }
@@ -342,19 +342,21 @@ impl Job<'_> {
 
     /// What is going to be done: a list of attempts, or a search.
     fn work(&self, ground: &Ground<'_>) -> Result<Work> {
-        let is_ours = |key: Key| self.shard.is_none_or(|shard| shard.contains(key));
-        if let Some(tune) = &ground.config.tune {
-            return Ok(Work::Search(Box::new(Tuning::new(ground, tune, is_ours).map_err(of_tuning)?)));
-        }
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
+        let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
+        if let Some(tune) = &config.tune {
+            let tuning = Tuning::new(ground, tune, |attempt| share.contains(attempt));
+            return Ok(Work::Search(Box::new(tuning.map_err(of_tuning)?)));
+        }
         let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| is_ours(attempt.key) && self.repeat.is_wanted(attempt.key));
+        planned.retain(|attempt| share.contains(attempt) && self.repeat.is_wanted(attempt.key));
         Ok(Work::Sweep(planned))
     }
 
     /// Makes the attempts that the store lacks.
-    fn make(&self, mut work: Work, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
+    fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Done> {
+        let base = &bases.compiled;
         let heard = watch_signals()?;
         let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
         let tasks = self.campaign.tasks;
@@ -362,6 +364,7 @@ impl Job<'_> {
         let known_before = match &mut work {
             Work::Sweep(todo) => {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
+                self.tell_of_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
                     let visits = attempt.method.visits();
                     let left = ledger.visits_left(attempt.key, visits);
@@ -375,10 +378,12 @@ impl Job<'_> {
                 let heard = tuning.learn(&lessons, self.campaign.target);
                 if heard > 0 {
                     tell(&[format!(
-                        "{heard} times of other tasks, hosts or code in the store teach the tuners before they begin"
+                        "{heard} times of other tasks, hosts, versions or plans in the store teach the tuners before they begin"
                     )]);
                 }
                 tuning.resume(&pass::records_with_figures(&self.store, tasks, Choose::Middle)?);
+                let another = "a search repeats no trial; a search with another `--store` reads them";
+                self.tell_of_counters(&ledger, &tuning.keys(), another);
                 tuning.leave_out(|key| ledger.is_known(key));
                 tuning.known()
             }
@@ -414,19 +419,29 @@ impl Job<'_> {
                 records.push(record.lean());
             }
         }
-        let (tried, reached) = self.tried(&wanted, base)?;
+        let (tried, reached) = self.tried(&wanted, bases)?;
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome.is_loss()).count();
         let signal = heard.load(Ordering::Relaxed);
         Ok(Done { attempts, known_before, outcomes, losses, signal, heard, load, records, tried, reached, searched })
     }
 
-    /// Every attempt at some experiments, without long columns, and what all attempts on this host reached.
-    fn tried(&self, wanted: &HashSet<Key>, base: &Record) -> Result<(Vec<Record>, Reached)> {
-        let (mut tried, mut reached) = (Vec::new(), Reached::default());
+    /// Reports the number of experiments that have a time and lack requested counters, and what is done about them.
+    fn tell_of_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
+        let Some(counters) = &self.repeat.counters else { return };
+        let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
+        if lacking > 0 && !self.repeat.again {
+            let names = counters.names.join("`, `");
+            tell(&[format!("{lacking} known experiments were measured without the counters `{names}`: {what}")]);
+        }
+    }
+
+    /// Every attempt at some experiments, without long columns, and what all attempts on this host reached by today's versions.
+    fn tried(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
+        let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::of(bases));
         for record in self.store.records(Choose::All).map_err(failed)? {
             let record = record.map_err(failed)?;
-            if record.host == base.host && record.host_class == base.host_class {
+            if record.host == bases.compiled.host && now.match_record(&record) {
                 reached.take(&record);
             }
             tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::lean));

@@ -117,7 +117,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         engines: &engines,
         on: On::Cpus,
     })?;
-    let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
+    let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
     let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = make(&wanted, &mut whole)?;

@@ -113,7 +113,7 @@ pub fn each<T>(
 
 /// Both ways in turns; nothing where both would be the same code.
 fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<Report>> {
-    let best = whole.best(store)?;
+    let best = whole.best(store, false)?;
     if best.found() == 0 {
         return Ok(None);
     }

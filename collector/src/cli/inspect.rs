@@ -1,14 +1,13 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
 use super::arguments::{GraphFormat, Models, Sweep};
-use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
-use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
+use super::{DONE, Result, best, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Executor;
 use crate::campaign::graphs::{load_with_notes, notes, simulated_note};
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::drawing::{Told, drawn};
-use datasets::{Choose, Outcome, Record, Source};
+use datasets::best::Question;
 use job::space::{self, Filter, Space};
 use models::partner::partner;
 use models::{Graph, Work};
@@ -137,25 +136,15 @@ pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
 
 /// The best measured median of each task of a store, by the task's hash.
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
-    let mut attempts: HashMap<String, Vec<Record>> = HashMap::new();
-    for record in open(store)?.records(Choose::All).map_err(failed)? {
-        let record = record.map_err(failed)?.lean();
-        if record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone() {
-            attempts.entry(record.task_hash.clone()).or_default().push(record);
-        }
+    let mut times: HashMap<String, Told> = HashMap::new();
+    // Sorted by falling time, so the best of a task overwrites the others.
+    for best in best::ask(store, &Question::default())?.answer.tasks {
+        let known = or_unknown(best.interval_ns, |(low, high)| percent((high - low) / 2.0 / best.median_ns));
+        let threads = or_unknown(best.threads, |threads| threads.to_string());
+        let remark = format!("± {known}, threads: {threads}, {} on {}", best.target, best.host);
+        times.insert(best.task_hash, Told { time_ns: best.median_ns, remark });
     }
-    let best = attempts.into_iter().filter_map(|(hash, attempts)| {
-        let record = datasets::fastest(&attempts)?.record;
-        Some((hash, told(record.median_ns?, record)))
-    });
-    Ok(best.collect())
-}
-
-fn told(median_ns: f64, record: &Record) -> Told {
-    let known = or_unknown(record.median_interval_ns, |half| percent(half / median_ns));
-    let threads = or_unknown(record.threads, |threads| threads.to_string());
-    let remark = format!("± {known}, threads: {threads}, {} on {}", record.target, record.host);
-    Told { time_ns: median_ns, remark }
+    Ok(times)
 }
 
 /// The tasks of all models.

@@ -2,17 +2,14 @@
 
 use super::Result;
 use super::arguments::Given;
-use super::bases::bases;
 use super::dataset::failed;
 use super::failure::Failure;
 use super::ledger::Ledger;
-use super::machine;
 use super::repeat::Repeat;
 use super::stores::open_store;
 use super::whole::Whole;
 use crate::campaign::collect::Visit;
 use crate::network::record::warn;
-use bench::Versions;
 use datasets::{Key, Record, RowError, ScheduleSource, Store};
 use job::NetworkJob;
 use job::space::Schedule;
@@ -65,11 +62,7 @@ impl Keeping {
         given: &Given,
         records: impl FnOnce(&Whole, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
-        let versions = machine::prepare(&whole.target, Versions::new(), whole.runs.bench.as_mut())?;
-        let mut base = bases(&whole.runs.config, &whole.target, &whole.standing.facts, &versions)?.compiled;
-        if let Some(board) = &whole.standing.board {
-            board.mark(&mut base);
-        }
+        let mut base = whole.base()?;
         if let Some(after) = &whole.runs.after {
             base.run_id.clone_from(&after.run_id);
         }
@@ -114,7 +107,7 @@ impl Keeping {
             fill(place, record).map_err(Failure::environment)?;
             warn(record, &self.warnings).map_err(Failure::environment)?;
         }
-        let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None };
+        let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None, counters: None };
         let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();

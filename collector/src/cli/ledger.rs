@@ -7,12 +7,15 @@ use super::tell;
 use crate::campaign::collect::Visit;
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
+use std::collections::HashSet;
 
 /// One process's view of a store it adds to.
 pub struct Ledger<'a> {
     store: &'a Store,
     repeat: &'a Repeat,
     keys: Keys,
+    /// Experiments that were measured with the requested counters, if any were requested.
+    counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
     journal: Option<Journal>,
 }
@@ -23,12 +26,18 @@ impl<'a> Ledger<'a> {
         tell_damage(&store.seal(SealOptions::default())?.damage);
         let keys = store.keys()?;
         tell_damage(keys.damage());
-        Ok(Ledger { store, repeat, keys, claims: None, journal: None })
+        Ok(Ledger { store, repeat, keys, counted: counted(store, repeat)?, claims: None, journal: None })
     }
 
     /// Whether an experiment need not be made.
     pub fn is_known(&self, key: Key) -> bool {
-        self.repeat.is_known(&self.keys, key)
+        self.repeat.is_known(&self.keys, key) && !self.lacks_counters(key)
+    }
+
+    /// Whether an experiment has a time but was never measured with the requested counters.
+    pub fn lacks_counters(&self, key: Key) -> bool {
+        let is_counted = self.counted.as_ref().is_none_or(|counted| counted.contains(&key));
+        !is_counted && self.keys.outcome(key) == Some(Outcome::Ok)
     }
 
     /// How many tries of an experiment are left, where what gives times is to have so many; with `--again` one.
@@ -43,13 +52,20 @@ impl<'a> Ledger<'a> {
 
     /// How many visits of an experiment are left, where what gives times is to have so many.
     pub fn visits_left(&self, key: Key, visits: u32) -> u32 {
-        if self.repeat.again { visits } else { u32::try_from(self.left(key, visits.into())).unwrap_or(visits) }
+        match self.lacks_counters(key) {
+            _ if self.repeat.again => visits,
+            // One visit more has them.
+            true => 1,
+            false => u32::try_from(self.left(key, visits.into())).unwrap_or(visits),
+        }
     }
 
     /// The number of the try that each visit is; nothing for those that another process is at, or has made.
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<Vec<Option<i64>>> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
-            Some(Outcome::Ok) if !ledger.repeat.again => ledger.keys.attempts(visit.key) > i64::from(visit.number),
+            Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
+                ledger.keys.attempts(visit.key) > i64::from(visit.number)
+            }
             _ => ledger.is_known(visit.key),
         })
     }
@@ -74,6 +90,7 @@ impl<'a> Ledger<'a> {
         // After claiming: what others finish from now on, they had claimed before.
         if has_news {
             self.keys = self.store.keys()?;
+            self.counted = counted(self.store, self.repeat)?;
         }
         let is_ours = |visit: &Visit| !held.contains(&visit.key) && !is_made(self, visit);
         Ok(wanted.iter().map(|visit| is_ours(visit).then(|| self.keys.attempts(visit.key) + 1)).collect())
@@ -87,6 +104,9 @@ impl<'a> Ledger<'a> {
         };
         journal.append(record)?;
         self.keys.insert(record.key, record.outcome);
+        if let Some(counted) = &mut self.counted {
+            counted.insert(record.key);
+        }
         self.claims.as_mut().map_or(Ok(()), Claims::renew)
     }
 
@@ -100,6 +120,12 @@ impl<'a> Ledger<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the experiments that were measured with the requested counters, or None if none were requested.
+fn counted(store: &Store, repeat: &Repeat) -> Result<Option<HashSet<Key>>> {
+    let wanted = repeat.counters.as_ref();
+    wanted.map(|wanted| store.counted(&wanted.names, &wanted.config_hash)).transpose()
 }
 
 /// Who writes a journal.

@@ -2,6 +2,7 @@
 
 use super::Result;
 use super::dataset::failed;
+use super::failure::Failure;
 use super::ledger::Ledger;
 use super::pace::Pace;
 use super::progress::{Progress, ToStore};
@@ -79,7 +80,7 @@ impl At<'_> {
 
 /// What a store may teach searches beside their own records.
 pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
-    let mut lessons = Lessons::new(tuning.searches(), target);
+    let mut lessons = Lessons::new(tuning.searches(), target).map_err(Failure::environment)?;
     for record in store.records(Choose::Middle).map_err(failed)? {
         lessons.take(&record.map_err(failed)?);
     }

@@ -43,7 +43,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
         engines: &[Engine::Program],
         on: On::Cpus,
     })?;
-    let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
+    let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let target = whole.target.clone();
     let choose = |task: &Task| match &best {
         Some(best) => best.choose(task),

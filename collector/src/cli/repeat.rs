@@ -4,7 +4,9 @@ use super::Result;
 use super::arguments::Measuring;
 use super::dataset::{failed, open};
 use super::failure::Failure;
+use crate::campaign::Config;
 use datasets::{Choose, Key, Keys, Outcome, RowError, Store};
+use measure::counters::{Backend, CounterRequest};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,26 @@ pub struct Repeat {
     pub retry_faults: i64,
     /// Where given, nothing else is made.
     pub only: Option<HashSet<Key>>,
+    /// Counters that a known measurement must have, or have refused.
+    pub counters: Option<WantedCounters>,
+}
+
+/// Counters that were asked for by name.
+#[derive(Debug)]
+pub struct WantedCounters {
+    /// Their names.
+    pub names: Vec<String>,
+    /// The hash of the configuration that requests them.
+    pub config_hash: String,
+}
+
+impl WantedCounters {
+    /// Returns the counters that a configuration names, if it names any.
+    pub fn of(config: &Config) -> Option<WantedCounters> {
+        let CounterRequest { backend, events, .. } = &config.counters;
+        let is_asked = *backend != Backend::None && *events != CounterRequest::default().events;
+        is_asked.then(|| WantedCounters { names: events.clone(), config_hash: config.hash() })
+    }
 }
 
 impl Repeat {
@@ -29,7 +51,7 @@ impl Repeat {
     pub fn new(measuring: &Measuring) -> Result<Repeat> {
         let Measuring { again, retry_faults, .. } = *measuring;
         let only = measuring.keys.as_deref().map(keys_of).transpose()?;
-        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults, only })
+        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults, only, counters: None })
     }
 
     /// Whether an experiment is to be made at all.

@@ -215,7 +215,13 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
     match sweep.counters.as_slice() {
         [] => {}
         [only] if only == "none" => raw.counters.backend = Backend::None,
-        names => raw.counters.events = names.to_vec(),
+        names => {
+            raw.counters.events = names.to_vec();
+            // The flag wins over a file that disables counters.
+            if raw.counters.backend == Backend::None {
+                raw.counters.backend = Backend::default();
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
 use super::arguments::Given;
+use super::bases::bases;
+use super::best::left_out_note;
 use super::boards::{self, Standing, Wanted};
 use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
@@ -13,14 +15,13 @@ use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::simulated::Simulator;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
-use bench::{Ability, Access, Bench, Boards, Build, Fleet};
+use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
 use job::{Artifact, BuildJob, Engine, NetworkJob};
 use measure::Method;
-use measure::host::Facts;
 use models::stages::calls_hash;
 use models::{Graph, Plan, StagePlan, Task, TaskUse};
 use profile::Profile;
@@ -147,23 +148,40 @@ impl Whole {
         made
     }
 
-    /// The fastest right schedules that a store has for this target and number of threads; says which tasks have none.
-    pub fn best(&self, store: &Path) -> Result<Best> {
-        let best = self.known(store)?;
+    /// Returns a record with the columns of the machine, the target and the versions.
+    pub fn base(&mut self) -> Result<Record> {
+        let versions = machine::prepare(&self.target, Versions::new(), self.runs.bench.as_mut())?;
+        let mut base = bases(&self.runs.config, &self.target, &self.standing.facts, &versions)?.compiled;
+        if let Some(board) = &self.standing.board {
+            board.mark(&mut base);
+        }
+        Ok(base)
+    }
+
+    /// Returns the fastest correct schedules that a store has for this target and number of threads. Reports which tasks have none,
+    /// and which times are of other versions; those count only with `all_versions`.
+    pub fn best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
+        let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
         let plural = if threads == 1 { "" } else { "s" };
         let note =
             |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
         tell(&best.lacking().map(note).into_iter().collect::<Vec<_>>());
+        tell(&left_out_note(best.left_out()).into_iter().chain(best.foreign()).collect::<Vec<_>>());
         Ok(best)
     }
 
-    /// The same, and says nothing.
-    pub fn known(&self, store: &Path) -> Result<Best> {
+    /// Returns the same for the current versions, without notes.
+    pub fn known(&mut self, store: &Path) -> Result<Best> {
+        self.read_best(store, false)
+    }
+
+    fn read_best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let contest = Json::new(&network::in_place::turn()).map_err(Failure::environment)?;
+        let now = self.base()?;
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
-        let mut best = Best::of(&self.plan, on, &Facts::read().host_class(), (&network, &contest));
+        let mut best = Best::of(&self.plan, on, (now, all_versions), (&network, &contest));
         for record in open(store)?.records(Choose::All).map_err(failed)? {
             best.hear(&record.map_err(failed)?);
         }

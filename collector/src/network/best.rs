@@ -6,7 +6,7 @@
 //! in their places, in turns, the fastest of those is the best, if what is fastest alone was among them.
 
 use super::default_schedule;
-use datasets::{CacheState, Json, Key, Outcome, Record, Source, fastest};
+use datasets::{CacheState, Json, Key, Likeness, Outcome, Record, Source, fastest, stands_for};
 use job::revision::Revisions;
 use job::space::{Schedule, space};
 use job::target::Target;
@@ -22,6 +22,8 @@ pub enum Why {
     Disturbed,
     /// Only hosts of other classes measured it.
     OtherHost,
+    /// It was measured with other versions or another clock policy only.
+    OtherVersions,
     /// It was measured, and this program makes other code of it.
     OtherCode,
     /// Its space no longer has what was measured.
@@ -35,6 +37,7 @@ impl Why {
             Why::NotMeasured => "not measured for this target and number of threads",
             Why::Disturbed => "measured on a machine so disturbed that the median says nothing",
             Why::OtherHost => "measured on other hosts only",
+            Why::OtherVersions => "measured with other versions only",
             Why::OtherCode => "measured with other code only",
             Why::Gone => "measured by schedules that are gone",
         }
@@ -82,6 +85,12 @@ impl Attempts {
         Some((found.known_ns, self.schedules.get(&found.record.key)?))
     }
 
+    /// Returns the fastest schedule with its record.
+    fn first(&self) -> Option<(&Record, &Schedule)> {
+        let record = fastest(&self.records)?.record;
+        Some((record, self.schedules.get(&record.key)?))
+    }
+
     fn has(&self, schedule: &Schedule) -> bool {
         self.schedules.values().any(|one| one == schedule)
     }
@@ -90,16 +99,13 @@ impl Attempts {
 impl Known {
     /// The fastest alone.
     fn alone(&self) -> Option<&Schedule> {
-        self.alone.fastest(|_| true).map(|(_, schedule)| schedule)
+        self.alone.first().map(|(_, schedule)| schedule)
     }
 
     /// The best of those in turns, if what is fastest alone was among them; else the fastest alone.
-    fn best(&self) -> Option<&Schedule> {
-        let alone = self.alone()?;
-        if !self.in_place.has(alone) {
-            return Some(alone);
-        }
-        self.in_place.fastest(|_| true).map(|(_, schedule)| schedule)
+    fn best(&self) -> Option<(&Record, &Schedule)> {
+        let alone = self.alone.first()?;
+        if self.in_place.has(alone.1) { self.in_place.first() } else { Some(alone) }
     }
 }
 
@@ -110,17 +116,23 @@ pub struct Best {
     places: HashMap<String, usize>,
     target: Target,
     threads: usize,
-    host_class: String,
+    /// A record with the columns of this machine and its versions.
+    now: Record,
+    /// Whether times of other versions and code revisions count.
+    all_versions: bool,
+    /// Number of times that do not count because of that.
+    left_out: usize,
     network: String,
     contest: String,
 }
 
 impl Best {
-    /// Nothing is known yet. `network` is the hash of the model, and `contest` how schedules are timed in their places, in turns.
+    /// Creates an empty collection. `now` is a record with the columns of this machine and its versions, `network` the hash of the
+    /// model, and `contest` the plan by which schedules are timed in the network.
     pub fn of(
         plan: &Plan,
         (target, threads): (&Target, usize),
-        host_class: &str,
+        (now, all_versions): (Record, bool),
         (network, contest): (&str, &Json),
     ) -> Best {
         let unknown = |task: &Task| Known {
@@ -134,7 +146,9 @@ impl Best {
             places: plan.tasks.iter().enumerate().map(|(place, one)| (one.task.hash(), place)).collect(),
             target: target.clone(),
             threads,
-            host_class: host_class.to_owned(),
+            now,
+            all_versions,
+            left_out: 0,
             network: network.to_owned(),
             contest: contest.text().to_owned(),
         }
@@ -153,6 +167,7 @@ impl Best {
         let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
         let Some(text) = record.schedule.as_ref().filter(|_| record.median_ns.is_some()) else { return };
         let found = self.usable(record, &self.tasks[place].task, text.text());
+        self.left_out += usize::from(matches!(found, Err(Why::OtherVersions | Why::OtherCode)));
         let known = &mut self.tasks[place];
         match found {
             Ok(schedule) if record.is_alone() => known.alone.push(record, schedule),
@@ -174,15 +189,22 @@ impl Best {
         if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
             return Err(Why::Disturbed);
         }
-        if record.host_class != self.host_class {
+        if record.host_class != self.now.host_class {
             return Err(Why::OtherHost);
+        }
+        if !self.all_versions && !stands_for(record, &self.now, Likeness::Conditions) {
+            return Err(Why::OtherVersions);
         }
         let schedule = Schedule::from_json(schedule).map_err(|_| Why::Gone)?;
         if !self.has(task, &schedule) {
             return Err(Why::Gone);
         }
-        let revision = Revisions::own().of(task, self.target.kind, &schedule);
-        if record.code_revision.as_deref() == Some(&*revision) { Ok(schedule) } else { Err(Why::OtherCode) }
+        if self.all_versions || self.is_of_code(record, task, &schedule) { Ok(schedule) } else { Err(Why::OtherCode) }
+    }
+
+    /// Whether this program generates the code of a record.
+    fn is_of_code(&self, record: &Record, task: &Task, schedule: &Schedule) -> bool {
+        record.code_revision.as_deref() == Some(&*Revisions::own().of(task, self.target.kind, schedule))
     }
 
     /// Whether a task's space has a schedule.
@@ -196,7 +218,7 @@ impl Best {
 
     /// The best schedule of a task, if there is one.
     pub fn find(&self, task: &Task) -> Option<&Schedule> {
-        self.tasks[*self.places.get(&task.hash())?].best()
+        self.tasks[*self.places.get(&task.hash())?].best().map(|(_, schedule)| schedule)
     }
 
     /// What is fastest alone, if a time of it is known.
@@ -251,6 +273,28 @@ impl Best {
         self.tasks.iter().filter(|known| known.alone().is_some()).count()
     }
 
+    /// Returns the number of times that do not count because of their versions or code revision.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Describes the versions of the best schedules that were not measured under current conditions, if there are any.
+    pub fn foreign(&self) -> Option<String> {
+        let mut versions: BTreeMap<String, usize> = BTreeMap::new();
+        for known in &self.tasks {
+            let Some((record, schedule)) = known.best() else { continue };
+            let is_of_now = stands_for(record, &self.now, Likeness::Conditions);
+            if !is_of_now || !self.is_of_code(record, &known.task, schedule) {
+                *versions.entry(record.versions_and_code()).or_default() += 1;
+            }
+        }
+        let count: usize = versions.values().sum();
+        let named: Vec<String> =
+            versions.into_iter().map(|(versions, count)| format!("{count} with {versions}")).collect();
+        (count > 0)
+            .then(|| format!("{count} of the best schedules were measured with other versions: {}", named.join("; ")))
+    }
+
     /// Which tasks keep the default schedule, and why, in one sentence; nothing where all have a better one.
     pub fn lacking(&self) -> Option<String> {
         let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
@@ -298,6 +342,7 @@ mod tests {
             target_text: Some(target.text.clone()),
             threads: Some(2),
             host_class: "here".to_owned(),
+            tvm_version: Some("0.27".to_owned()),
             task_hash: task.hash(),
             key: Key::of_bytes(format!("{median_ns} {schedule:?}").as_bytes()),
             median_ns: Some(median_ns),
@@ -306,7 +351,14 @@ mod tests {
             ..Record::default()
         };
         let contest = Json::parse(r#"{"turns": 5}"#).expect("JSON");
-        let mut best = Best::of(&plan, (&target, 2), "here", ("network", &contest));
+        let now = Record {
+            host_class: "here".to_owned(),
+            tvm_version: Some("0.27".to_owned()),
+            source: Source::Measured,
+            ..Record::default()
+        };
+        let on = |all_versions: bool| Best::of(&plan, (&target, 2), (now.clone(), all_versions), ("network", &contest));
+        let mut best = on(false);
         let lacks = |best: &Best, why: Why| {
             assert_eq!((best.find(task), best.found()), (None, 0));
             assert_eq!(best.choose(task), default_schedule(task, &target));
@@ -329,6 +381,10 @@ mod tests {
         lacks(&best, Why::Disturbed);
         best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
         lacks(&best, Why::OtherHost);
+        best.hear(&Record { tvm_version: Some("0.26".to_owned()), ..right(1.0, &schedules[0]) });
+        best.hear(&Record { clock_policy: Some("powersave".to_owned()), ..right(1.0, &schedules[0]) });
+        lacks(&best, Why::OtherVersions);
+        assert_eq!(best.left_out(), 2);
         best.hear(&Record { code_revision: Some("0123456789abcdef".to_owned()), ..right(1.0, &schedules[0]) });
         lacks(&best, Why::OtherCode);
         best.hear(&Record { code_revision: None, ..right(1.0, &schedules[0]) });
@@ -372,5 +428,17 @@ mod tests {
         best.hear(&in_place(26.0, &schedules[2]));
         assert_eq!(best.find(task), Some(&schedules[3]));
         assert!(best.is_decided(task, &two));
+
+        // Other versions and code revisions count on request and are reported; other hosts never count.
+        let mut all = on(true);
+        all.hear(&right(10.0, &schedules[2]));
+        assert_eq!((all.find(task), all.foreign()), (Some(&schedules[2]), None));
+        all.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
+        all.hear(&Record { code_revision: Some("0123".to_owned()), ..right(8.0, &schedules[3]) });
+        assert_eq!(all.find(task), Some(&schedules[3]));
+        all.hear(&Record { tvm_version: Some("0.26".to_owned()), code_revision: None, ..right(5.0, &schedules[1]) });
+        assert_eq!((all.find(task), all.left_out()), (Some(&schedules[1]), 0));
+        let told = "1 of the best schedules were measured with other versions: 1 with TVM 0.26";
+        assert_eq!(all.foreign().as_deref(), Some(told));
     }
 }

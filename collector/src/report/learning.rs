@@ -1,6 +1,6 @@
 //! What searches found, how soon, and by what: best times so far over trials and over seconds, and the axes that mattered.
 
-use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Tuning, Verdict};
+use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, space};
 use job::target::Target;
@@ -8,7 +8,8 @@ use measure::statistics::median;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use search::{Effect, effects};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 /// A search and what came of it.
@@ -146,20 +147,19 @@ fn learning(
 ) -> Learning {
     let planned = &tasks[search.default().task];
     let default = Schedule::Template { knobs: space(&planned.task, &target.machine).default };
-    let mut seen: HashSet<Key> = HashSet::new();
-    let is_own = |record: &&Record| search.owns(record) && search.usable(record).is_some();
-    let (passed_over, tried): (Vec<&Record>, Vec<&Record>) =
-        records.iter().filter(is_own).partition(|record| record.outcome == Outcome::PassedOver);
-    let firsts: Vec<&Record> = tried.into_iter().filter(|record| seen.insert(record.key)).collect();
-    let is_default = |record: &&&Record| record.schedule_hash.as_deref() == Some(&default.hash());
-    let is_right = |record: &&&Record| record.outcome == Outcome::Ok;
-    let rank = |record: &&Record| record.upper_end_ns().unwrap_or(f64::INFINITY);
-    let best = firsts.iter().filter(is_right).min_by(|one, other| rank(one).total_cmp(&rank(other)));
+    let (passed_over, tried): (Vec<Trial<'_>>, Vec<Trial<'_>>) =
+        search.trials(records).into_iter().partition(|trial| trial.record.outcome == Outcome::PassedOver);
+    let seen: HashSet<Key> = tried.iter().map(|trial| trial.key).collect();
+    let default_ns = middle(&tried, search.default().key);
+    let trials = first_times(tried);
+    let firsts: Vec<&Record> = trials.iter().map(|trial| trial.record).collect();
+    let rank = |trial: &&Trial<'_>| time_of(trial.record).unwrap_or(f64::INFINITY);
+    let right = trials.iter().filter(|trial| trial.record.outcome == Outcome::Ok);
+    let best = right.clone().min_by(|one, other| rank(one).total_cmp(&rank(other)));
     let verdict = found.as_ref().map(|found| found.verdict.clone());
-    let schedule = found.map(|found| found.schedule.clone()).or_else(|| search.usable(best?));
+    let schedule = found.map(|found| found.schedule.clone()).or_else(|| Some(best?.schedule.clone()));
     let moments = seconds(&firsts);
-    let default_ns = middle(records, firsts.iter().find(is_default).map(|record| record.key));
-    let best_ns = verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.median_ns);
+    let best_ns = verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.record.median_ns);
     let within_rounds = verdict.as_ref().and_then(|verdict| verdict.default_over_best).map(|ratio| ratio.median);
     let of_itself = (schedule.as_ref() == Some(&default)).then_some(1.0);
     Learning {
@@ -169,8 +169,8 @@ fn learning(
         threads: search.default().cpus.len(),
         cache_state: search.cache_state(),
         trials: firsts.len(),
-        passed_over: passed_over.iter().filter(|record| !seen.contains(&record.key)).count(),
-        without_time: firsts.len() - firsts.iter().filter(is_right).count(),
+        passed_over: passed_over.iter().filter(|trial| !seen.contains(&trial.key)).count(),
+        without_time: firsts.len() - right.count(),
         began_at_us: firsts.first().map(|record| record.started_at_us),
         seconds: moments.last().copied().unwrap_or(0.0),
         default_ns,
@@ -181,17 +181,40 @@ fn learning(
         verdict,
         stop,
         curve: curve(&firsts, &moments),
-        axes: effects_of(search, &firsts),
+        axes: effects_of(search, &trials),
         course: course(&firsts),
     }
 }
 
+/// Returns of each experiment the first attempt with a time, or the first attempt if none has one; in the order of time.
+fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
+    let mut firsts: HashMap<Key, Trial<'_>> = HashMap::new();
+    for trial in trials {
+        match firsts.entry(trial.key) {
+            Entry::Vacant(entry) => drop(entry.insert(trial)),
+            Entry::Occupied(mut entry) => {
+                if time_of(entry.get().record).is_none() && time_of(trial.record).is_some() {
+                    entry.insert(trial);
+                }
+            }
+        }
+    }
+    let mut firsts: Vec<Trial<'_>> = firsts.into_values().collect();
+    firsts.sort_by_key(|trial| (trial.record.started_at_us, trial.key));
+    firsts
+}
+
+/// Returns the upper end of the median of a trial, if it has one.
+fn time_of(record: &Record) -> Option<f64> {
+    record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
+}
+
 /// What trees say of a search's axes; nothing where there are none to ask.
-fn effects_of(search: &Search, trials: &[&Record]) -> Vec<Effect> {
+fn effects_of(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     const SEED: u64 = 1;
-    let timed = trials.iter().filter(|record| record.outcome == Outcome::Ok).filter_map(|record| {
-        let Schedule::Template { knobs } = search.usable(record)? else { return None };
-        Some((knobs, record.upper_end_ns()?))
+    let timed = trials.iter().filter_map(|trial| {
+        let Schedule::Template { knobs } = &trial.schedule else { return None };
+        Some((knobs.clone(), time_of(trial.record)?))
     });
     let timed: Vec<(Knobs, f64)> = timed.collect();
     effects(search.problem(), &timed, SEED).unwrap_or_default()
@@ -201,7 +224,7 @@ fn effects_of(search: &Search, trials: &[&Record]) -> Vec<Effect> {
 fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {
-        let own = record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok).unwrap_or(f64::INFINITY);
+        let own = time_of(record).unwrap_or(f64::INFINITY);
         best_ns = best_ns.min(own);
         (record.started_at_us, record.run_id.clone(), best_ns)
     });
@@ -246,9 +269,9 @@ fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
 }
 
 /// The middle of all times of an experiment.
-fn middle(records: &[Record], key: Option<Key>) -> Option<f64> {
-    let own = records.iter().filter(|record| Some(record.key) == key && record.outcome == Outcome::Ok);
-    let mut times: Vec<f64> = own.filter_map(|record| record.median_ns).collect();
+fn middle(trials: &[Trial<'_>], key: Key) -> Option<f64> {
+    let own = trials.iter().filter(|trial| trial.key == key && trial.record.outcome == Outcome::Ok);
+    let mut times: Vec<f64> = own.filter_map(|trial| trial.record.median_ns).collect();
     times.sort_by(f64::total_cmp);
     (!times.is_empty()).then(|| median(&times))
 }
@@ -291,7 +314,7 @@ fn curve(trials: &[&Record], moments: &[f64]) -> Vec<Point> {
     let mut curve: Vec<Point> = Vec::new();
     let mut best_ns = f64::INFINITY;
     for (place, (record, seconds)) in trials.iter().zip(moments).enumerate() {
-        let own = record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok).unwrap_or(f64::INFINITY);
+        let own = time_of(record).unwrap_or(f64::INFINITY);
         let is_last = place + 1 == trials.len();
         if own < best_ns || is_last && best_ns.is_finite() {
             best_ns = best_ns.min(own);

@@ -41,7 +41,16 @@ impl Record {
     ///
     /// Fill those columns, take the key, and ask the store whether it has it: no need to measure before knowing.
     pub fn experiment_key(&self) -> Key {
-        let named = EXPERIMENT.iter().filter_map(|&id| Some((id.name().to_owned(), value(self.cell(id))?)));
+        self.key_of(EXPERIMENT.iter().copied())
+    }
+
+    /// Returns the key of the experiment without its schedule, which all schedules of a task share if they were measured alike.
+    pub fn ground_key(&self) -> Key {
+        self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
+    }
+
+    fn key_of(&self, columns: impl Iterator<Item = ColumnId>) -> Key {
+        let named = columns.filter_map(|id| Some((id.name().to_owned(), value(self.cell(id))?)));
         Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).text().as_bytes())
     }
 }

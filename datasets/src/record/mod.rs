@@ -15,6 +15,7 @@ mod lean;
 pub mod network;
 mod products;
 pub(crate) mod serial;
+pub mod standing;
 pub mod table;
 pub mod visits;
 pub mod words;

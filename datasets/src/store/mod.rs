@@ -27,6 +27,7 @@ mod chosen;
 mod claims;
 mod compact;
 mod configs;
+mod counted;
 mod damage;
 pub(crate) mod files;
 mod hashing;

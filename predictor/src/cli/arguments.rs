@@ -528,6 +528,9 @@ pub struct TimesOf {
     /// Class of hosts, where the store has several; without --data, the predictor's device
     #[arg(long, value_name = "NAME")]
     pub hardware: Option<String>,
+    /// Also use times of --data with older TVM versions, code revisions and other clock policies
+    #[arg(long, requires = "data")]
+    pub all_versions: bool,
     /// Device of the predictor beside --data; may be left out where it learned from only one
     #[arg(long, value_name = "NAME", requires_all = ["predictor", "data"])]
     pub device: Option<String>,
@@ -627,6 +630,9 @@ pub struct InterferenceOf {
     /// Class of hosts, where the store has several
     #[arg(long, value_name = "NAME")]
     pub hardware: Option<String>,
+    /// Also use records with older TVM versions, code revisions and other clock policies
+    #[arg(long)]
+    pub all_versions: bool,
     /// Seed of what is held out together
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,

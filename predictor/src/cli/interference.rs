@@ -1,7 +1,7 @@
 //! `oppredict interference`.
 
 use super::arguments::InterferenceOf;
-use super::{begin, finish, paper, print};
+use super::{begin, finish, paper, print, tell_left_out};
 use crate::error::{Error, Result};
 use crate::pages;
 use crate::planning::coruns::{CoRuns, Scores};
@@ -14,7 +14,9 @@ use serde_json::json;
 /// Evaluates on held-out operators, and shows all slowdowns.
 pub fn run(arguments: &InterferenceOf) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
-    let (coruns, records) = CoRuns::read(&arguments.data, arguments.hardware.as_deref())?;
+    let (coruns, records, left_out) =
+        CoRuns::read(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
+    tell_left_out(left_out);
     let class = records.first().map(|record| record.host_class.clone()).unwrap_or_default();
     let store = Store::open(&arguments.data)?;
     let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));

@@ -79,6 +79,13 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Reports the number of records that were left out because of their versions.
+fn tell_left_out(count: usize) {
+    if count > 0 {
+        eprintln!("note: {count} records of other versions are left out; `--all-versions` uses them, too");
+    }
+}
+
 /// Lists the features.
 fn features() -> Result<u8> {
     let mut table = Table::new([words("feature"), words("unit"), words("source")]);

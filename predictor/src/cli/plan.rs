@@ -1,12 +1,12 @@
 //! `oppredict plan` and `oppredict stages`.
 
 use super::arguments::{PlanOf, TimesOf};
-use super::{begin, finish, paper, print, read_predictor};
+use super::{begin, finish, paper, print, read_predictor, tell_left_out};
 use crate::error::{Error, Result};
 use crate::pages;
 use crate::pages::{Lane, MeasuredLanes};
 use crate::planning::network::BARRIER_NS;
-use crate::planning::{Host, Planned, Times, plan as planned};
+use crate::planning::{Host, Planned, RecordChoice, Times, plan as planned};
 use crate::queries::{self, Setting};
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
@@ -25,13 +25,15 @@ pub struct Known {
 
 impl Known {
     /// Reads what the arguments name.
-    pub fn read(arguments: &TimesOf, is_any: bool) -> Result<Known> {
+    pub fn read(arguments: &TimesOf, any_schedule: bool) -> Result<Known> {
         if arguments.data.is_none() && arguments.predictor.is_none() {
             let problem = "no times: give --data STORE with records of this machine, or --predictor FILE, or both";
             return Err(Error::Query(problem.to_owned()));
         }
-        let hardware = arguments.hardware.as_deref();
-        let host = arguments.data.as_ref().map(|path| Host::read(path, hardware, is_any)).transpose()?;
+        let (class, all_versions) = (arguments.hardware.as_deref(), arguments.all_versions);
+        let choice = RecordChoice { class, any_schedule, all_versions };
+        let host = arguments.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
+        tell_left_out(host.as_ref().map_or(0, |host| host.left_out));
         let predictor = arguments.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
         let device = if host.is_none() { arguments.hardware.clone() } else { arguments.device.clone() };
         Ok(Known { host, predictor, setting: Setting { device, ..Setting::default() } })
@@ -61,28 +63,28 @@ impl Known {
 pub fn plan(arguments: &PlanOf) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
-    let found = of(arguments)?;
-    print(&answer(&found))?;
-    keep(arguments, &found, page, out)
+    let (found, versions) = of(arguments)?;
+    print(&answer(&found, &versions))?;
+    keep(arguments, (&found, &versions), page, out)
 }
 
 /// The stages of a model, one a line.
 pub fn stages(arguments: &PlanOf) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
-    let found = of(arguments)?;
-    print(&list(&found))?;
-    keep(arguments, &found, page, out)
+    let (found, versions) = of(arguments)?;
+    print(&list(&found, &versions))?;
+    keep(arguments, (&found, &versions), page, out)
 }
 
 type Page = Option<datasets::output::Output>;
 
-fn keep(arguments: &PlanOf, found: &Planned, page: Page, out: Page) -> Result<u8> {
+fn keep(arguments: &PlanOf, (found, versions): (&Planned, &[String]), page: Page, out: Page) -> Result<u8> {
     let measured = arguments.measured.as_deref().map(measured).transpose()?;
     finish(page, || pages::lanes(found, measured.as_ref()).into_bytes())?;
     finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
-        print(&json!({ "plan": found, "stages": found.stages.stages }).to_string())?;
+        print(&json!({ "plan": found, "stages": found.stages.stages, "versions": versions }).to_string())?;
     }
     Ok(0)
 }
@@ -107,15 +109,17 @@ fn measured(path: &Path) -> Result<MeasuredLanes> {
     Ok(found)
 }
 
-fn of(arguments: &PlanOf) -> Result<Planned> {
+/// Returns the plan and the versions of the measured times.
+fn of(arguments: &PlanOf) -> Result<(Planned, Vec<String>)> {
     let cores = arguments.threads as usize;
     let known = Known::read(&arguments.times, false)?;
     let machine = known.machine(cores)?;
     let graph = queries::graph_of(arguments.modelsource, &arguments.model, arguments.batchsize, arguments.sequence)?;
-    planned(&graph, &known.times(), &machine, arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3))
+    let found = planned(&graph, &known.times(), &machine, arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3))?;
+    Ok((found, known.host.into_iter().flat_map(|host| host.versions).collect()))
 }
 
-fn answer(found: &Planned) -> String {
+fn answer(found: &Planned, versions: &[String]) -> String {
     let Planned { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
@@ -140,11 +144,12 @@ fn answer(found: &Planned) -> String {
         found.states,
         if found.is_exact { ", nothing left out" } else { ", along a beam" }
     ));
-    lines.push(format!("  times       {} measured, the rest predicted", percent(found.measured_share)));
+    let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
+    lines.push(format!("  times       {} measured{by}, the rest predicted", percent(found.measured_share)));
     lines.join("\n")
 }
 
-fn list(found: &Planned) -> String {
+fn list(found: &Planned, versions: &[String]) -> String {
     let mut table =
         Table::new([figures("stage"), figures("time"), figures("cores"), figures("calls"), words("of them")]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
@@ -159,5 +164,5 @@ fn list(found: &Planned) -> String {
             table.row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
         }
     }
-    format!("{}\n{}", table.on(&paper()), answer(found))
+    format!("{}\n{}", table.on(&paper()), answer(found, versions))
 }

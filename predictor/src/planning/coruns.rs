@@ -2,6 +2,7 @@
 //! that were held out.
 
 use super::demand::{Time, cache_bytes, demand};
+use super::versions::of_versions;
 use crate::error::{Error, Result};
 use datasets::{Json, Outcome, Record, Source, Store};
 use learn::split;
@@ -125,8 +126,9 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// The records of a store, of one class of hosts: the one named, or the only one.
-    pub fn read(path: &Path, class: Option<&str>) -> Result<(CoRuns, Vec<Record>)> {
+    /// Reads the records of one class of hosts: the one named, or the only one. Also returns the number of records that were left
+    /// out because of their versions.
+    pub fn read(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.records(datasets::Choose::Middle)? {
             let record = record?;
@@ -147,8 +149,8 @@ impl CoRuns {
                 return Err(Error::Query(format!("say which --hardware; the store has {}", several.join(", "))));
             }
         };
-        let records = by_class.remove(&class).unwrap_or_default();
-        Ok((CoRuns::of(&records), records))
+        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        Ok((CoRuns::of(&records), records, left_out))
     }
 
     /// What records of one class of hosts say.

@@ -8,6 +8,7 @@ pub mod demand;
 pub mod network;
 pub mod tables;
 pub mod times;
+mod versions;
 
 pub use network::{Planned, plan};
-pub use times::{Host, Time, Times};
+pub use times::{Host, RecordChoice, Time, Times};

@@ -3,15 +3,16 @@
 use super::coruns::CoRuns;
 pub use super::demand::{Time, demand};
 use super::demand::{bytes_per_ns, cache_bytes};
+use super::versions::of_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{
-    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose, fastest, middle_of,
+    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, Target, choose, fastest, middle_of,
 };
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
 use planners::interference::{Learned, Machine, Profile};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 /// What a store says of one class of hosts.
@@ -27,6 +28,21 @@ pub struct Host {
     profiles: HashMap<String, Profile>,
     /// Times by task and number of threads, each with its schedule, the fastest first.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
+    /// The versions of these times.
+    pub versions: BTreeSet<String>,
+    /// Number of records that were left out because of their versions.
+    pub left_out: usize,
+}
+
+/// Selects records of a store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordChoice<'a> {
+    /// The class of hosts; None if the store has only one.
+    pub class: Option<&'a str>,
+    /// Whether all schedules count, and not only the default ones.
+    pub any_schedule: bool,
+    /// Whether all versions count, and not only the newest ones.
+    pub all_versions: bool,
 }
 
 /// Where times come from: records first, then a predictor.
@@ -38,9 +54,9 @@ pub struct Times<'a> {
 }
 
 impl Host {
-    /// The records of a store, of one class of hosts: the one named, or the only one. `is_any` takes all schedules, not the default
-    /// ones alone.
-    pub fn read(path: &Path, class: Option<&str>, is_any: bool) -> Result<Host> {
+    /// Reads the records of one class of hosts.
+    pub fn read(path: &Path, choice: RecordChoice<'_>) -> Result<Host> {
+        let RecordChoice { class, any_schedule, all_versions } = choice;
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         let mut together: Vec<Record> = Vec::new();
@@ -50,12 +66,13 @@ impl Host {
                 together.push(record);
                 continue;
             }
+            let is_of_cores = record.device.is_none() && record.target != Target::Torch;
             let is_usable = record.outcome == Outcome::Ok
                 && record.source == Source::Measured
                 && record.is_alone()
-                && !record.is_network()
+                && is_of_cores
                 && record.cache_state == Some(CacheState::Warm)
-                && (is_any || record.schedule_source == Some(ScheduleSource::Default));
+                && (any_schedule || record.schedule_source == Some(ScheduleSource::Default));
             if is_usable {
                 by_class.entry(record.host_class.clone()).or_default().push(record);
             }
@@ -79,8 +96,10 @@ impl Host {
         };
         let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
+        let (together, _) = of_versions(together, all_versions);
         let coruns = CoRuns::of(&choose(together, Choose::Middle));
-        Ok(Host { profiles: coruns.profiles(), coruns, ..Host::of(class.clone(), &by_class[&class], peaks) })
+        let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
+        Ok(Host { profiles: coruns.profiles(), coruns, left_out, ..Host::of(class, &records, peaks) })
     }
 
     fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
@@ -91,7 +110,9 @@ impl Host {
         }
         let times = attempts.into_iter().map(|(of, attempts)| (of, ordered(&attempts))).collect();
         let cache_bytes = cache_bytes(records);
-        Host { class, cache_bytes, peaks, times, coruns: CoRuns::default(), profiles: HashMap::new() }
+        let versions = records.iter().map(Record::versions).collect();
+        let (coruns, profiles) = (CoRuns::default(), HashMap::new());
+        Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0 }
     }
 
     /// What operators share on so many cores.
@@ -200,5 +221,66 @@ impl Times<'_> {
             }
         };
         tasks.iter().zip(found).map(complete).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datasets::Origin;
+
+    fn record(tvm: &str, moment: i64, task: &str, median_ns: f64) -> Record {
+        let record = Record {
+            host: "host".to_owned(),
+            host_class: "class".to_owned(),
+            op_kind: "relu".to_owned(),
+            op_name: "relu".to_owned(),
+            op_text: "relu".to_owned(),
+            task_hash: task.to_owned(),
+            threads: Some(1),
+            cache_state: Some(CacheState::Warm),
+            schedule_source: Some(ScheduleSource::Default),
+            source: Source::Measured,
+            outcome: Outcome::Ok,
+            program_version: "0".to_owned(),
+            run_id: "run".to_owned(),
+            started_at_us: moment,
+            tvm_version: Some(tvm.to_owned()),
+            n: 1,
+            median_ns: Some(median_ns),
+            min_ns: Some(median_ns),
+            mean_ns: Some(median_ns),
+            p95_ns: Some(median_ns),
+            ..Record::default()
+        };
+        Record { key: record.experiment_key(), ..record }
+    }
+
+    #[test]
+    fn times_of_several_versions_and_devices_are_not_mixed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let store = Store::create(folder.path()).expect("a new store");
+        let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
+        let mut journal = store.journal(origin).expect("a new store takes journals");
+        let on_gpu = Record { device: Some("gpu".to_owned()), target: Target::Cuda, ..record("0.27", 9, "a", 1.0) };
+        // A row of an old schema version.
+        let oldest = Record { schema_version: 1, ..record("0.25", 1, "a", 4.0) };
+        for record in
+            [oldest, record("0.26", 2, "a", 5.0), record("0.26", 3, "b", 6.0), record("0.27", 4, "a", 10.0), on_gpu]
+        {
+            journal.append(&record).expect("the row is sound");
+        }
+        journal.seal().expect("the journal is sound");
+        let read = |all_versions: bool| {
+            Host::read(folder.path(), RecordChoice { all_versions, ..RecordChoice::default() }).expect("times")
+        };
+        let ns = |host: &Host, task: &str| host.time(task, 1).map(|time| time.time_ns);
+        let versions = |host: &Host| host.versions.iter().cloned().collect::<Vec<String>>().join("; ");
+        let newest = read(false);
+        assert_eq!((ns(&newest, "a"), ns(&newest, "b"), newest.left_out), (Some(10.0), None, 3));
+        assert_eq!(versions(&newest), "TVM 0.27");
+        let all = read(true);
+        assert_eq!((ns(&all, "a"), ns(&all, "b"), all.left_out), (Some(4.0), Some(6.0), 0));
+        assert_eq!(versions(&all), "TVM 0.25; TVM 0.26; TVM 0.27");
     }
 }

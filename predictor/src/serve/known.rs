@@ -19,7 +19,7 @@ impl Known {
         Ok(Known(records.map(|record| record.map(Record::lean)).collect::<datasets::Result<_>>().map_err(failed)?))
     }
 
-    /// The best of each task that is asked about, on the host that is named or the nearest to it.
+    /// Returns the best schedule of each requested task on the named host or the nearest to it, with the newest versions there.
     pub(super) fn best(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
@@ -41,7 +41,7 @@ impl Known {
         };
         // A task that was not measured there is answered by the nearest host that has it.
         let question = Question { host: None, ..question };
-        Ok(json!({ "tasks": best(&self.0, &question, &here) }))
+        Ok(json!(best(&self.0, &question, &here)))
     }
 
     /// All tasks, how often each was measured, and on which hosts.

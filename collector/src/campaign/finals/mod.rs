@@ -6,7 +6,7 @@ pub use contest::Verdict;
 
 use super::planned::Attempt;
 use super::source::Source;
-use super::tuning::{Search, Tuning};
+use super::tuning::{Search, Trial, Tuning};
 use contest::{Contest, Entry};
 use datasets::{Key, Outcome, Record};
 use job::space::Schedule;
@@ -52,46 +52,43 @@ impl Finals {
 
 impl Match {
     fn new(search: &Search, records: &[Record]) -> Match {
-        let mut firsts: Vec<(f64, &Record, Attempt, Schedule)> = Vec::new();
-        let mut seen: HashSet<Key> = HashSet::new();
-        let mut later: Vec<&Record> = Vec::new();
-        let was_tried = |record: &&Record| search.owns(record) && record.outcome != Outcome::PassedOver;
-        for record in records.iter().filter(was_tried) {
-            if !seen.insert(record.key) {
-                later.push(record);
-                continue;
-            }
-            let usable = search.usable(record).filter(|_| record.outcome == Outcome::Ok);
-            let attempt = usable.and_then(|schedule| Some((search.attempt(schedule.clone()).ok()?, schedule)));
-            // What was measured by another plan is another experiment.
-            let attempt = attempt.filter(|(attempt, _)| attempt.key == record.key);
-            if let (Some((attempt, schedule)), Some(upper)) = (attempt, record.upper_end_ns()) {
-                firsts.push((upper, record, attempt, schedule));
+        let mut known: HashSet<Key> = HashSet::new();
+        let mut firsts: Vec<(f64, Trial<'_>)> = Vec::new();
+        let mut later: Vec<(Key, &Record)> = Vec::new();
+        let trials = search.trials(records).into_iter();
+        for trial in trials.filter(|trial| trial.record.outcome != Outcome::PassedOver) {
+            let upper = trial.record.upper_end_ns().filter(|_| trial.record.outcome == Outcome::Ok);
+            match upper {
+                _ if known.contains(&trial.key) => later.push((trial.key, trial.record)),
+                Some(upper) => {
+                    known.insert(trial.key);
+                    firsts.push((upper, trial));
+                }
+                // A failure before the first time does not exclude a schedule.
+                None => {}
             }
         }
         firsts.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let entries = firsts.iter().map(|(upper, record, ..)| Entry::new(record.median_ns.unwrap_or(*upper), *upper));
-        let default = firsts.iter().position(|(.., attempt, _)| attempt.key == search.default().key);
+        let entries = firsts.iter().map(|(upper, first)| Entry::new(first.record.median_ns.unwrap_or(*upper), *upper));
+        let default = firsts.iter().position(|(_, first)| first.key == search.default().key);
         let mut contest = Contest::new(entries.collect(), default);
         let numbers: HashMap<Key, usize> =
-            firsts.iter().enumerate().map(|(number, first)| (first.1.key, number)).collect();
+            firsts.iter().enumerate().map(|(number, (_, first))| (first.key, number)).collect();
         for round in rounds(&later, &numbers) {
             contest.resume(&round);
         }
-        let (attempts, schedules) = firsts.into_iter().map(|(_, _, attempt, schedule)| (attempt, schedule)).unzip();
+        let (attempts, schedules) = firsts.into_iter().map(|(_, first)| (first.attempt, first.schedule)).unzip();
         Match { contest, attempts, schedules }
     }
 }
 
 /// Measurements after the first ones as rounds.
-fn rounds(later: &[&Record], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
-    let known = later.iter().filter_map(|record| Some((*record, *numbers.get(&record.key)?)));
-    let (later, numbers): (Vec<&Record>, Vec<usize>) = known.unzip();
-    let moments = later.iter().map(|record| (record.key, record.run_id.clone(), record.started_at_us));
+fn rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
+    let moments = later.iter().map(|(key, record)| (*key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
-    for (round, (record, number)) in datasets::fastest::rounds(moments).into_iter().zip(later.iter().zip(numbers)) {
+    for (round, (key, record)) in datasets::fastest::rounds(moments).into_iter().zip(later) {
         rounds.resize_with(rounds.len().max(round + 1), Vec::new);
-        rounds[round].push((number, record.median_ns.filter(|_| record.outcome == Outcome::Ok)));
+        rounds[round].push((numbers[key], record.median_ns.filter(|_| record.outcome == Outcome::Ok)));
     }
     rounds
 }

@@ -1,9 +1,9 @@
-//! What a store teaches before the first trial: records of tasks that are not searched now, of other hosts, of other code. None of
-//! them tells a time that would be found here, but what schedules gain over the default one is alike.
+//! Lessons that a store has before the first trial: records of other tasks, hosts, versions and plans. Their times say nothing
+//! about this machine now, but the gain of a schedule over the default one is similar. Times are compared only between records
+//! that differ in nothing but the schedule.
 
-use super::Search;
-use super::of_task::Told;
-use datasets::{CacheState, Outcome, Record, ScheduleSource, Source};
+use super::{Search, TuningError};
+use datasets::{CacheState, Key, Outcome, Record, ScheduleSource, Source};
 use job::space::Schedule;
 use job::target::Target;
 use models::Task;
@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, HashSet};
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
-/// Times of schedules of one task, measured alike.
-#[derive(Default)]
+/// Times of schedules of one task whose experiments differ in nothing but the schedule.
 struct Group {
     task: Option<Task>,
+    threads: usize,
+    is_cold: bool,
     default_ns: Option<f64>,
     /// By the hashes of schedules.
     times: BTreeMap<String, (Schedule, f64)>,
@@ -28,16 +29,16 @@ pub struct Lessons {
     kinds: HashSet<String>,
     target: String,
     /// What searches hear of as their own.
-    own: HashSet<Told>,
-    groups: BTreeMap<Told, Group>,
+    own: HashSet<Key>,
+    groups: BTreeMap<Key, Group>,
 }
 
 impl Lessons {
     /// For these searches, for this target.
-    pub fn new(searches: &[Search], target: &Target) -> Lessons {
+    pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
         let kinds = searches.iter().map(|search| search.kind().to_owned()).collect();
-        let own = searches.iter().map(Search::told_by).collect();
-        Lessons { kinds, target: target.kind.name().to_owned(), own, groups: BTreeMap::new() }
+        let own = searches.iter().map(Search::ground_key).collect::<Result<HashSet<Key>, TuningError>>()?;
+        Ok(Lessons { kinds, target: target.kind.name().to_owned(), own, groups: BTreeMap::new() })
     }
 
     /// Takes a record, where it can teach anything.
@@ -48,19 +49,17 @@ impl Lessons {
             && record.symbolic_task.is_none()
             && self.kinds.contains(&record.op_kind)
             && record.target.name() == self.target;
-        let known = (record.schedule.as_ref(), record.schedule_hash.as_ref(), record.upper_end_ns(), record.threads);
-        let (Some(schedule), Some(hash), Some(ns), Some(threads)) = known else { return };
+        let threads = record.threads.and_then(|threads| usize::try_from(threads).ok()).filter(|threads| *threads > 0);
+        let known = (record.schedule.as_ref(), record.schedule_hash.as_ref(), record.upper_end_ns(), threads);
+        let (true, (Some(schedule), Some(hash), Some(ns), Some(threads))) = (is_told, known) else { return };
         let Ok(schedule @ Schedule::Template { .. }) = Schedule::from_json(schedule.text()) else { return };
-        if !is_told || threads < 1 {
-            return;
-        }
-        let is_cold = record.cache_state == Some(CacheState::Cold);
-        let code = record.code_revision.clone().unwrap_or_default();
-        let ground = (record.task_hash.clone(), threads, is_cold, record.host_class.clone(), code);
+        let ground = record.ground_key();
         if self.own.contains(&ground) {
             return;
         }
-        let group = self.groups.entry(ground).or_default();
+        let is_cold = record.cache_state == Some(CacheState::Cold);
+        let empty = || Group { task: None, threads, is_cold, default_ns: None, times: BTreeMap::new() };
+        let group = self.groups.entry(ground).or_insert_with(empty);
         if record.schedule_source == Some(ScheduleSource::Default) {
             group.default_ns = Some(ns);
         }
@@ -72,19 +71,16 @@ impl Lessons {
 
     /// Teaches each search of its kind of operator, those of the most similar tasks first; says how many lessons there were.
     pub(super) fn teach(&self, searches: &mut [Search], target: &Target) -> usize {
-        let problems: Vec<(&Told, &Group, Problem)> = self
+        let problems: Vec<(&Group, Problem)> = self
             .groups
-            .iter()
-            .filter_map(|(ground, group)| {
-                let threads = usize::try_from(ground.1).ok()?;
-                Some((ground, group, Problem::elsewhere(group.task.as_ref()?, target, threads)?))
-            })
+            .values()
+            .filter_map(|group| Some((group, Problem::elsewhere(group.task.as_ref()?, target, group.threads)?)))
             .collect();
         searches.iter_mut().map(|search| teach(search, &problems)).sum()
     }
 }
 
-fn teach(search: &mut Search, problems: &[(&Told, &Group, Problem)]) -> usize {
+fn teach(search: &mut Search, problems: &[(&Group, Problem)]) -> usize {
     let own = sizes(search.problem());
     let is_cold = search.cache_state() == CacheState::Cold;
     let distance = |problem: &Problem| {
@@ -92,13 +88,13 @@ fn teach(search: &mut Search, problems: &[(&Told, &Group, Problem)]) -> usize {
         own.iter().map(|(name, size)| (size - other.get(name).unwrap_or(&0.0)).powi(2)).sum::<f64>()
     };
     let kind = search.kind().to_owned();
-    let alike = problems.iter().filter(|(ground, group, _)| {
-        ground.2 == is_cold && group.task.as_ref().is_some_and(|task| task.kind() == kind)
-    });
-    let mut alike: Vec<(f64, &(&Told, &Group, Problem))> = alike.map(|one| (distance(&one.2), one)).collect();
+    let alike = problems
+        .iter()
+        .filter(|(group, _)| group.is_cold == is_cold && group.task.as_ref().is_some_and(|task| task.kind() == kind));
+    let mut alike: Vec<(f64, &(&Group, Problem))> = alike.map(|one| (distance(&one.1), one)).collect();
     alike.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut lessons = 0;
-    for (_, (_, group, problem)) in alike {
+    for (_, (group, problem)) in alike {
         let Some(default_ns) = group.default_ns else { continue };
         for (schedule, ns) in group.times.values().take(MOST_OF_TASK.min(MOST - lessons)) {
             search.learn(problem, schedule, None, ns / default_ns);

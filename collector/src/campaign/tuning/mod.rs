@@ -7,7 +7,7 @@ mod of_task;
 mod tests;
 
 pub use lessons::Lessons;
-pub use of_task::{Search, Stop};
+pub use of_task::{Search, Stop, Trial};
 
 use super::attempt::attempts;
 use super::config::{Config, Sampler};
@@ -84,7 +84,7 @@ pub enum TuningError {
 
 impl Tuning {
     /// One search for each task, number of threads and cache state; those are ours whose default schedule is.
-    pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(Key) -> bool) -> Result<Tuning, TuningError> {
+    pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         // Every search begins with the default schedule and so never ends behind it.
         let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
@@ -96,10 +96,10 @@ impl Tuning {
         if compiled.is_empty() {
             return Err(TuningError::NoSpace);
         }
-        let ours = compiled.into_iter().filter(|attempt| is_ours(attempt.key));
+        let ours = compiled.into_iter().filter(&is_ours);
         let searches = ours.map(|default| Search::new(default, ground, tune));
         let searches = searches.collect::<Result<Vec<Search>, TuningError>>()?;
-        let fixed: Vec<Attempt> = fixed.into_iter().filter(|attempt| is_ours(attempt.key)).collect();
+        let fixed: Vec<Attempt> = fixed.into_iter().filter(is_ours).collect();
         Ok(Tuning {
             tune: tune.clone(),
             others: fixed.iter().map(|attempt| attempt.key).collect(),
@@ -126,8 +126,8 @@ impl Tuning {
         self.busy
     }
 
-    /// Hears the records of a store in the order of time. Those of this very campaign are trials that need not be made again;
-    /// all others are known for nothing.
+    /// Takes over the records of a store, in the order of time, that are the same experiments as trials that these searches would
+    /// make now. Records of the same configuration count as trials; others are known without being counted.
     pub fn resume(&mut self, records: &[Record]) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Tuning {
             let Some(place) = of_task::ground_of(record).and_then(|ground| places.get(&ground).copied()) else {
                 continue;
             };
-            let Some(schedule) = self.searches[place].usable(record) else { continue };
+            let Some(Trial { key, schedule, .. }) = self.searches[place].trial(record) else { continue };
             // What another search passed over may be worth more to this one.
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
@@ -147,7 +147,7 @@ impl Tuning {
                 }
                 continue;
             }
-            if !self.keys.insert(record.key) {
+            if !self.keys.insert(key) {
                 continue;
             }
             if is_own {

@@ -2,10 +2,11 @@
 
 use super::TuningError;
 use crate::campaign::attempt::{attempt, source_of};
-use crate::campaign::planned::{Attempt, Code};
+use crate::campaign::planned::{Attempt, Code, PlanningError};
+use crate::campaign::record;
 use crate::campaign::tune::Tune;
 use bench::Breeder;
-use datasets::{CacheState, Outcome, Record, ScheduleSource};
+use datasets::{CacheState, Key, Likeness, Outcome, Record, ScheduleSource, stands_for};
 use job::BreedJob;
 use job::revision::Revisions;
 use job::space::Schedule;
@@ -19,9 +20,6 @@ use std::sync::Arc;
 
 /// What a search is of: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
-
-/// A task where it was measured: hash, threads, whether caches were cold, class of hosts, and the code.
-pub(super) type Told = (String, i64, bool, String, String);
 
 /// The search that a record would belong to.
 pub(super) fn ground_of(record: &Record) -> Option<Ground> {
@@ -124,14 +122,9 @@ impl Search {
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
-    /// What its own records say of where they were measured.
-    pub(super) fn told_by(&self) -> Told {
-        let (task, threads, is_cold) = self.ground();
-        let code = match &self.default.code {
-            Code::Compiled { revision, .. } => revision.to_string(),
-            _ => String::new(),
-        };
-        (task, threads, is_cold, self.default.with_task.host_class.clone(), code)
+    /// Returns the key that all records of its templates share.
+    pub(super) fn ground_key(&self) -> Result<Key, TuningError> {
+        Ok(record::of_attempt(&self.default).map_err(PlanningError::from)?.ground_key())
     }
 
     pub(super) fn config_hash(&self) -> Option<String> {
@@ -144,23 +137,19 @@ impl Search {
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
-    /// Whether a record is of its task, threads and caches.
-    pub fn owns(&self, record: &Record) -> bool {
-        ground_of(record).is_some_and(|ground| ground == self.ground())
+    /// Returns the trial that a record stands for, if the record is the experiment that this search would run now for the same
+    /// schedule. A different version, CPU or plan makes a different experiment.
+    pub fn trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
+        let schedule = record.schedule.as_ref().filter(|_| ground_of(record).as_ref() == Some(&self.ground()))?;
+        let schedule = Schedule::from_json(schedule.text()).ok()?;
+        let attempt = self.attempt(schedule.clone()).ok()?;
+        let now = record::of_attempt(&attempt).ok()?;
+        stands_for(record, &now, Likeness::Experiment).then_some(Trial { key: attempt.key, schedule, attempt, record })
     }
 
-    /// The schedule of a record that tells of the code that this search would try, here.
-    pub fn usable(&self, record: &Record) -> Option<Schedule> {
-        let base = &self.default.with_task;
-        let is_alike = record.source == base.source
-            && record.is_alone()
-            && record.symbolic_task.is_none()
-            && record.target_text == base.target_text
-            && record.host_class == base.host_class
-            && record.spin_count == base.spin_count;
-        let schedule = Schedule::from_json(record.schedule.as_ref().filter(|_| is_alike)?.text()).ok()?;
-        let revision = self.revisions.of(&self.task, self.target.kind, &schedule);
-        (record.code_revision.as_deref() == Some(&*revision)).then_some(schedule)
+    /// Returns the trials among some records, in their order.
+    pub fn trials<'a>(&self, records: &'a [Record]) -> Vec<Trial<'a>> {
+        records.iter().filter_map(|record| self.trial(record)).collect()
     }
 
     /// The next trials. The first one is the default schedule, unless its time is known.
@@ -302,6 +291,18 @@ impl Search {
         let is_tired = tune.patience > 0 && self.standing.idle() >= tune.patience;
         (is_tired && self.standing.hinted.is_none()).then_some(Stop::Patience)
     }
+}
+
+/// A record that stands for an attempt of a search.
+pub struct Trial<'a> {
+    /// The key of its experiment.
+    pub key: Key,
+    /// Its schedule.
+    pub schedule: Schedule,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The record.
+    pub record: &'a Record,
 }
 
 /// The time of a record as a search sees it.

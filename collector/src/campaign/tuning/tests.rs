@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::campaign::attempt::planned_tasks;
-use crate::campaign::{RawConfig, record};
-use datasets::{Outcome, Source as Origin};
+use crate::campaign::{Finals, RawConfig, record};
+use crate::report::learning::learnings;
+use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
 use job::revision::Revisions;
 use job::target::llvm;
 use std::path::Path;
@@ -48,7 +49,7 @@ impl Made {
         }
     }
 
-    fn tuning(&self, is_ours: impl Fn(Key) -> bool) -> Tuning {
+    fn tuning(&self, is_ours: impl Fn(&Attempt) -> bool) -> Tuning {
         Tuning::new(&self.ground(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
     }
 }
@@ -182,17 +183,93 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     let records = tune(&mut tuning, usize::MAX);
     assert_eq!(records.len(), 20);
     assert!(keys(&records).is_disjoint(&keys(&known)));
-    let unlike = [
-        |record: &Record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record.clone() },
-        |record: &Record| Record { host_class: "there".to_owned(), ..record.clone() },
-        |record: &Record| Record { source: Origin::Simulated, ..record.clone() },
-        |record: &Record| Record { threads: Some(2), ..record.clone() },
-    ];
-    for change in unlike {
-        let mut tuning = made.tuning(|_| true);
-        tuning.resume(&known.iter().map(change).collect::<Vec<_>>());
-        assert_eq!(tuning.known(), 0);
+}
+
+/// A change of a record.
+type Change = fn(Record) -> Record;
+
+/// Changes that make a different experiment of a record.
+const OTHER_EXPERIMENTS: [Change; 11] = [
+    |record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record },
+    |record| Record { host_class: "there".to_owned(), ..record },
+    |record| Record { source: Origin::Simulated, ..record },
+    |record| Record { threads: Some(2), ..record },
+    |record| Record { tvm_version: Some("0.26.0".to_owned()), ..record },
+    |record| Record { llvm_version: Some("15".to_owned()), ..record },
+    |record| Record { clock_policy: Some("powersave".to_owned()), ..record },
+    |record| Record { cpus: Some(Json::parse("[1]").expect("JSON")), ..record },
+    |record| Record { plan: Some(Json::parse(r#"{"another":"plan"}"#).expect("JSON")), ..record },
+    |record| Record { seed: Some(7), ..record },
+    |record| Record { driver_version: Some("1".to_owned()), ..record },
+];
+
+#[test]
+fn records_of_other_experiments_are_no_trials_and_give_no_time() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 10");
+    let own = tune(&mut made.tuning(|_| true), usize::MAX);
+    for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
+        // Half the time, which a search would report as the best if it counted.
+        let halved =
+            |record: &Record| change(Record { median_ns: record.median_ns.map(|ns| ns / 2.0), ..record.clone() });
+        let with_key = |record: Record| Record { key: record.experiment_key(), ..record };
+        let other: Vec<Record> = own.iter().map(halved).collect();
+        // An altered row may have kept its key.
+        for records in [other.clone(), other.into_iter().map(with_key).collect::<Vec<Record>>()] {
+            let mut tuning = made.tuning(|_| true);
+            tuning.resume(&records);
+            assert_eq!((tuning.known(), tuning.left()), (0, 20), "change {number}");
+            assert_eq!(tune(&mut tuning, usize::MAX), own, "change {number}");
+            let all = [records, own.clone()].concat();
+            let finals = Finals::new(&tuning, &all);
+            let found = learnings(&tuning, &finals, &all, &made.tasks, &made.target);
+            let alone = learnings(&tuning, &Finals::new(&tuning, &own), &own, &made.tasks, &made.target);
+            assert_eq!(found, alone, "change {number}");
+        }
     }
+}
+
+#[test]
+fn times_of_several_versions_are_not_compared_with_each_other() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
+    let known = tune(&mut made.tuning(|_| true), 24);
+    let heard = |records: &[Record]| {
+        let mut tuning = made.tuning(|_| true);
+        let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
+        records.iter().for_each(|record| lessons.take(record));
+        tuning.learn(&lessons, &made.target)
+    };
+    let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
+    for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
+        let there =
+            |record: &Record| Record { host: "there".to_owned(), board: Some("b".to_owned()), ..record.clone() };
+        let defaults: Vec<Record> = known.iter().filter(is_default).map(there).collect();
+        let others: Vec<Record> =
+            known.iter().filter(|record| !is_default(record)).map(|record| change(there(record))).collect();
+        assert_eq!(heard(&others), 0, "change {number}: there is no default schedule");
+        assert_eq!(heard(&[defaults.clone(), others].concat()), heard(&defaults), "change {number}");
+    }
+}
+
+#[test]
+fn a_schedule_that_failed_at_first_takes_part_with_its_later_time() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 6");
+    let mut tuning = made.tuning(|attempt| attempt.task == 0);
+    let own = tune(&mut tuning, usize::MAX);
+    let fastest = own.iter().min_by(|one, other| one.median_ns.partial_cmp(&other.median_ns).expect("times"));
+    let fastest = fastest.expect("trials").clone();
+    let crashed = Record {
+        outcome: Outcome::Crashed,
+        median_ns: None,
+        median_interval_ns: None,
+        started_at_us: -1,
+        ..fastest.clone()
+    };
+    let trials = own.len();
+    let records = [vec![crashed], own].concat();
+    let mut finals = Finals::new(&tuning, &records);
+    let [found] = &learnings(&tuning, &finals, &records, &made.tasks, &made.target)[..] else { panic!("one search") };
+    assert_eq!((found.trials, found.without_time, found.best_ns), (trials, 0, fastest.median_ns));
+    assert!(finals.propose(32).iter().any(|attempt| attempt.key == fastest.key), "its time is the lowest");
 }
 
 #[test]
@@ -201,7 +278,7 @@ fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
     let known = tune(&mut made.tuning(|_| true), 24);
     let taught = |records: &[Record]| {
         let mut tuning = made.tuning(|_| true);
-        let mut lessons = Lessons::new(tuning.searches(), &made.target);
+        let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
         records.iter().for_each(|record| lessons.take(record));
         let heard = tuning.learn(&lessons, &made.target);
         (tuning, heard)
@@ -239,7 +316,7 @@ fn trials_go_where_time_is_spent_and_shards_share_the_searches() {
     let slow = records.iter().filter(|record| record.median_ns > Some(50_000.0)).count();
     assert!(slow > 40 && slow < 60, "{slow} of {}: the other one is begun, too", records.len());
     let defaults: Vec<Key> = records[..2].iter().map(|record| record.key).collect();
-    let ours = made.tuning(|key| key == defaults[0]);
+    let ours = made.tuning(|attempt| attempt.key == defaults[0]);
     assert_eq!(ours.searches().len(), 1);
 }
 
