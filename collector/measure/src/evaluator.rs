@@ -21,6 +21,8 @@ pub fn evaluate<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(rule.check(), Ok(()), "check the rule before using it");
+    // The first flush allocates, which is no part of measuring.
+    flush(rule, clock);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
@@ -28,9 +30,7 @@ pub fn evaluate<E>(
     for repeat in 0..rule.repeat {
         let mut zeros = 0;
         loop {
-            if let Some(bytes) = rule.cache.flush_bytes() {
-                recorder.clock.empty_caches(bytes);
-            }
+            flush(rule, recorder.clock);
             let elapsed_ns = recorder.batch(run, number)?.elapsed_ns;
             zeros += u32::from(elapsed_ns == 0);
             let is_long_enough = elapsed_ns >= u64::from(rule.min_repeat_ms) * 1_000_000;
@@ -59,6 +59,12 @@ pub fn evaluate<E>(
         samples_min: rule.repeat,
         speed_ns: (speed_before_ns, speed_after_ns),
     }))
+}
+
+fn flush(rule: &Evaluator, clock: &mut dyn Clock) {
+    if let Some(bytes) = rule.cache.flush_bytes() {
+        clock.empty_caches(bytes);
+    }
 }
 
 /// Whole runs: what is behind the point is cut off, as the original does.

@@ -20,6 +20,8 @@ pub fn sample<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(plan.check(), Ok(()), "check the plan before using it");
+    // The first flush allocates, which counts for no budget.
+    flush(plan, clock);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();

@@ -234,8 +234,9 @@ fn a_cold_cache_allows_one_run_per_batch() {
     let watched = Rc::clone(&emptied);
     let plan = Plan { cache, samples_max: 500, ..Plan::default() };
     let measurement = measured(&plan, |clock| clock.emptied = watched, |_| 300);
-    // Usage is read twice for each sample, and caches are emptied before.
-    let wanted: Vec<(u64, u64)> = (0..u64::from(measurement.n)).map(|sample| (1 << 16, 2 * sample)).collect();
+    // Usage is read twice for each sample, and caches are emptied before, as they are before the first run.
+    let before_samples = (0..u64::from(measurement.n)).map(|sample| (1 << 16, 2 * sample));
+    let wanted: Vec<(u64, u64)> = [(1 << 16, 0)].into_iter().chain(before_samples).collect();
     assert_eq!(*emptied.borrow(), wanted);
     assert_eq!((measurement.batch_size, measurement.flush_bytes), (1, Some(1 << 16)));
     check_warnings(
