@@ -4,7 +4,7 @@
 //! records of one host, the nearest to the one asked about that has any. Times of several versions of a host are not mixed either:
 //! the newest versions count, unless all are requested.
 
-use crate::fastest::fastest;
+use crate::fastest::{Fastest, fastest};
 use crate::record::json::Json;
 use crate::record::key::Key;
 use crate::record::standing::newest;
@@ -57,7 +57,7 @@ pub struct Best {
     pub cache_state: Option<&'static str>,
     /// Median of one run.
     pub median_ns: f64,
-    /// Its 95 % interval, where there were enough samples.
+    /// Its 95 % interval over visits, where their scatter is known.
     pub interval_ns: Option<(f64, f64)>,
     /// The schedule.
     pub schedule: Option<Json>,
@@ -142,7 +142,8 @@ impl Question {
     }
 }
 
-fn of_record(record: &Record, schedules: usize, here: &Record) -> Option<Best> {
+fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
+    let record = fastest.record;
     let median_ns = record.median_ns?;
     Some(Best {
         op_kind: record.op_kind.clone(),
@@ -152,7 +153,7 @@ fn of_record(record: &Record, schedules: usize, here: &Record) -> Option<Best> {
         threads: record.threads,
         cache_state: record.cache_state.map(|state| state.name()),
         median_ns,
-        interval_ns: record.median_interval_ns.map(|half| (median_ns - half, median_ns + half)),
+        interval_ns: fastest.over_visits.interval_ns,
         schedule: record.schedule.clone(),
         schedule_hash: record.schedule_hash.clone(),
         schedule_source: record.schedule_source,
@@ -181,7 +182,7 @@ fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
     let is_there = |record: &&Record| record.host == host.host && record.host_class == host.host_class;
     let there: Vec<&Record> = attempts.iter().copied().filter(is_there).collect();
     let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
-    of_record(fastest(there)?.record, schedules, here)
+    of_fastest(fastest(there)?, schedules, here)
 }
 
 /// How unlike two hosts are: 0 for the same, below 1 for the same class, then by processor, architecture, cores and caches.

@@ -14,7 +14,9 @@ use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, T
 pub use comparable::check_setting;
 use comparable::{Comparable, Scope};
 use datasets::store::Damage;
-use datasets::{CacheState, Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
+use datasets::{
+    CacheState, Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store,
+};
 use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,7 +48,7 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             source: Source::Measured,
-            max_uncertainty: 0.02,
+            max_uncertainty: KNOWN_WELL,
             max_cv: None,
             all_versions: false,
             default_only: false,
@@ -137,6 +139,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
 /// What decides which records are learned from.
 struct Filter<'a> {
     policy: &'a Policy,
+    uncertainties: HashMap<Key, Option<f64>>,
     /// The most frequent version of TVM.
     usual: Option<&'a str>,
     comparable: Comparable<'a>,
@@ -144,15 +147,37 @@ struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     fn of(records: &'a [Record], policy: &'a Policy) -> Filter<'a> {
-        let usual = usual_version(records);
-        let could_be: Vec<&Record> = records.iter().filter(|record| refuse(record, policy, usual).is_none()).collect();
-        Filter { policy, usual, comparable: Comparable::of(&could_be, policy, Scope::Operators) }
+        let (usual, uncertainties) = (usual_version(records), uncertainties(records));
+        let refused = |record: &&Record| refuse(record, policy, usual, of_experiment(&uncertainties, record));
+        let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
+        let comparable = Comparable::of(&could_be, policy, Scope::Operators);
+        Filter { policy, uncertainties, usual, comparable }
     }
 
     /// Why a record is not learned from.
     fn refuse(&self, record: &Record) -> Option<String> {
-        refuse(record, self.policy, self.usual).or_else(|| self.comparable.refuse(record))
+        let uncertainty = of_experiment(&self.uncertainties, record);
+        refuse(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refuse(record))
     }
+}
+
+/// How far off the medians of experiments that were visited several times may be, by their keys.
+fn uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
+    let of_visits: Vec<&Record> =
+        records.iter().filter(|record| record.is_alone() && record.schema_version >= SCHEMA_OF_VISITS).collect();
+    let several = experiments(&of_visits).into_iter().filter(|visits| visits.len() > 1);
+    several
+        .map(|mut visits| {
+            visits.sort_by_key(|record| record.started_at_us);
+            let measured = datasets::measured(&visits);
+            (visits[0].key, measured.and_then(|measured| measured.uncertainty()))
+        })
+        .collect()
+}
+
+/// How far off the median of a record's experiment may be.
+fn of_experiment(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
+    uncertainties.get(&record.key).copied().unwrap_or_else(|| uncertainty(record))
 }
 
 /// The devices of records by name, in the order of the first ones.
@@ -180,7 +205,7 @@ fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> 
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
-    let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
+    let looser = [0.1, 0.2, 0.5, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
     let mut others: Vec<(String, Policy)> = looser
         .map(|most| (format!("--max-uncertainty {most}"), Policy { max_uncertainty: most, ..policy.clone() }))
         .collect();
@@ -323,7 +348,7 @@ fn usual_version(records: &[Record]) -> Option<&str> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version)
 }
 
-fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
+fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
     if record.is_network() {
         return Some("a whole network, no operator".to_owned());
     }
@@ -343,9 +368,9 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     if record.cache_state == Some(CacheState::Cold) {
         return Some("caches were cold".to_owned());
     }
-    match uncertainty(record) {
+    match uncertainty {
         _ if policy.max_uncertainty.is_infinite() => {}
-        None => return Some("too few runs to tell how well their median is known".to_owned()),
+        None => return Some("too few runs or visits to tell how well their median is known".to_owned()),
         Some(half) if half <= policy.max_uncertainty => {}
         Some(_) => return Some(format!("median not known to {}", percent(policy.max_uncertainty))),
     }
@@ -366,9 +391,14 @@ fn percent(share: f64) -> String {
     format!("{} %", (1e4 * share).round() / 100.0)
 }
 
-/// How far off the median may be, as a share of it: half of its 95 % interval.
+/// The first version of the table of columns in which a row says what its interval covers.
+const SCHEMA_OF_VISITS: i64 = 6;
+
+/// How far off the median may be, as a share of it: half of its 95 % interval over visits. Rows of earlier versions and those of
+/// operators inside of a running network know their own visit alone.
 pub fn uncertainty(record: &Record) -> Option<f64> {
-    Some(record.median_interval_ns? / record.median_ns?)
+    let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
+    if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }
 }
 
 /// The name predictors know a record's device by.
