@@ -88,7 +88,7 @@ impl Gather {
             return;
         };
         // What a sentinel shows is taken out of all other lines, so it must be known how well it is known.
-        if aspect.is_some() && record.uncertainty().is_none() {
+        if aspect.is_some() && record.uncertainty_within_visit().is_none() {
             self.doubtful_sentinels += 1;
             return;
         }

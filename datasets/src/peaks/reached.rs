@@ -31,10 +31,14 @@ struct Visits {
 }
 
 impl Reached {
-    /// Takes a record into account. Only operators that were measured alone and are known well say what a host can do.
+    /// Takes a record into account. Only operators that were measured alone, in a visit that little disturbed, say what a host can
+    /// do.
     pub fn take(&mut self, record: &Record) {
+        /// Samples of a visit that scatter no more than this were hardly disturbed.
+        const QUIET: f64 = 0.02;
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
-        let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
+        let is_quiet = record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty <= QUIET);
+        let (true, Some(median_ns)) = (is_alone && is_quiet, record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
         if record.macs > Some(0) && computes_all(record) && record.dtype.as_deref() == Some("f32") {
             self.compute.entry(threads).or_default().take(record, number(record.flops) / median_ns * 1e9);

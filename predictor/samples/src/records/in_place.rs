@@ -171,6 +171,7 @@ mod tests {
             place_count: Some(2),
             median_ns: Some(median_ns),
             median_interval_ns: Some(median_ns / 1000.0),
+            interval_covers: Some(datasets::Covers::Visits),
             ..Record::default()
         }
     }
