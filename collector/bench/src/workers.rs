@@ -166,11 +166,12 @@ impl Workers {
             true => self.builders.leave(&busy),
             false => self.builders.leave_all(),
         }
-        if let Some(placement) = run.placement()
-            && placement.process != self.process
-        {
-            self.process = placement.process;
-            self.recycle_runners();
+        if let Some(Placement { process, .. }) = run.placement() {
+            // Runs that waited for all CPUs may come after those of the next process.
+            if process > self.process {
+                self.recycle_runners();
+            }
+            self.process = if process == 0 { 0 } else { self.process.max(process) };
         }
         let (began, builders) = (SystemTime::now(), beside.then_some(&mut self.builders));
         let reply = match &run {

@@ -204,11 +204,13 @@ impl Method {
 }
 
 impl Plan {
-    /// The part of the plan that is one visit. The time limit is for each visit.
+    /// The part of the plan that is one visit. The time limit is for each visit; errors of several visits partly cancel out, so
+    /// each may be less precise.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {
             visits: 1,
+            precision: (self.precision * f64::from(self.visits).sqrt()).min(0.5),
             warm_up_time_ns: share(self.warm_up_time_ns),
             samples_slow_min: self.samples_slow_min.div_ceil(self.visits),
             samples_max: self.samples_max.div_ceil(self.visits).max(self.samples_min),

@@ -166,8 +166,19 @@ pub(super) fn attempt(
 ) -> Result<Attempt, PlanningError> {
     let with_task = Arc::clone(with_task);
     let cpus = cpus[..threads].to_vec();
-    let mut attempt =
-        Attempt { task, family, code, cpus, method, key: Key::default(), with_task, state, visit: 0, pass: 0 };
+    let mut attempt = Attempt {
+        task,
+        family,
+        code,
+        cpus,
+        method,
+        key: Key::default(),
+        with_task,
+        state,
+        visit: 0,
+        is_first: true,
+        process: 0,
+    };
     attempt.key = record::of_attempt(&attempt)?.key;
     Ok(attempt)
 }

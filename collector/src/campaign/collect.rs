@@ -230,7 +230,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             match number {
                 Some(number) => ours.push(Try { attempt, number }),
                 None => {
-                    self.outcomes.elsewhere += usize::from(attempt.pass == 0);
+                    self.outcomes.elsewhere += usize::from(attempt.is_first);
                     self.source.forgo(&attempt);
                 }
             }
@@ -327,7 +327,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
             // Later visits are no more attempts, but what is lost in them is told.
-            Outcome::Ok if one.attempt.pass > 0 => {}
+            Outcome::Ok if !one.attempt.is_first => {}
             outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
         }
         (self.outside.listener)(Event::Recorded(record));
@@ -363,7 +363,7 @@ struct Seen {
 impl Seen {
     fn complete(&mut self, attempt: &Attempt, record: &mut Record) {
         let Some(median_ns) = record.median_ns.filter(|_| record.outcome == Outcome::Ok) else { return };
-        if attempt.pass == 0 {
+        if attempt.is_first {
             self.errors.insert(record.key, (record.max_abs_error, record.max_rel_error));
         } else if let Some(errors) = self.errors.get(&record.key) {
             (record.max_abs_error, record.max_rel_error) = *errors;

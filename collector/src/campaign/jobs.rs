@@ -17,7 +17,7 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> O
 /// Where the attempt of a number, counted from 1, runs; each of an experiment runs elsewhere.
 pub fn placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
-    attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.pass)
+    attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)
 }
 
 /// The run of an attempt: of what was built for it, or of the library that computes it.
@@ -44,7 +44,7 @@ pub fn run(
     let planned = &tasks[attempt.task];
     let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
     // One artifact serves all visits, so the result of the first tells for all.
-    let is_checked = attempt.pass == 0;
+    let is_checked = attempt.is_first;
     let placement = placement(attempt, number);
     let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };
     let deadline = job.deadline(planned.task.work().map_or(0, |work| work.flops), slack);

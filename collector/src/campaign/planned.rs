@@ -78,8 +78,10 @@ pub struct Attempt {
     pub(super) state: CacheState,
     /// Which of the visits that its method asks for, counted from 0.
     pub visit: u32,
-    /// How many of them this run of the program made before.
-    pub pass: u32,
+    /// Whether this run of the program made none before, so that the result is compared with the reference.
+    pub is_first: bool,
+    /// The runner process that it asks for: another one than the visit before had.
+    pub process: u32,
 }
 
 /// What computes a task.
@@ -114,7 +116,7 @@ pub struct Bases {
 impl Attempt {
     /// Its next visit, if there is one.
     pub fn next_visit(&self) -> Option<Attempt> {
-        let next = Attempt { visit: self.visit + 1, pass: self.pass + 1, ..self.clone() };
+        let next = Attempt { visit: self.visit + 1, is_first: false, ..self.clone() };
         (next.visit < self.method.visits()).then_some(next)
     }
 

@@ -2,7 +2,7 @@
 
 use super::planned::Attempt;
 use datasets::{Key, Outcome, Record};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Proposes attempts, and hears what became of them.
 pub trait Source {
@@ -30,75 +30,96 @@ pub trait Source {
     fn left(&self) -> usize;
 }
 
-/// A list from its beginning to its end, and again for each further visit of what gave a time.
+/// A list from its beginning to its end, with all visits of each experiment.
 ///
-/// A visit comes a whole pass after the one before, so that visits of one experiment meet the machine at different times. What
-/// was built is kept between passes by the bench; a list of more builds than [`WINDOW_BUILDS`] is done in windows, so that this
-/// has a bound.
+/// A further visit comes a quarter of the list after the one before, or later, so that visits of one experiment meet the machine
+/// at different times, and most of them while the rest is being built. What was built is kept for them by the bench; a list is
+/// quartered in steps of at most [`MOST_BETWEEN`] attempts, so that this has a bound.
 pub struct Sweep {
     /// Where each experiment stands in the list.
     places: HashMap<Key, usize>,
-    /// Attempts of later windows.
+    /// First visits.
     waiting: VecDeque<Attempt>,
-    /// The rest of this pass.
-    pass: VecDeque<Attempt>,
-    /// The next pass of this window.
-    next_pass: Vec<Attempt>,
+    /// Further visits, by how many attempts of the list come before them, and by their places in it.
+    later: BTreeMap<(usize, usize), Attempt>,
+    /// How many attempts of the list came before now; where all have, this goes on with further visits.
+    moment: usize,
+    /// Attempts between two visits of one experiment.
+    between: usize,
+    /// When each experiment was last proposed.
+    proposed: HashMap<Key, usize>,
     /// Attempts that were proposed and have not ended.
     open: usize,
 }
 
-/// Builds of one window.
-const WINDOW_BUILDS: usize = 2048;
+/// Attempts between two visits of one experiment, at most.
+const MOST_BETWEEN: usize = 2048;
 
 impl Sweep {
     /// All of these.
     pub fn new(attempts: Vec<Attempt>) -> Sweep {
-        let places = attempts.iter().enumerate().map(|(place, attempt)| (attempt.key, place)).collect();
-        Sweep { places, waiting: attempts.into(), pass: VecDeque::new(), next_pass: Vec::new(), open: 0 }
-    }
-
-    /// Begins the next pass, or else the next window, once everything of this pass has ended.
-    fn begin_pass(&mut self) {
-        if !self.pass.is_empty() || self.open > 0 {
-            return;
-        }
-        // What ran on other CPUs ended in another order.
-        self.next_pass.sort_by_key(|attempt| self.places.get(&attempt.key).copied());
-        self.pass = std::mem::take(&mut self.next_pass).into();
-        if self.pass.is_empty() {
-            let count = leading_builds(&self.waiting, WINDOW_BUILDS);
-            self.pass = self.waiting.drain(..count).collect();
+        Sweep {
+            places: attempts.iter().enumerate().map(|(place, attempt)| (attempt.key, place)).collect(),
+            between: attempts.len().div_ceil(4).clamp(1, MOST_BETWEEN),
+            waiting: attempts.into(),
+            later: BTreeMap::new(),
+            moment: 0,
+            proposed: HashMap::new(),
+            open: 0,
         }
     }
-}
 
-/// How many attempts the first builds of a list serve.
-fn leading_builds(attempts: &VecDeque<Attempt>, builds: usize) -> usize {
-    let begins = |place: &usize| *place == 0 || !attempts[place - 1].shares_build_with(&attempts[*place]);
-    (0..attempts.len()).filter(begins).nth(builds).unwrap_or(attempts.len())
+    /// The next further visits whose time has come, at most so many.
+    fn due(&mut self, most: usize) -> Vec<Attempt> {
+        // At the end of the list time goes on only when everything has ended, or the last ones would be visited in one go.
+        if self.waiting.is_empty()
+            && self.open == 0
+            && let Some(((moment, _), _)) = self.later.first_key_value()
+        {
+            self.moment = self.moment.max(*moment);
+        }
+        let is_due = |((moment, _), _): &(&(usize, usize), &Attempt)| *moment <= self.moment;
+        let due: Vec<(usize, usize)> =
+            self.later.iter().take_while(is_due).take(most).map(|(place, _)| *place).collect();
+        due.iter().filter_map(|place| self.later.remove(place)).collect()
+    }
+
+    /// Proposes a visit in the runner process of this moment.
+    fn propose_now(&mut self, attempt: Attempt) -> Attempt {
+        self.proposed.insert(attempt.key, self.moment);
+        self.open += 1;
+        Attempt { process: u32::try_from(self.moment / self.between).unwrap_or(u32::MAX), ..attempt }
+    }
+
+    fn revisit(&mut self, attempt: Option<Attempt>) {
+        let Some(attempt) = attempt else { return };
+        let moment = self.proposed.get(&attempt.key).copied().unwrap_or(self.moment) + self.between;
+        self.later.insert((moment, self.places.get(&attempt.key).copied().unwrap_or_default()), attempt);
+    }
 }
 
 impl Source for Sweep {
     fn propose(&mut self, builds: usize) -> Vec<Attempt> {
-        self.begin_pass();
-        let count = leading_builds(&self.pass, builds);
-        self.open += count;
-        self.pass.drain(..count).collect()
+        let mut proposed = self.due(2 * builds);
+        let begins = |place: &usize| *place == 0 || !self.waiting[place - 1].shares_build_with(&self.waiting[*place]);
+        let count = (0..self.waiting.len()).filter(begins).nth(builds).unwrap_or(self.waiting.len());
+        self.moment += count;
+        proposed.extend(self.waiting.drain(..count));
+        proposed.into_iter().map(|attempt| self.propose_now(attempt)).collect()
     }
 
     fn observe(&mut self, attempt: &Attempt, record: &Record) {
         self.open -= 1;
-        self.next_pass.extend(attempt.next_visit().filter(|_| record.outcome == Outcome::Ok));
+        self.revisit(attempt.next_visit().filter(|_| record.outcome == Outcome::Ok));
     }
 
     fn forgo(&mut self, attempt: &Attempt) {
         self.open -= 1;
         // Another process made this visit, and may leave later ones to this one.
-        self.next_pass.extend(attempt.next_visit());
+        self.revisit(attempt.next_visit());
     }
 
     fn left(&self) -> usize {
-        self.waiting.iter().chain(&self.pass).chain(&self.next_pass).map(Attempt::visits_left).sum()
+        self.waiting.iter().chain(self.later.values()).map(Attempt::visits_left).sum()
     }
 }
