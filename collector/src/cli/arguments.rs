@@ -538,7 +538,7 @@ pub struct Sweep {
     pub sampling: Sampling,
     /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
     ///
-    /// Known attempts that lack one of the named counters are measured again.
+    /// A campaign measures known attempts again that lack one of the named counters.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub counters: Vec<String>,
     /// Builders at work at once [default: one per CPU]
