@@ -1,6 +1,6 @@
 //! Whole campaigns with the real program: what is known is not measured again, whatever ends a run leaves a sound
 //! store, and the same request proposes the same attempts wherever it is made.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stderr)]
 
 use datasets::{Choose, Key, Outcome, Record, ScheduleSource};
 use nix::sys::signal::Signal;

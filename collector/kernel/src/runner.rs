@@ -21,7 +21,14 @@ use worker::{RunnerProcess, peak_resident_bytes};
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
-    buffers: Option<((Vec<Packing>, Placement), Vec<Buffer>)>,
+    buffers: Option<PlacedBuffers>,
+}
+
+/// Tensors of a task as they were packed and placed.
+struct PlacedBuffers {
+    packings: Vec<Packing>,
+    placement: Placement,
+    buffers: Vec<Buffer>,
 }
 
 impl Runner {
@@ -41,17 +48,17 @@ impl Runner {
             self.buffers = None;
         }
         let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
-        let wanted = (job.packings.clone(), job.placement);
-        let buffers = match self.buffers.take() {
-            Some((known, buffers)) if known == wanted => buffers,
-            _ => buffers(prepared, &job.packings, job.placement)?,
+        let is_wanted = |known: &PlacedBuffers| known.packings == job.packings && known.placement == job.placement;
+        let buffers = match self.buffers.take().filter(is_wanted) {
+            Some(known) => known.buffers,
+            None => buffers(prepared, &job.packings, job.placement)?,
         };
         let process = self.process;
         // The buffers move into the measuring thread and come back with its answer.
         let (reply, buffers) = on_fresh_thread(&job.cpus, &job.counters, move |counters| {
             Ok((run_on_this_thread(process, job, prepared, &buffers, counters), buffers))
         })?;
-        self.buffers = Some((wanted, buffers));
+        self.buffers = Some(PlacedBuffers { packings: job.packings.clone(), placement: job.placement, buffers });
         reply
     }
 }

@@ -164,7 +164,7 @@ enum InHand {
     /// A build, for these tries.
     Build(Vec<Try>),
     /// A run, with its record as far as it is known before.
-    Run(Try, Box<Record>),
+    Run(Box<Try>, Box<Record>),
 }
 
 /// An attempt that is ours to make.
@@ -283,7 +283,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
         let Campaign { tasks, config, .. } = self.campaign;
         let work = jobs::run((&one.attempt, one.number), artifact, tasks, config);
-        self.give(work, InHand::Run(one, Box::new(record)));
+        self.give(work, InHand::Run(Box::new(one), Box::new(record)));
     }
 
     fn give(&mut self, work: Work, what: InHand) {
