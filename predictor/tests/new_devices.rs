@@ -44,6 +44,7 @@ fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
         min_ns: Some(median_ns),
         p95_ns: Some(median_ns),
         samples_ns: vec![median_ns; 9],
+        schema_version: 5,
         median_interval_ns: Some(median_ns / 200.0),
         ..Record::default()
     };

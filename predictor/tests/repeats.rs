@@ -28,6 +28,8 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(1),
         median_ns: Some(median_ns),
+        // Rows of before visits were told apart.
+        schema_version: 5,
         median_interval_ns: Some(median_ns / 100.0),
         cv: Some(median_ns / 10_000.0),
         ..Record::default()
@@ -35,10 +37,33 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
     Record { key: record.experiment_key(), ..record }
 }
 
+/// The default policy with medians known to 2 %.
+fn strict() -> Policy {
+    Policy { max_uncertainty: 0.02, ..Policy::default() }
+}
+
+#[test]
+fn visits_that_disagree_are_left_out_although_each_is_precise() {
+    let visits = |elements: usize, medians: [f64; 3]| {
+        let visit = |(at, median_ns): (i64, f64)| Record {
+            schema_version: datasets::SCHEMA_VERSION,
+            started_at_us: at,
+            noise_floor: Some(0.002),
+            ..record(elements, median_ns)
+        };
+        (1..).zip(medians).map(visit).collect::<Vec<Record>>()
+    };
+    let agree = visits(64, [100.0, 100.3, 100.1]);
+    let disagree = visits(128, [200.0, 260.0, 230.0]);
+    let samples = gather(&[agree, disagree].concat(), &[], &Policy::default()).expect("samples");
+    assert_eq!((samples.rows.len(), samples.rows[0].time_ns), (1, 100.1));
+    assert_eq!(samples.left_out["median not known to 10 %"], 3);
+}
+
 #[test]
 fn measurements_of_one_experiment_are_one_sample() {
     let records = [record(64, 100.0), record(128, 210.0), record(64, 130.0), record(64, 110.0)];
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     let times: Vec<f64> = samples.rows.iter().map(|sample| sample.time_ns).collect();
     assert_eq!(times, [110.0, 210.0]);
     assert_eq!(samples.rows[0].measured_ns, [100.0, 110.0, 130.0]);
@@ -56,7 +81,7 @@ fn the_middle_of_measurements_is_the_one_that_stores_choose() {
     let at = |started_at_us, median_ns| Record { started_at_us, ..record(64, median_ns) };
     for times in [vec![130.0, 100.0], vec![90.0, 130.0, 100.0, 140.0], vec![100.0, 130.0]] {
         let records: Vec<Record> = (1..).zip(&times).map(|(second, time)| at(second, *time)).collect();
-        let samples = gather(&records, &[], &Policy::default()).expect("samples");
+        let samples = gather(&records, &[], &strict()).expect("samples");
         let chosen = datasets::choose(records, datasets::Choose::Middle).remove(0);
         assert_eq!((Some(samples.rows[0].time_ns), samples.rows[0].cv), (chosen.median_ns, chosen.cv), "{times:?}");
         assert!(times.contains(&samples.rows[0].time_ns), "it is a measurement: {times:?}");
@@ -66,7 +91,7 @@ fn the_middle_of_measurements_is_the_one_that_stores_choose() {
 #[test]
 fn another_machine_is_another_experiment() {
     let records = [record(64, 100.0), record_on("there", 64, 300.0)];
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0, 300.0]);
 }
 
@@ -79,7 +104,7 @@ fn a_whole_network_is_no_sample() {
         model_name: Some("mlp".to_owned()),
         ..record(64, 1.0)
     };
-    let samples = gather(&[record(64, 100.0), network], &[], &Policy::default()).expect("samples");
+    let samples = gather(&[record(64, 100.0), network], &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0]);
     assert_eq!(samples.left_out.get("a whole network, no operator"), Some(&1));
     assert!(samples.networks.is_empty(), "none of its operators was measured");
@@ -89,7 +114,7 @@ fn a_whole_network_is_no_sample() {
 fn only_what_measurements_agree_about_is_asked() {
     let twice = |elements, one, other| [record(elements, one), record(elements, other)];
     let records = [twice(64, 100.0, 102.0), twice(128, 200.0, 300.0), twice(256, 400.0, 404.0)].concat();
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
     let asked = |most| {
         let found = evaluate(&samples, &Plan { score_apart: most, ..plan.clone() }).expect("an evaluation");
@@ -103,7 +128,7 @@ fn only_what_measurements_agree_about_is_asked() {
 #[test]
 fn schedules_are_ranked_within_a_split() {
     let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     let plan = Plan { seeds: (0..5).collect(), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert_eq!(found.learners["roofline"].rows, 30);
@@ -124,12 +149,12 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
         .map(|(share, size)| known_to(1 << size, share))
         .collect();
     let taken = |policy: Policy| gather(&records, &[], &policy).expect("samples");
-    let usual = taken(Policy::default());
+    let usual = taken(strict());
     assert_eq!((usual.rows.len(), usual.left_out["median not known to 2 %"]), (2, 1));
-    assert_eq!(usual.left_out["too few runs to tell how well their median is known"], 1);
+    assert_eq!(usual.left_out["too few runs or visits to tell how well their median is known"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
-    assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..Policy::default() }).rows.len(), 4);
-    let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..Policy::default() }).expect_err("all are spread");
+    assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
+    let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");
     assert!(error.to_string().contains("2 rows: spread (CV) above 50 %"), "{error}");
 }
 
@@ -137,7 +162,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
 fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
     let of = |share| (0..4).map(move |step| known_to(if share < 0.06 { 64 } else { 1024 } << step, Some(share)));
     let mut records: Vec<Record> = of(0.04).chain(of(0.07)).collect();
-    let error = gather(&records, &[], &Policy::default()).expect_err("nothing is known well enough").to_string();
+    let error = gather(&records, &[], &strict()).expect_err("nothing is known well enough").to_string();
     let offer = "hint: 8 of 8 measurements are left out; `--max-uncertainty 0.05` would bring back 4 of them, `--max-uncertainty 0.1` would bring back 8 of them";
     assert!(error.ends_with(offer), "{error}");
 
@@ -150,7 +175,7 @@ fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
         .enumerate()
         .map(|(place, record)| Record { tvm_version: version(place), ..record })
         .collect();
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     let hints = samples.filter_hints.expect("most are left out");
     assert_eq!((hints.measured, hints.left_out, samples.rows.len()), (11, 10, 1));
     let flags: Vec<(&str, usize)> = hints.flags.iter().map(|(flag, rows)| (flag.as_str(), *rows)).collect();
@@ -173,7 +198,7 @@ fn default_schedules_are_known_where_their_times_are_not() {
     records.extend((0..4).map(|step| record(64 << step, 16, ScheduleSource::Default, 0.5)));
     let records: Vec<Record> =
         records.into_iter().map(|record| Record { key: record.experiment_key(), ..record }).collect();
-    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &strict()).expect("samples");
     assert_eq!((samples.rows.len(), samples.left_out.values().sum::<u64>()), (4, 4));
     let work = Work::pointwise(1.0, 128.0, 1.0);
     let complete = |knobs: &[(&str, f64)]| {

@@ -24,6 +24,7 @@ fn record(elements: usize, median_ns: f64) -> Record {
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(1),
         median_ns: Some(median_ns),
+        schema_version: 5,
         median_interval_ns: Some(median_ns / 100.0),
         ..Record::default()
     }

@@ -32,6 +32,7 @@ fn product(size: i64, threads: i64, median_ns: f64) -> Record {
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(threads),
         median_ns: Some(median_ns),
+        schema_version: 5,
         median_interval_ns: Some(median_ns / 200.0),
         cv: Some(0.01),
         ..Record::default()

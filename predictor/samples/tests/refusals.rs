@@ -54,6 +54,7 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
         tvm_version: Some(version.to_owned()),
         source,
         median_ns: Some(1000.0),
+        schema_version: 5,
         median_interval_ns: Some(1.0),
         host_class: "here".to_owned(),
         task: None,

@@ -171,7 +171,7 @@ mod tests {
             place_count: Some(2),
             median_ns: Some(median_ns),
             median_interval_ns: Some(median_ns / 1000.0),
-            interval_covers: Some(datasets::Covers::Visits),
+            schema_version: 5,
             ..Record::default()
         }
     }
@@ -186,7 +186,7 @@ mod tests {
             ..record("a", Some("n"), 70.0)
         };
         let simulated = Record { source: Source::Simulated, ..record("a", None, 1.0) };
-        let vague = Record { median_interval_ns: Some(90.0), ..record("a", Some("n"), 900.0) };
+        let vague = Record { median_interval_ns: Some(300.0), ..record("a", Some("n"), 900.0) };
         let cold = Record { cache_state: Some(CacheState::Cold), ..record("a", None, 700.0) };
         let slow_clock = Record { clock_policy: Some("powersave".to_owned()), ..record("a", None, 300.0) };
         let older = Record { code_revision: Some("0".to_owned()), started_at_us: -1, ..record("a", None, 900.0) };

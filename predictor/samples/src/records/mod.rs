@@ -14,9 +14,7 @@ use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, T
 pub use comparable::check_setting;
 use comparable::{Comparable, Scope};
 use datasets::store::Damage;
-use datasets::{
-    CacheState, Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store,
-};
+use datasets::{Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -205,7 +203,7 @@ fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> 
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
-    let looser = [0.1, 0.2, 0.5, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
+    let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
     let mut others: Vec<(String, Policy)> = looser
         .map(|most| (format!("--max-uncertainty {most}"), Policy { max_uncertainty: most, ..policy.clone() }))
         .collect();
@@ -363,10 +361,6 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Op
     }
     if record.source != policy.source {
         return Some(format!("source `{}`, not `{}`", record.source, policy.source));
-    }
-    // Features do not tell, and whoever asks means operators that are run again and again.
-    if record.cache_state == Some(CacheState::Cold) {
-        return Some("caches were cold".to_owned());
     }
     match uncertainty {
         _ if policy.max_uncertainty.is_infinite() => {}
