@@ -15,7 +15,7 @@ fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
     let count = |number: u64| i64::try_from(number).ok();
     let median_ns = work.flops as f64 / flops_per_ns;
     let record = Record {
-        schema_version: datasets::SCHEMA_VERSION,
+        schema_version: 5,
         run_id: "run".to_owned(),
         program_version: "0".to_owned(),
         started_at_us: 1,
@@ -44,7 +44,6 @@ fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
         min_ns: Some(median_ns),
         p95_ns: Some(median_ns),
         samples_ns: vec![median_ns; 9],
-        schema_version: 5,
         median_interval_ns: Some(median_ns / 200.0),
         ..Record::default()
     };

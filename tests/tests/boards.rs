@@ -119,7 +119,8 @@ fn tvms_own_server_has_cold_caches_on_one_thread_only() {
     collect(&bench, &on).expect(0);
     let found = rows(&bench);
     assert!(found.iter().all(|row| row["outcome"] == "ok" && row["cache_state"] == "cold"), "{found:?}");
-    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+    // Such a server takes half of the CPUs.
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 4) {
         let said = collect(&bench, &format!("{on} --threads 2")).expect(2).stderr;
         assert!(said.contains("a server of TVM empties the caches of one CPU"), "{said}");
         assert!(said.contains("hint: run `opcollect-board` there"), "{said}");
