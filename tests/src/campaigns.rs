@@ -23,7 +23,7 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
     let text = format!(
         "models = [{{ source = 'simple', name = '''{task}''' }}]\n\
          threads = [1]\nsamplers = ['{sampler}']\nschedules = {schedules}\n\
-         measure = {{ warm_up_time_ns = 0, samples_min = 1, samples_max = 2, sampling_time_min_ns = 0, \
+         measure = {{ visits = 1, warm_up_time_ns = 0, samples_min = 1, samples_max = 2, sampling_time_min_ns = 0, \
          time_budget_ns = 0, time_limit_ns = 1 }}\n\
          counters = {{ backend = 'none' }}\nlimits = {{ run_seconds = {run_seconds:?}, build_batch = 3 }}"
     );
