@@ -7,9 +7,14 @@ use models::{Fuse, plan};
 
 /// The settings of some axes in the default schedule of an operator on a CPU with vectors of 512 bits.
 fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
+    settings_with("avx512f", cpu, operator, axes)
+}
+
+/// The same for a CPU with the vectors of a feature.
+fn settings_with(feature: &str, cpu: &str, operator: &str, axes: &[&str]) -> String {
     let graph = zoo::simple::build(operator).unwrap_or_else(|error| panic!("{operator}: {error}"));
     let task = plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
-    let space = space(&task, &llvm(cpu, &["avx512f".to_owned()], 2).machine);
+    let space = space(&task, &llvm(cpu, &[feature.to_owned()], 2).machine);
     let knobs = &space.default.0;
     let shown = axes.iter().map(|axis| knobs.get(*axis).map_or("-".to_owned(), ToString::to_string));
     shown.collect::<Vec<_>>().join(" ")
@@ -18,9 +23,11 @@ fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
 #[test]
 fn steps_of_products_are_written_out_where_that_was_seen_to_pay() {
     let steps = |cpu, operator| settings(cpu, operator, &["split_r"]);
-    for operator in ["conv2d:ci=512,hw=28,co=128,k=1", "dense:m=128,n=768,k=768", "matmul:m=512,n=512,k=512"] {
+    for operator in ["conv2d:ci=512,hw=32,co=128,k=1", "dense:m=128,n=768,k=768", "matmul:m=512,n=512,k=512"] {
         assert_eq!([steps("sapphirerapids", operator), steps("znver5", operator)], ["8", "1"], "{operator}");
     }
+    // LLVM would spill accumulators of a tile that leaves few registers free.
+    assert_eq!(steps("sapphirerapids", "conv2d:ci=512,hw=28,co=128,k=1"), "1");
     // Eight do not divide the sum, the taps of a window are written out anyway, and a channel by itself sums nothing else.
     assert_eq!(steps("sapphirerapids", "dense:m=128,n=768,k=100"), "4");
     assert_eq!(steps("sapphirerapids", "dense:m=128,n=768,k=99"), "1");
@@ -141,4 +148,41 @@ fn rows_that_no_tile_divides_have_a_last_tile_apart() {
     // Those that one divides, and fewer blocks of channels than cores.
     assert_eq!(tile("dense:m=128,n=768,k=768"), "32 4 3");
     assert_eq!(tile("dense:m=197,n=64,k=768"), "64 1 3");
+}
+
+#[test]
+fn tiles_leave_registers_for_operands() {
+    let tile = |operator| settings_with("avx2", "haswell", operator, &["block", "tile_c", "tile_x"]);
+    // 2 × 6 and 3 × 4 accumulators leave four of sixteen registers for weights and a broadcast.
+    assert_eq!(tile("dense:m=128,n=256,k=256"), "16 1 6");
+    assert_eq!(tile("dense:m=64,n=768,k=768"), "8 3 4");
+    assert_eq!(tile("matmul:m=512,n=512,k=512"), "16 1 6");
+    // A single row uses each weight once, as an operand in memory.
+    assert_eq!(tile("dense:m=1,n=1000,k=512"), "32 2 1");
+    // Columns of windows share inputs; weights that exceed the caches are used for several columns.
+    assert_eq!(tile("conv2d:ci=128,hw=56,co=128,k=3,p=1,s=2"), "16 1 4");
+    assert_eq!(tile("conv2d:ci=96,hw=27,co=256,k=5,p=2"), "16 1 3");
+    assert_eq!(tile("conv2d:ci=512,hw=14,co=512,k=3,p=1,s=2"), "8 1 7");
+    // Depthwise: one channel at a time.
+    assert_eq!(tile("depthwise_conv2d:c=96,hw=14,k=7,p=3"), "- 1 7");
+}
+
+#[test]
+fn gathered_rows_are_reused_for_a_vector_of_channels() {
+    let operator = "einsum:equation=bhqd;bhkd->bhqk,shape=1x4x32x64,other=1x4x32x64";
+    let axes = ["layout", "tile_c", "tile_x"];
+    assert_eq!(settings_with("avx2", "haswell", operator, &axes), "plain 8 8");
+    assert_eq!(settings("znver5", operator, &axes), "plain 16 16");
+}
+
+#[test]
+fn tiles_of_queries_fit_registers() {
+    let tile = |feature, operator| settings_with(feature, "x86-64", operator, &["block", "tile_y"]);
+    assert_eq!(tile("avx2", "attention:b=1,h=4,s=128,d=64"), "16 4");
+    assert_eq!(tile("avx2", "attention:b=1,h=4,s=96,d=128"), "16 6");
+    assert_eq!(tile("avx512f", "attention:b=1,h=4,s=128,d=64"), "64 4");
+    assert_eq!(tile("avx512f", "attention:b=1,h=4,s=96,d=128"), "32 8");
+    // With a prime number of queries the last tile reaches past the end.
+    assert_eq!(tile("avx512f", "attention:b=1,h=12,s=197,d=64"), "16 8");
+    assert_eq!(tile("avx512f", "attention:b=1,h=12,s=3,t=128,d=64"), "64 3");
 }

@@ -266,6 +266,10 @@ fn contractions() {
             "attention(f32[1,4,48,8], f32[1,2,80,8], f32[1,2,80,24]) causal=true scale=0.35 window=20 softcap=null",
             "attention(f32[1,2,40,8], f32[1,2,24,8], f32[1,2,24,8]) causal=true scale=0.35 window=null softcap=null",
             "attention(f32[1,2,36,8], f32[1,2,37,8], f32[1,2,37,8], f32[1,1,36,37]) causal=true scale=0.35 window=1 softcap=null",
+            // Prime numbers of queries, whose last tile reaches past the end.
+            "attention(f32[1,2,23,16], f32[1,2,19,16], f32[1,2,19,16]) causal=false scale=0.25 window=null softcap=null",
+            "attention(f32[1,2,31,8], f32[1,2,31,8], f32[1,2,31,24]) causal=true scale=0.35 window=null softcap=null",
+            "attention(f32[1,2,47,8], f32[1,1,64,8], f32[1,1,64,8], f32[47,64]) causal=true scale=0.35 window=9 softcap=2.0",
             "attention(f16[1,4,5,8], f16[1,2,7,8], f16[1,2,7,8], f16[1,1,1,7]) causal=false scale=0.35 window=null softcap=null",
         ],
         SCHEDULES,

@@ -1,6 +1,7 @@
 //! Attention by register tiles of queries, and what such a tile need not look at.
 
 use super::axes::{choice, choices, divisors, numbers};
+use super::register_tile::product_registers;
 use super::template::parameter_extents;
 use super::{Setting, Space};
 use crate::target::Cpu;
@@ -44,15 +45,13 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let lanes = machine.vector_lanes;
     let blocks: Vec<i64> =
         [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
-    let block = blocks.iter().copied().min_by_key(|&block| (filled(places, block), -block));
-    let (Some(block), true) = (block, queries > 1) else { return };
+    let (Some(_), true) = (blocks.first(), queries > 1) else { return };
+    let tiles = tiles(queries);
+    let (block, tile) = best_tile(machine, [queries, places], &blocks, &tiles);
     space
         .axes
         .insert(0, choices("layout", "whether keys are turned, and scores computed in tiles", ["blocked", "plain"]));
     space.axes.insert(1, numbers("block", "places in one register tile (blocked)", blocks));
-    let room = (machine.vector_registers - 4) * lanes / block;
-    let tiles: Vec<i64> = divisors(queries).filter(|&rows| rows <= 8).collect();
-    let tile = tiles.iter().copied().filter(|&rows| rows <= room).max().unwrap_or(1);
     space.axes.insert(2, numbers("tile_y", "queries in one register tile (blocked)", tiles));
     let helpers_at = if batch * heads >= 2 * machine.cores { "head" } else { "root" };
     let knobs = &mut space.default.0;
@@ -65,4 +64,32 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
         space.axes.push(choices("unseen", meaning, ["skipped", "computed"]));
         knobs.insert("unseen".to_owned(), choice("skipped"));
     }
+}
+
+/// Returns how many queries a tile may have: divisors, and if all are small, numbers whose last tile reaches at most an eighth past the end.
+fn tiles(queries: i64) -> Vec<i64> {
+    const ENOUGH: i64 = 4;
+    const MOST: i64 = 8;
+    let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
+    let is_enough = dividing.iter().any(|&rows| rows >= ENOUGH.min(queries));
+    let is_close = |rows: &i64| (filled(queries, *rows) - queries) * 8 <= queries;
+    if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
+}
+
+/// Returns the block of places and the queries of the default tile: the fewest loads per multiply-add among tiles that fit the registers
+/// and whose blocks reach past the last place the least.
+fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
+    let vectors = |block: i64| block / machine.vector_lanes;
+    let fits = |(block, rows): &(i64, i64)| {
+        *rows == 1 || product_registers(vectors(*block), *rows) <= machine.vector_registers
+    };
+    let loads = |(block, rows): (i64, i64)| {
+        let waste = filled(queries, rows) as f64 / queries as f64;
+        waste * (vectors(block) + rows) as f64 / (vectors(block) * rows) as f64
+    };
+    let cheaper = |one: &(i64, i64), other: &(i64, i64)| {
+        filled(places, one.0).cmp(&filled(places, other.0)).then(loads(*one).total_cmp(&loads(*other)))
+    };
+    let tiles = blocks.iter().flat_map(|&block| tiles.iter().map(move |&rows| (block, rows)));
+    tiles.filter(fits).min_by(cheaper).unwrap_or((blocks[0], 1))
 }

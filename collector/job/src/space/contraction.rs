@@ -3,7 +3,9 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
-use super::register_tile::{DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, row_tile, together};
+use super::register_tile::{
+    DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, registers, row_tile, together,
+};
 use super::taps::is_worth_it;
 use super::{Knobs, Limits, Setting, Space, Template, beyond};
 use crate::flat::ENOUGH;
@@ -316,12 +318,12 @@ fn panels(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
     if extents.columns < if is_readable { ROWS } else { FEW_ROWS } || (is_readable && numbers < LARGE) {
         return None;
     }
-    let sums = machine.vector_registers * 3 / 4;
     let (widest, most_rows) = if is_deep(machine, extents) { (2, DEEP_ROWS) } else { (4, 12) };
     let vectors = [4, 2, 1].into_iter().filter(|&vectors| vectors <= widest && blocks.contains(&(vectors * lanes)));
     let tiles = vectors.flat_map(|vectors| {
-        let columns = (2..=most_rows.min(sums / vectors).min(extents.columns)).rev();
-        columns.map(move |columns| (vectors, columns))
+        let columns = (2..=most_rows.min(extents.columns)).rev();
+        let fits = move |columns: &i64| registers(extents, vectors, *columns) <= machine.vector_registers;
+        columns.filter(fits).map(move |columns| (vectors, columns))
     });
     let cost = |(vectors, columns): (i64, i64)| {
         let loads = (vectors + columns) as f64 / (vectors * columns) as f64;
@@ -390,11 +392,13 @@ fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     // Seen on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less, most 4 to 10, and
     // windows of places that lie apart from 9 to 52 % less.
     let most = if machine.is_intel { 8 } else { 1 };
-    let is_apart = !extents.is_close && extents.may_fill;
-    let is_product = !extents.is_conv || ((extents.is_single || is_apart) && !is_depthwise(extents));
+    let is_single = extents.is_single && !is_depthwise(extents);
+    let is_product = !extents.is_conv || is_single || extents.is_apart();
     let elements = tile.block.max(1) * tile.channels * tile.rows * tile.columns;
+    // With more accumulators LLVM spills some of them once several steps are unrolled.
+    let is_full = elements > dots::registers(machine) * machine.vector_lanes;
     let fits = |&steps: &i64| extents.depth % steps == 0 && steps <= most && steps * elements <= written_out(machine);
-    [8, 4].into_iter().filter(|_| is_product).find(fits).unwrap_or(1)
+    [8, 4].into_iter().filter(|_| is_product && !is_full).find(fits).unwrap_or(1)
 }
 
 /// Elements of a register tile times the steps written out that a build may take.

@@ -32,6 +32,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 step: strides.last().copied().unwrap_or(1),
                 is_single: taps == 1,
                 window: parameter_extents(task, 1).get(2..).and_then(|window| window.last().copied()).unwrap_or(1),
+                taps,
                 reaches: if taps > 1 { reaches(task) } else { Vec::new() },
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
@@ -63,6 +64,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             is_close: true,
             reaches: Vec::new(),
             window: 1,
+            taps: 1,
             sources: 1,
             weights: 1,
             weight_bytes,
@@ -146,6 +148,8 @@ pub(super) struct Extents {
     pub(super) reaches: Vec<Reach>,
     /// Columns of a window.
     pub(super) window: i64,
+    /// Taps of a window.
+    pub(super) taps: i64,
     /// Numbers of a convolution's input, and of its weights.
     pub(super) sources: i64,
     pub(super) weights: i64,
@@ -160,6 +164,13 @@ pub(super) struct Extents {
     /// Where the second operand of a product may be copied: what blocks of channels must divide where it is not.
     pub(super) whole: Option<i64>,
     pub(super) blocking: Blocking,
+}
+
+impl Extents {
+    /// Whether a convolution is dilated, so that neighbouring columns share no inputs.
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
+    }
 }
 
 /// Which blocks of output channels a task allows.

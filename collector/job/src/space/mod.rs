@@ -37,7 +37,7 @@ use models::Task;
 
 /// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
 /// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The space of a task on a machine.
 ///

@@ -1,6 +1,7 @@
 //! Register tiles that default schedules have.
 
 use super::axes::upto;
+use super::dots;
 use super::extents::Extents;
 use super::is_vector;
 use crate::target::Cpu;
@@ -22,12 +23,8 @@ pub(super) struct Tile {
 /// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
 /// their product in multiply-adds; so a square tile is best.
 pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
-    // Of more sums than these of three vectors and more, or in a window of more places, the compiler keeps some in memory though
-    // registers are left, which takes twice the time and more: seen of 3 by 9, 4 by 7 and 5 by 6, in windows of 3 by 7, too.
-    const FEW_VECTORS: i64 = 2;
-    const SUMS: i64 = 24;
-    const WINDOW_PLACES: i64 = 6;
-    let is_window = extents.is_conv && !extents.is_single;
+    /// Floats in two cache lines.
+    const WIDE: i64 = 32;
     let lanes = machine.vector_lanes;
     let may_block = !blocks.is_empty();
     let is_deep = may_block && is_deep(machine, extents);
@@ -37,27 +34,30 @@ pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
         let vectors = (block + lanes - 1) / lanes;
         for columns in widths.iter().copied().filter(|&columns| may_block || is_vector(columns)) {
             for rows in upto(extents.rows, &[1, 2, 4]) {
-                for channels in upto(count(extents.channels, block), &[1, 2, 3, 4]) {
+                // A vector of rows of a product that is not blocked is gathered from memory; up to a vector of channels reuses it.
+                let is_gathered = !may_block && !extents.is_conv && columns > 1;
+                let candidates: &[i64] = if is_gathered { &[1, 2, 4, 8, 16] } else { &[1, 2, 3, 4] };
+                for channels in upto(count(extents.channels, block), candidates) {
                     // Without blocks the columns are the vector and the channels are broadcast.
                     let (vectors, broadcasts) = if may_block {
                         (vectors * channels, columns * rows)
                     } else {
                         ((columns + lanes - 1) / lanes * rows, channels)
                     };
-                    // Registers for weight vectors in flight and for the broadcast; a window of one place has no more.
-                    let others = if extents.is_close { 4 } else { vectors + 1 };
-                    let is_many = if is_window { broadcasts > WINDOW_PLACES } else { vectors * broadcasts > SUMS };
-                    let is_spilled = may_block && vectors > FEW_VECTORS && is_many;
-                    let is_kept = !is_deep || (block * channels <= 2 * lanes && columns <= DEEP_ROWS);
-                    if is_spilled || !is_kept || vectors * broadcasts + others > machine.vector_registers {
+                    if is_gathered && columns.max(channels) > lanes {
                         continue;
                     }
-                    let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
+                    let is_kept = !is_deep || (block * channels <= 2 * lanes && columns <= DEEP_ROWS);
+                    let slower = spilling(machine, extents, vectors, broadcasts);
+                    let Some(slower) = slower.filter(|_| is_kept) else { continue };
+                    let read = if is_gathered { columns } else { vectors };
+                    let loads = (read + broadcasts) as f64 / (vectors * broadcasts) as f64;
                     let steps =
                         if extents.is_conv { conv_steps(extents, loads, vectors * broadcasts, columns) } else { loads };
-                    let cost = steps * waste(machine, extents, block, columns, may_block);
+                    let slower = slower * reading(extents, block * channels, broadcasts);
+                    let cost = steps * slower * waste(machine, extents, block, columns, may_block);
                     // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
-                    let is_wide = block > 2 * lanes && extents.is_conv && !extents.is_single;
+                    let is_wide = block > WIDE && extents.is_conv && !extents.is_single;
                     if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
                     }
@@ -66,6 +66,58 @@ pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
         }
     }
     best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
+}
+
+/// Returns the slowdown of a tile by spilled registers, or None if the tile is not worth considering.
+///
+/// A spilled accumulator adds a store and a load to the latency between two of its multiply-adds. In a product every step of the
+/// reduction pays for that. The taps of a window row are unrolled, and all taps of a small window: many multiply-adds hide it.
+fn spilling(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
+    /// Unrolled taps that hide the latency.
+    const HIDING_TAPS: i64 = 9;
+    /// Registers beside the accumulators without which a window is not computed.
+    const OTHERS: i64 = 4;
+    let accumulators = vectors * broadcasts;
+    if registers(extents, vectors, broadcasts) <= machine.vector_registers {
+        // With dilation the reduction is left and entered at each tap, and LLVM unrolls loops over short vectors by itself: both
+        // need more registers.
+        let is_tight = extents.is_apart() || machine.vector_lanes <= 4;
+        (!is_tight || accumulators <= dots::registers(machine)).then_some(1.0)
+    } else if !extents.is_conv || !extents.is_close || accumulators + OTHERS > machine.vector_registers {
+        None
+    } else {
+        Some(if extents.taps == HIDING_TAPS || extents.window >= HIDING_TAPS { 1.1 } else { 1.5 })
+    }
+}
+
+/// Returns the slowdown of a convolution's tile with a single position, which uses each loaded weight once, if the weights of its channels
+/// exceed a core's caches.
+fn reading(extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
+    const CACHED_BYTES: i64 = 1 << 19;
+    let bytes = channels.saturating_mul(extents.summed).saturating_mul(extents.weight_bytes);
+    if extents.is_conv && broadcasts == 1 && bytes > CACHED_BYTES { 1.4 } else { 1.0 }
+}
+
+/// Returns how many vector registers a tile needs for accumulators, weights and broadcast inputs.
+///
+/// The taps of a window row are unrolled, so inputs that several taps read stay in registers. With a stride `s` the taps of one column
+/// read `s` interleaved sequences of inputs, of which neighbouring columns share those with more than one tap.
+pub(super) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
+    // A transposed convolution is computed phase by phase, each with a stride of one.
+    let (window, step) = match extents.may_fill {
+        true => (extents.window, extents.step),
+        false => (count(extents.window, extents.step), 1),
+    };
+    let shared = if extents.is_conv && extents.is_close { step.min(window - step).max(0) } else { 0 };
+    match shared {
+        0 => product_registers(vectors, broadcasts),
+        _ => product_registers(vectors, broadcasts) - 1 + shared * broadcasts + if shared < step { 2 } else { 0 },
+    }
+}
+
+/// Returns how many vector registers a tile of a product needs: one broadcast at a time, and weights that are used more than once.
+pub(super) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
+    vectors * broadcasts + if broadcasts > 1 { vectors } else { 1 } + 1
 }
 
 /// Rows of a product's tile whose channels are few, because its depth is large.
@@ -177,11 +229,14 @@ pub(super) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -
     let is_left = extents.window <= 3 && is_short && machine.vector_lanes >= 8 && !extents.has_functions;
     // In steps vectors of our own read more than they share: seen on Intel's, two channels take from 4 to 12 % more.
     let is_shared = !machine.is_intel || extents.step == 1 || is_left;
-    let channels = if is_small && is_shared && extents.channels % 2 == 0 { 2 } else { 1 };
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
     let columns = columns.min_by_key(|&width| (steps(extents, width, MOST_ROWS), -width)).unwrap_or(1);
-    let fits = |rows: &i64| rows * channels < machine.vector_registers;
-    let rows = (1..=MOST_ROWS.min(extents.rows)).filter(fits).min_by_key(|&rows| read(extents, rows)).unwrap_or(1);
+    // Each channel needs its accumulators, an input vector and the weights of a window row.
+    let fits = |rows: i64, channels: i64| channels * (rows + 1 + extents.window) <= machine.vector_registers;
+    let heights = (1..=MOST_ROWS.min(extents.rows)).filter(|&rows| fits(rows, 1));
+    let rows = heights.min_by_key(|&rows| read(extents, rows)).unwrap_or(1);
+    let is_twofold = is_small && is_shared && extents.channels % 2 == 0 && fits(rows, 2);
+    let channels = if is_twofold { 2 } else { 1 };
     Tile { block: 1, channels, rows, columns: if is_left { 1 } else { columns } }
 }
 

@@ -9,6 +9,7 @@ use crate::lower::{Lowered, Part};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::Sight;
+use models::Dim;
 
 /// Batch and head.
 const LEADING: usize = 2;
@@ -28,14 +29,17 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
 
     moves.compute_at(&anchor, tile)?;
     let values = own_loops(moves, &anchor)?;
-    let columns = moves.split(&values[1], &[None, Some(vector)])?;
+    let block = (number(knobs, "block")? / vector).max(1);
+    let at_once = vectors_at_once(lowered, knobs)?;
+    let columns = moves.split(&values[1], &[None, Some(at_once), Some(vector)])?;
+    moves.reorder(&[columns[0].clone(), values[0].clone()])?;
     let sight = Sight::of(&lowered.task).filter(|_| knobs.choice("unseen") == Some("skipped"));
     let stretch = sight.as_ref().and_then(Sight::stretch);
     let places = match stretch {
         Some(stretch) => moves.split(&values[2], &[None, Some(stretch)])?,
         None => vec![values[2].clone()],
     };
-    let summed = tiled(moves, &places, &[values[0].clone(), columns[0].clone()], &columns[1])?;
+    let summed = tiled(moves, &places, &[values[0].clone(), columns[1].clone()], &columns[2])?;
 
     let sum = moves.block("attention_sum")?;
     let sums = partial(moves, &sum, vector)?;
@@ -54,7 +58,6 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     let products = moves.block("attention_products")?;
     moves.compute_at(&products, tile)?;
     let scores = own_loops(moves, &products)?;
-    let block = (number(knobs, "block")? / vector).max(1);
     let tiles = moves.split(&scores[1], &[None, Some(block), Some(vector)])?;
     moves.reorder(&[tiles[0].clone(), scores[0].clone()])?;
     let depth = tiled(moves, &scores[2..], &[scores[0].clone(), tiles[1].clone()], &tiles[2])?;
@@ -79,6 +82,19 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Returns how many vectors of a row of values are accumulated at once: as many as a tile of scores has, which the knobs chose to fit the
+/// registers, or as many as fit on any processor.
+fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
+    const FEWEST_REGISTERS: i64 = 16;
+    let (vector, rows) = (number(knobs, "vector")?, number(knobs, "tile_y")?);
+    // Accumulators, one weight, and the vectors of values if several rows use them.
+    let anywhere = if rows > 1 { (FEWEST_REGISTERS - 1) / (rows + 1) } else { FEWEST_REGISTERS - 2 };
+    let most = (number(knobs, "block")? / vector).max(anywhere).max(1);
+    let Some(Dim::Known(columns)) = lowered.task.steps[0].output.shape.last() else { return Ok(most) };
+    let vectors = (columns + vector - 1) / vector;
+    Ok((1..=most).rev().find(|at_once| vectors % at_once == 0).unwrap_or(1))
 }
 
 /// What a tile of queries sees.
