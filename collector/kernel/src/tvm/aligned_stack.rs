@@ -7,7 +7,7 @@
 //! the text of the optimised module, and code is generated from that text: unchanged, it becomes the same bytes as the module itself.
 
 use super::call::{TvmError, Value, call};
-use super::compile::MemoryFile;
+use super::memory_file::MemoryFile;
 use super::names;
 
 /// A cache line of most processors, and the widest vector.

@@ -6,16 +6,15 @@
 use super::aligned_stack::with_aligned_stack;
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
+use super::memory_file::MemoryFile;
 use super::names::{self, Name};
 use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
 use job::space::Functions;
 use job::target::Machine;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 type Result<T> = std::result::Result<T, TvmError>;
@@ -204,19 +203,6 @@ pub(in crate::tvm) fn run_passes(passes: &[Name], mut module: Module) -> Result<
 
 pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> {
     call!(names::RUN_PASS, pass, &module.0).map(Module)
-}
-
-/// A file in memory that TVM finds by a path.
-pub(in crate::tvm) struct MemoryFile {
-    pub(in crate::tvm) path: String,
-    _descriptor: OwnedFd,
-}
-
-impl MemoryFile {
-    pub(in crate::tvm) fn new(name: &str) -> nix::Result<MemoryFile> {
-        let descriptor = memfd_create(name, MFdFlags::MFD_CLOEXEC)?;
-        Ok(MemoryFile { path: format!("/proc/self/fd/{}", descriptor.as_raw_fd()), _descriptor: descriptor })
-    }
 }
 
 /// An object of one operator is some ten kilobytes; more than this is a mistake.

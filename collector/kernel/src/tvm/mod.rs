@@ -20,6 +20,7 @@ pub mod kernel;
 pub mod launch;
 pub mod library;
 pub mod memory;
+mod memory_file;
 pub mod meta_schedule;
 pub mod names;
 pub mod network;
