@@ -260,7 +260,11 @@ pub fn guess(description: &str) -> Result<Machine> {
     if target::is_mali(description) {
         return Ok(target::mali(description).map_err(Failure::usage)?.machine);
     }
-    Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
+    let facts = Facts::read();
+    // No compiler is asked for the processor's name here; defaults differ by its maker.
+    let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
+    let cpu = if is_amd { "znver" } else { "generic" };
+    Ok(target::llvm(cpu, &facts.vector_extensions, allowed_cpus()?.len()).machine)
 }
 
 #[cfg(test)]
