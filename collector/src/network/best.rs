@@ -327,6 +327,13 @@ mod tests {
     use job::space::sample;
     use job::target::llvm;
 
+    /// A record whose median is known to this much over visits.
+    fn known_to(half_ns: f64, record: Record) -> Record {
+        Record { median_interval_ns: Some(half_ns), interval_covers: Some(datasets::Covers::Visits), ..record }
+    }
+
+    // One store is filled step by step, and each step needs what the ones before left.
+    #[allow(clippy::too_many_lines)]
     #[test]
     fn the_fastest_of_what_was_measured_alike_is_chosen() {
         let graph = zoo::simple::build("dense:m=8,n=64,k=32").expect("an operator");
@@ -393,11 +400,6 @@ mod tests {
         let gone = Schedule::from_json(r#"{"from": "template", "knobs": {"no_such_axis": 3}}"#).expect("a schedule");
         best.hear(&right(5.0, &gone));
         lacks(&best, Why::Gone);
-        let known_to = |half_ns: f64, record: Record| Record {
-            median_interval_ns: Some(half_ns),
-            interval_covers: Some(datasets::Covers::Visits),
-            ..record
-        };
         for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
             best.hear(&known_to(0.1, right(median_ns, schedule)));
         }
