@@ -35,7 +35,9 @@ pub fn is_llvm(text: &str) -> bool {
     text == "llvm" || serde_json::from_str(text).ok().and_then(kind).unwrap_or(false)
 }
 
-/// The host's target, or the one a JSON description says, with the host's number of cores where it says none.
+/// Returns the host's target, or the one that a JSON description gives, with the host's number of cores if it gives none.
+///
+/// The vectors are those of the described processor; those of the host if its name is not known here.
 pub fn described(text: &str, host: Target) -> Result<Target, String> {
     if text == "llvm" {
         return Ok(host);
@@ -43,10 +45,29 @@ pub fn described(text: &str, host: Target) -> Result<Target, String> {
     let mut json: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
     let fields = json.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
-    if let Machine::Cpu(cpu) = &host.machine {
-        fields.entry("num-cores").or_insert_with(|| cpu.cores.into());
-    }
-    Ok(Target { text: json.to_string(), ..host })
+    let Machine::Cpu(own) = &host.machine else { return Ok(Target { text: json.to_string(), ..host }) };
+    let cores = fields.entry("num-cores").or_insert_with(|| own.cores.into()).as_i64().unwrap_or(own.cores);
+    let word = |name: &str| fields.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let features = match super::architecture(text).as_str() {
+        "aarch64" => Some("asimd"),
+        "x86_64" => vector_feature(word("mcpu")),
+        _ => None,
+    };
+    let cores = usize::try_from(cores).unwrap_or(1);
+    let described = features.map(|feature| llvm(word("mcpu"), &[feature.to_owned()], cores).machine);
+    Ok(Target { text: json.to_string(), machine: described.unwrap_or(host.machine), ..host })
+}
+
+/// Returns the feature with the widest vectors that a processor of x86-64 has, by the name that LLVM gives it, or None of unknown names.
+fn vector_feature(cpu: &str) -> Option<&'static str> {
+    const AVX512: &str = "x86-64-v4 skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server rocketlake \
+                          tigerlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids znver4 znver5";
+    const AVX: &str = "x86-64-v3 sandybridge ivybridge haswell broadwell skylake alderlake raptorlake meteorlake arrowlake \
+                       arrowlake-s lunarlake pantherlake gracemont sierraforest grandridge clearwaterforest bdver1 bdver2 bdver3 \
+                       bdver4 btver2 znver1 znver2 znver3";
+    const SSE: &str = "x86-64 x86-64-v2 core2 penryn nehalem westmere silvermont goldmont tremont";
+    let classes = [(AVX512, "avx512f"), (AVX, "avx2"), (SSE, "sse2")];
+    classes.into_iter().find(|(names, _)| names.split_whitespace().any(|name| name == cpu)).map(|(_, feature)| feature)
 }
 
 #[cfg(test)]
@@ -70,7 +91,18 @@ mod tests {
         assert_eq!(described("llvm", host.clone()).unwrap(), host);
         let other = described(r#"{"kind": "llvm", "mcpu": "haswell"}"#, host.clone()).unwrap();
         assert_eq!(other.text, r#"{"kind":"llvm","mcpu":"haswell","num-cores":2}"#);
-        assert_eq!(other.machine, host.machine);
+        assert_eq!(other.machine, llvm("haswell", &["avx2".to_owned()], 2).machine);
+        let machine = |text: &str| described(text, host.clone()).unwrap().machine;
+        assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "x86-64", "num-cores": 8}"#), llvm("x86-64", &[], 8).machine);
+        assert_eq!(
+            machine(r#"{"kind": "llvm", "mcpu": "znver4"}"#),
+            llvm("znver4", &["avx512f".to_owned()], 2).machine
+        );
+        let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}"#;
+        assert_eq!(machine(arm), llvm("cortex-a72", &["asimd".to_owned()], 2).machine);
+        // A processor that is not known here is taken for the host's.
+        assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "znver99"}"#), host.machine);
+        assert_eq!(machine(r#"{"kind": "llvm"}"#), host.machine);
         assert!(is_llvm(&other.text) && !is_llvm(r#"{"kind": "cuda"}"#) && !is_llvm("cuda") && !is_llvm("{"));
     }
 }
