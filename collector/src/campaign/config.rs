@@ -861,7 +861,7 @@ mod tests {
         check_tune(
             "[tune]",
             expect_test::expect![
-                "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), in_place: true, spaces: 6 })"
+                "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), in_place: true, spaces: 7 })"
             ],
         );
         check_tune("[tune]\ntrials = 0", expect_test::expect!["`trials` is 0; allowed are 1 to 1000000"]);
