@@ -4,7 +4,7 @@
 use object::LittleEndian;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DynamicTag};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
-use tests::{Bench, processes, program, start};
+use tests::{Bench, processes, program, run, start};
 
 /// The texts of these entries of a program's dynamic section.
 fn dynamic(name: &str, tags: &[DynamicTag]) -> Vec<String> {
@@ -42,8 +42,12 @@ fn only_the_worker_is_linked_with_the_compiler_s_library() {
 fn the_orchestrator_stays_small() {
     const MOST_BYTES: u64 = 40 << 20;
     let bench = Bench::new();
-    let arguments = "--modelsource local --modelname mlp --schedules 3 --config quick.toml --store store";
-    let mut collecting = start(bench.opcollect(arguments));
+    let arguments = |schedules: u32| {
+        format!("--modelsource local --modelname mlp --schedules {schedules} --config quick.toml --store store")
+    };
+    // The first campaign of a host also measures how fast memory is, with sets of several times the caches.
+    run(bench.opcollect(&arguments(1))).expect(0);
+    let mut collecting = start(bench.opcollect(&arguments(4)));
     let mut peak_bytes = 0;
     collecting.until(|pid| {
         peak_bytes = processes::own_memory_bytes(pid).unwrap_or(0).max(peak_bytes);
