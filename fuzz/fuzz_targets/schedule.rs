@@ -8,10 +8,25 @@
 
 use job::space::Schedule;
 use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
 
 fuzz_target!(|text: &str| {
     let Ok(schedule) = Schedule::from_json(text) else { return };
+    if let Schedule::MetaSchedule { trace: Some(moves), .. } | Schedule::Trace { trace: moves } = &schedule {
+        moves.check().expect("what is read is on the list");
+        assert!(has_only_words(moves.json()), "{text}");
+    }
     let _ = (schedule.describe(), schedule.layout(), schedule.rounding(), schedule.has_fragments());
     let again = Schedule::from_json(&schedule.to_json()).expect("what we write we read");
     assert_eq!(again.hash(), schedule.hash());
 });
+
+/// Whether no text outside of index maps has signs that code would need.
+fn has_only_words(value: &Value) -> bool {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '.' | '"');
+    match value {
+        Value::String(text) => text.chars().all(is_sign),
+        Value::Array(items) => items.iter().all(has_only_words),
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}

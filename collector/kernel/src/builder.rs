@@ -66,7 +66,7 @@ impl Builder {
         let (_, task) = self.task.as_ref().expect("just read");
         let (_, lowered) = self.lowered.as_ref().expect("just lowered");
         let moves = apply(lowered, &schedule, &target, &mut self.spaces)?;
-        let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
+        let trace = if job.wants_trace { Some(trace::of_schedule(&moves)?.json().to_string()) } else { None };
         let module = moves.module()?;
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
@@ -76,7 +76,7 @@ impl Builder {
         if target.is_device() {
             // What was drawn is known by its moves alone.
             let schedule = match schedule {
-                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::to_json(&moves)? },
+                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::of_schedule(&moves)? },
                 other => other,
             };
             let artifact =

@@ -150,7 +150,7 @@ fn every_template_compiles_and_its_trace_replays() {
                 let lowered = lower(&task, Form::of(&schedule, &compile_target)).map_err(|e| format!("lower: {e}"))?;
                 let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default())
                     .map_err(|e| format!("apply: {e}"))?;
-                let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
+                let trace = trace::of_schedule(&moves).map_err(|e| format!("trace: {e}"))?;
                 let functions = schedule.functions();
                 let module = moves.module().map_err(|e| e.to_string())?;
                 let object = compile::compile(&module, &compile_target, functions, false)
@@ -161,7 +161,7 @@ fn every_template_compiles_and_its_trace_replays() {
                 }
                 let again = kernel::apply::apply(
                     &lowered,
-                    &Schedule::Trace { trace: json },
+                    &Schedule::Trace { trace },
                     &compile_target,
                     &mut SpaceCache::default(),
                 )

@@ -89,6 +89,7 @@ impl Tuner for Evolved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use job::space::Moves;
     use serde_json::json;
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -106,7 +107,11 @@ mod tests {
             seed: i64,
         ) -> std::result::Result<Vec<Schedule>, String> {
             self.0.borrow_mut().push((measured.len(), seed));
-            Ok((0..self.1).map(|child| Schedule::Trace { trace: json!([[seed, child], []]) }).collect())
+            let trace = |child| {
+                let block = format!("child_{child}_of_{seed}");
+                Moves::new(json!([[["GetSBlock", [], [block, "main"], ["b0"]]], []])).expect("moves")
+            };
+            Ok((0..self.1).map(|child| Schedule::Trace { trace: trace(child) }).collect())
         }
     }
 

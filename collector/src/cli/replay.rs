@@ -10,7 +10,7 @@ use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
 use crate::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect, graphs};
 use bench::{Bench, Build, Done, Remembering, Work};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
-use job::space::Schedule;
+use job::space::{Moves, Schedule};
 use job::target::Target;
 use job::{BuildJob, Measured, RunJob, RunReply};
 use measure::counters::{self, CounterRequest};
@@ -37,7 +37,7 @@ struct Header {
 struct Line {
     i: i64,
     run_ms: f64,
-    trace: serde_json::Value,
+    trace: Moves,
 }
 
 /// What a replay of one file gave.

@@ -1,6 +1,7 @@
 //! A schedule: one point of a space, replayable from its text.
 
 use super::gpu::tensor;
+use super::moves::Moves;
 use reference::Rounding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,19 +130,17 @@ pub enum Schedule {
         seed: i64,
         /// The moves that were drawn, once they are known: a replay makes these and draws nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        trace: Option<serde_json::Value>,
+        trace: Option<Moves>,
     },
     /// The moves themselves.
     Trace {
         /// TVM's JSON of a trace.
-        trace: serde_json::Value,
+        trace: Moves,
     },
 }
 
-/// Whether one of a trace's moves replaces loops by a step of the tensor cores.
-fn has_fragments(trace: &serde_json::Value) -> bool {
-    let moves = trace.get(0).and_then(|moves| moves.as_array());
-    moves.is_some_and(|moves| moves.iter().any(|step| step.get(0).is_some_and(|name| name == "Tensorize")))
+fn digits(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 
 /// A schedule that cannot be read.
@@ -160,7 +159,8 @@ impl Schedule {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Stable identity of the choice: 32 hexadecimal digits. Moves that follow from a draw do not count.
+    /// Stable identity of the choice: 32 hexadecimal digits. Moves that follow from a draw do not count; see
+    /// [`Schedule::moves_hash`].
     pub fn hash(&self) -> String {
         let named = match self {
             Schedule::MetaSchedule { space, seed, .. } => {
@@ -168,7 +168,13 @@ impl Schedule {
             }
             Schedule::Template { .. } | Schedule::Trace { .. } => self.clone(),
         };
-        blake3::hash(named.to_json().as_bytes()).to_hex()[..32].to_owned()
+        digits(&named.to_json())
+    }
+
+    /// The same of the moves that a draw came to, once they are known.
+    pub fn moves_hash(&self) -> Option<String> {
+        let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
+        Some(digits(&trace.json().to_string()))
     }
 
     /// The layout the task must be lowered in.
@@ -237,8 +243,8 @@ impl Schedule {
     pub fn has_fragments(&self) -> bool {
         match self {
             Schedule::Template { knobs } => knobs.choice("unit") == Some("tensor"),
-            Schedule::MetaSchedule { trace, .. } => trace.as_ref().is_some_and(has_fragments),
-            Schedule::Trace { trace } => has_fragments(trace),
+            Schedule::MetaSchedule { trace, .. } => trace.as_ref().is_some_and(Moves::has_fragments),
+            Schedule::Trace { trace } => trace.has_fragments(),
         }
     }
 
@@ -266,10 +272,7 @@ impl Schedule {
                 parts.join(" ")
             }
             Schedule::MetaSchedule { space, seed, .. } => format!("metaschedule space={space} seed={seed}"),
-            Schedule::Trace { trace } => {
-                let moves = trace.get(0).and_then(|moves| moves.as_array()).map_or(0, Vec::len);
-                format!("trace of {moves} moves")
-            }
+            Schedule::Trace { trace } => format!("trace of {} moves", trace.count()),
         }
     }
 }

@@ -86,12 +86,12 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
         Schedule::MetaSchedule { space, seed, trace: None } => {
             spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
-        Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
+        Schedule::Trace { trace } | Schedule::MetaSchedule { trace: Some(trace), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             if let Some(product) = gpu::tensor_product(task, target) {
                 product.steps()?;
             }
-            trace::replay(json, &moves)?;
+            trace::replay(trace, &moves)?;
             Ok(moves)
         }
     }

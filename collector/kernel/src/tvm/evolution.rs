@@ -9,7 +9,7 @@ use super::meta_schedule::{context_of, plain_generator};
 use super::names;
 use super::schedule::Schedule;
 use super::trace;
-use serde_json::Value as Json;
+use job::space::Moves;
 use std::ffi::c_void;
 use tvm_ffi::{Any, AnyView, Error, Function, RUNTIME_ERROR};
 
@@ -54,7 +54,7 @@ pub fn breed(
     ancestors: &[Ancestor],
     breeding: Breeding,
     judge: impl Fn(&[Features]) -> Vec<f64> + 'static,
-) -> Result<Vec<Json>> {
+) -> Result<Vec<Moves>> {
     let (generator, _) = plain_generator(target)?;
     let strategy = call!(
         names::META_EVOLUTION,
@@ -77,7 +77,7 @@ pub fn breed(
     if bred.is_none() {
         return Ok(Vec::new());
     }
-    bred.items()?.iter().map(|candidate| trace::to_json(&Schedule::of(candidate.field("sch")?))).collect()
+    bred.items()?.iter().map(|candidate| trace::of_schedule(&Schedule::of(candidate.field("sch")?))).collect()
 }
 
 /// What was measured, where TVM looks for it.

@@ -1,27 +1,28 @@
-//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs.
+//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs. What a trace may hold is said
+//! by [`Moves`].
 
 use super::call::{TvmError, Value, call};
 use super::names;
 use super::schedule::Schedule;
+use job::space::{Moves, OBJECT};
 use serde_json::Value as Json;
 use tvm_ffi::{String as TvmString, TypeIndex};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
 /// The moves of a schedule, without those that have no effect.
-pub fn to_json(schedule: &Schedule) -> Result<Json> {
+pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     let trace = call!(names::SCHEDULE_TRACE, &schedule.0)?;
     let simplified = call!(names::TRACE_SIMPLIFIED, trace, false)?;
-    json_of(&call!(names::TRACE_AS_JSON, simplified, false)?)
+    let json = json_of(&call!(names::TRACE_AS_JSON, simplified, false)?)?;
+    Moves::new(json).map_err(|error| TvmError::new(names::TRACE_AS_JSON.text, error))
 }
 
-/// Makes the moves of a trace on a fresh schedule.
-pub fn replay(trace: &Json, schedule: &Schedule) -> Result<()> {
-    call!(names::TRACE_APPLY_JSON, value_of(trace)?, &schedule.0).map(drop)
+/// Makes the moves of a trace on a fresh schedule. They are checked once more: TVM makes any code that moves ask for.
+pub fn replay(moves: &Moves, schedule: &Schedule) -> Result<()> {
+    moves.check().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
+    call!(names::TRACE_APPLY_JSON, value_of(moves.json())?, &schedule.0).map(drop)
 }
-
-/// The name under which an object of TVM's own stands in a trace, such as the map of a move that changes a layout.
-const OBJECT: &str = "object";
 
 /// TVM writes numbers of a trace as plain ones or as constant expressions; both become JSON numbers.
 fn json_of(value: &Value) -> Result<Json> {
@@ -60,6 +61,11 @@ fn value_of(json: &Json) -> Result<Value> {
             Some(integer) => Value::from(integer),
             None => Value::from(number.as_f64().ok_or_else(|| TvmError::new("trace", "a number out of range"))?),
         },
+        // An index map as text: what TVM reads must be what was checked, whatever it makes of names that stand there twice.
+        Json::String(text) if text.starts_with('{') => {
+            let graph: Json = serde_json::from_str(text).map_err(|error| TvmError::new("trace", error))?;
+            Value::from(graph.to_string().as_str())
+        }
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::array(items.iter().map(value_of).collect::<Result<Vec<_>>>()?),
         Json::Object(fields) => match fields.get(OBJECT) {

@@ -1,0 +1,530 @@
+//! The moves of a schedule as TVM writes them down, checked against a list.
+//!
+//! A record's moves may come from a stranger, and TVM makes whatever code they ask for: an annotation can hold assembly text, and
+//! an index map can call any function. So moves are data of this type, which has no other way in than the list below: each move
+//! by its name, what it works on by names that TVM gives, and numbers and words in the places where a move takes them. Everything
+//! else is refused before TVM sees it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The moves of a schedule; none of them can bring in code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub struct Moves(Value);
+
+/// Moves that are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("move {place} of the schedule is refused: {why}")]
+pub struct MovesError {
+    /// Which move, from 0 on.
+    place: usize,
+    why: String,
+}
+
+/// Moves at most; TVM's own traces have some hundreds.
+const MOST_MOVES: usize = 10_000;
+
+/// Signs of a name or word at most.
+const MOST_SIGNS: usize = 200;
+
+/// Nodes of an index map at most.
+const MOST_NODES: usize = 1_000;
+
+/// The name under which an object of TVM's own stands in a move.
+pub const OBJECT: &str = "object";
+
+/// What may stand in one place of a move.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// Something that an earlier move found or drew, such as `b0`, `l3` or `v7`.
+    Found,
+    /// The same, or a number.
+    FoundOrNumber,
+    /// The same, or nothing: the part of a split that is left over.
+    FoundOrNothing,
+    /// A list of things that were found.
+    AllFound,
+    /// A list of things that were found, or one of them.
+    FoundOrAll,
+    /// A whole number, or yes or no.
+    Number,
+    /// A list of numbers.
+    Numbers,
+    /// A name of a block or function of the program that is scheduled.
+    Name,
+    /// Where memory lies.
+    Scope,
+    /// What of a GPU a loop becomes.
+    Thread,
+    /// A step of a tensor core that this program or TVM has registered.
+    Step,
+    /// A map of indices: arithmetic on them and nothing else.
+    IndexMap,
+    /// Nothing, or a number.
+    NothingOrNumber,
+    /// The key of an annotation; what is annotated with it is asked apart.
+    Key,
+    /// The value of an annotation.
+    Annotated,
+}
+
+/// The forms in the places of a list: the first ones in order, and what all further ones are, if there may be any.
+type Forms = (&'static [Form], Option<Form>);
+
+/// Each move, what it works on, and what it is told.
+const MOVES: &[(&str, Forms, Forms)] = {
+    use Form::*;
+    const NONE: Forms = (&[], None);
+    const ONE: Forms = (&[Found], None);
+    const TWO: Forms = (&[Found, Found], None);
+    &[
+        ("AddUnitLoop", ONE, NONE),
+        ("Annotate", (&[Found, Annotated], None), (&[Key], None)),
+        ("Bind", ONE, (&[Thread], None)),
+        ("Blockize", (&[FoundOrAll], None), (&[Number], None)),
+        ("CacheRead", (&[Found, AllFound], None), (&[Number, Scope], None)),
+        ("CacheWrite", (&[Found, AllFound], None), (&[Number, Scope], None)),
+        ("ComputeAt", TWO, (&[Number, Number], None)),
+        ("ComputeInline", ONE, NONE),
+        ("DecomposePadding", TWO, NONE),
+        ("DecomposeReduction", TWO, NONE),
+        ("EnterPostproc", NONE, NONE),
+        ("Fuse", (&[], Some(Found)), (&[Number], None)),
+        ("GetChildBlocks", ONE, NONE),
+        ("GetConsumers", ONE, NONE),
+        ("GetLoops", ONE, NONE),
+        ("GetOutputBlocks", ONE, NONE),
+        ("GetProducers", ONE, NONE),
+        ("GetSBlock", NONE, (&[Name, Name], None)),
+        ("Merge", (&[], Some(Found)), NONE),
+        ("PadEinsum", ONE, (&[Numbers], None)),
+        ("Parallel", ONE, NONE),
+        ("RFactor", ONE, (&[Number], None)),
+        ("ReIndex", ONE, (&[Number, Number], None)),
+        ("Reorder", (&[], Some(Found)), NONE),
+        ("ReorderBlockIterVar", ONE, (&[Numbers], None)),
+        ("ReverseComputeAt", TWO, (&[Number, Number], None)),
+        ("ReverseComputeInline", ONE, NONE),
+        ("SampleCategorical", NONE, (&[Numbers, Numbers], None)),
+        ("SampleComputeLocation", ONE, NONE),
+        ("SamplePartitionedTile", ONE, (&[Number, Number, Number], None)),
+        ("SamplePerfectTile", ONE, (&[Number, Number], None)),
+        ("SetScope", ONE, (&[Number, Scope], None)),
+        ("Split", (&[Found], Some(FoundOrNothing)), (&[], Some(Number))),
+        ("StorageAlign", ONE, (&[Number, Number, Number, Number], None)),
+        ("Tensorize", ONE, (&[Step, Number], None)),
+        ("TransformBlockLayout", ONE, (&[IndexMap], None)),
+        ("TransformLayout", (&[Found, IndexMap], None), (&[Number, Number], Some(NothingOrNumber))),
+        ("Unannotate", ONE, (&[Key], None)),
+        ("Unroll", ONE, NONE),
+        ("Vectorize", ONE, NONE),
+    ]
+};
+
+/// What an annotation may be.
+#[derive(Clone, Copy, Debug)]
+enum Annotation {
+    /// A number, or something drawn.
+    Number,
+    /// A list of numbers.
+    Numbers,
+    /// A word, or the name of a step of a tensor core.
+    Word,
+}
+
+/// Keys of annotations, and what they may be set to.
+const ANNOTATIONS: &[(&str, Annotation)] = {
+    use Annotation::*;
+    &[
+        ("double_buffer_scope", Number),
+        ("meta_schedule.auto_tensorize", Word),
+        ("meta_schedule.auto_tensorize_init", Word),
+        ("meta_schedule.cooperative_fetch", Number),
+        ("meta_schedule.inline_rule", Word),
+        ("meta_schedule.layout_rewrite_preproc", Number),
+        ("meta_schedule.parallel", Number),
+        ("meta_schedule.random_compute_producer", Number),
+        ("meta_schedule.thread_extent_high_inclusive", Number),
+        ("meta_schedule.thread_extent_low_inclusive", Number),
+        ("meta_schedule.tiling_structure", Word),
+        ("meta_schedule.unroll_explicit", Number),
+        ("meta_schedule.unroll_implicit", Number),
+        ("meta_schedule.vectorize", Number),
+        ("pragma_auto_unroll_max_step", Number),
+        ("pragma_loop_partition_hint", Number),
+        ("pragma_unroll_explicit", Number),
+        ("software_pipeline_order", Numbers),
+        ("software_pipeline_stage", Numbers),
+        ("vector_bytes", Number),
+        ("warp_execution", Number),
+    ]
+};
+
+/// Where memory may lie.
+const SCOPES: &[&str] =
+    &["global", "local", "shared", "shared.dyn", "warp", "wmma.accumulator", "wmma.matrix_a", "wmma.matrix_b"];
+
+/// What loops of a GPU may become.
+const THREADS: &[&str] = &[
+    "blockIdx.x",
+    "blockIdx.y",
+    "blockIdx.z",
+    "threadIdx.x",
+    "threadIdx.y",
+    "threadIdx.z",
+    "vthread.x",
+    "vthread.y",
+    "vthread.z",
+];
+
+impl Moves {
+    /// Takes moves that are on the list.
+    ///
+    /// # Errors
+    ///
+    /// Which move is not, and why.
+    pub fn new(trace: Value) -> Result<Moves, MovesError> {
+        check(&trace)?;
+        Ok(Moves(trace))
+    }
+
+    /// As TVM writes them.
+    pub fn json(&self) -> &Value {
+        &self.0
+    }
+
+    /// Asks again whether all moves are on the list.
+    pub fn check(&self) -> Result<(), MovesError> {
+        check(&self.0)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.names().count()
+    }
+
+    /// Whether one of them replaces loops by a step of the tensor cores.
+    pub fn has_fragments(&self) -> bool {
+        self.names().any(|name| name == "Tensorize")
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let moves = self.0.get(0).and_then(Value::as_array).into_iter().flatten();
+        moves.filter_map(|step| step.get(0)?.as_str())
+    }
+}
+
+impl TryFrom<Value> for Moves {
+    type Error = MovesError;
+
+    fn try_from(trace: Value) -> Result<Moves, MovesError> {
+        Moves::new(trace)
+    }
+}
+
+impl From<Moves> for Value {
+    fn from(moves: Moves) -> Value {
+        moves.0
+    }
+}
+
+fn check(trace: &Value) -> Result<(), MovesError> {
+    let at = |place: usize| move |why: String| MovesError { place, why };
+    let parts: Option<&[Value; 2]> = list(trace).and_then(|parts| parts.try_into().ok());
+    let two_lists = || at(0)("moves are two lists: of what is done, and of what was drawn".to_owned());
+    let [moves, drawn] = parts.ok_or_else(two_lists)?;
+    let moves = list(moves).ok_or_else(|| at(0)("there is no list of moves".to_owned()))?;
+    if moves.len() > MOST_MOVES {
+        return Err(at(MOST_MOVES)(format!("a schedule has at most {MOST_MOVES} moves")));
+    }
+    moves.iter().enumerate().try_for_each(|(place, step)| check_move(step).map_err(at(place)))?;
+    let drawn = list(drawn).filter(|drawn| drawn.len() <= moves.len());
+    let drawn = drawn.ok_or_else(|| at(0)("there is no list of what moves drew".to_owned()))?;
+    for entry in drawn {
+        let parts: Option<&[Value; 2]> = list(entry).and_then(|parts| parts.try_into().ok());
+        let place = parts.and_then(|[place, _]| usize::try_from(place.as_u64()?).ok());
+        let (Some([_, decision]), Some(place)) = (parts, place) else {
+            return Err(at(0)(format!("{} is nothing that a move drew", shown(entry))));
+        };
+        if !fits(Form::Number, decision) && !fits(Form::Numbers, decision) {
+            return Err(at(place)(format!("it cannot draw {}", shown(decision))));
+        }
+    }
+    Ok(())
+}
+
+fn check_move(step: &Value) -> Result<(), String> {
+    let parts: Option<&[Value; 4]> = list(step).and_then(|parts| parts.try_into().ok());
+    let Some([name, inputs, attributes, outputs]) = parts else {
+        return Err(format!("{} is no move", shown(step)));
+    };
+    let name = name.as_str().ok_or_else(|| format!("{} is no name of a move", shown(name)))?;
+    let (_, wants, told) = MOVES
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .ok_or_else(|| format!("`{name:.60}` is none of the moves that schedules are made of"))?;
+    check_list(name, inputs, wants)?;
+    check_list(name, attributes, told)?;
+    if name == "Annotate" {
+        check_annotation(&attributes[0], &inputs[1])?;
+    }
+    check_list(name, outputs, &(&[], Some(Form::Found)))
+}
+
+fn check_list(name: &str, given: &Value, (first, further): &Forms) -> Result<(), String> {
+    let given = list(given).ok_or_else(|| format!("`{name}` lacks a list"))?;
+    if given.len() < first.len() || (given.len() > first.len() && further.is_none()) {
+        return Err(format!("`{name}` takes {} of these, not {}", first.len(), given.len()));
+    }
+    let forms = first.iter().copied().chain(std::iter::repeat_n(further.unwrap_or(Form::NothingOrNumber), given.len()));
+    match given.iter().zip(forms).find(|(value, form)| !fits(*form, value)) {
+        Some((value, _)) => Err(format!("`{name}` does not take {}", shown(value))),
+        None => Ok(()),
+    }
+}
+
+fn check_annotation(key: &Value, value: &Value) -> Result<(), String> {
+    let known = ANNOTATIONS.iter().find(|(known, _)| key == known);
+    let fits = match known.map(|(_, annotation)| annotation) {
+        None => false,
+        Some(Annotation::Number) => fits(Form::FoundOrNumber, value),
+        Some(Annotation::Numbers) => fits(Form::Numbers, value),
+        Some(Annotation::Word) => quoted(value).is_some_and(is_step),
+    };
+    if fits { Ok(()) } else { Err(format!("nothing is annotated with {} of {}", shown(value), shown(key))) }
+}
+
+fn fits(form: Form, value: &Value) -> bool {
+    let is_among = |words: &[&str]| value.as_str().is_some_and(|word| words.contains(&word));
+    match form {
+        Form::Found => value.as_str().is_some_and(is_found),
+        Form::FoundOrNumber => fits(Form::Found, value) || fits(Form::Number, value),
+        Form::FoundOrNothing => fits(Form::FoundOrNumber, value) || value.is_null() || value == "None",
+        Form::AllFound => list(value).is_some_and(|all| all.iter().all(|one| fits(Form::Found, one))),
+        Form::FoundOrAll => fits(Form::Found, value) || fits(Form::AllFound, value),
+        Form::Number => value.is_i64() || value.is_boolean(),
+        Form::Numbers => list(value).is_some_and(|all| all.iter().all(Value::is_number)),
+        Form::Name => value.as_str().is_some_and(is_word),
+        Form::Step => value.as_str().is_some_and(is_step),
+        Form::Scope => is_among(SCOPES),
+        Form::Thread => is_among(THREADS),
+        Form::IndexMap => is_index_map(value),
+        Form::NothingOrNumber => value.is_null() || fits(Form::Number, value),
+        Form::Key => ANNOTATIONS.iter().any(|(known, _)| value == known),
+        // It is asked with its key.
+        Form::Annotated => true,
+    }
+}
+
+/// Something that an earlier move found: a letter and a number.
+fn is_found(text: &str) -> bool {
+    let digits = text.strip_prefix(['b', 'l', 'v']);
+    text == "_"
+        || digits
+            .is_some_and(|digits| (1..10).contains(&digits.len()) && digits.bytes().all(|sign| sign.is_ascii_digit()))
+}
+
+fn is_word(text: &str) -> bool {
+    let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || matches!(sign, b'_' | b'.');
+    text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
+}
+
+/// The name of a step may say what it is of, such as `opcollect.F16.Multiply { is_left_transposed: false }`.
+fn is_step(text: &str) -> bool {
+    let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
+    text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
+}
+
+/// A map of indices: a graph of TVM's objects, itself or as text, each of which is on a list and made of earlier ones.
+fn is_index_map(value: &Value) -> bool {
+    let graph = match value {
+        // Nothing may stand before the brace by which such a text is known where it is handed on.
+        Value::String(text) if text.starts_with('{') => serde_json::from_str(text).ok(),
+        Value::Object(fields) if fields.len() == 1 => fields.get(OBJECT).cloned(),
+        _ => None,
+    };
+    let Some((nodes, root)) =
+        graph.as_ref().and_then(|graph| Some((list(&graph["nodes"])?, graph["root_index"].as_u64()?)))
+    else {
+        return false;
+    };
+    let is_root = usize::try_from(root).is_ok_and(|root| nodes.get(root).is_some_and(|node| node["type"] == INDEX_MAP));
+    nodes.len() <= MOST_NODES && is_root && nodes.iter().enumerate().all(|(place, node)| is_node(place, node))
+}
+
+/// The type of a map of indices among TVM's objects.
+const INDEX_MAP: &str = "tirx.IndexMap";
+
+fn is_node(place: usize, node: &Value) -> bool {
+    // Of earlier nodes alone, so that nothing is made of itself.
+    let is_earlier = |value: &Value| value.as_u64().is_some_and(|number| number < place as u64);
+    let data = &node["data"];
+    let has = |names: &[&str]| {
+        data.as_object()
+            .is_some_and(|fields| fields.len() == names.len() && names.iter().all(|name| is_earlier(&data[*name])))
+    };
+    match node["type"].as_str() {
+        Some("None") => data.is_null(),
+        Some("int") => data.is_i64(),
+        Some("ffi.String") => data.as_str().is_some_and(is_word),
+        Some("ffi.Array") => list(data).is_some_and(|items| items.iter().all(is_earlier)),
+        Some("ir.PrimType") => {
+            let is_whole = data["dtype"] == "int32" || data["dtype"] == "int64";
+            is_whole && is_earlier(&data["span"]) && data.as_object().is_some_and(|fields| fields.len() == 2)
+        }
+        Some("ir.Var") => has(&["name", "span", "ty"]),
+        Some("ir.IntImm") => has(&["span", "ty", "value"]),
+        Some("prim.Add" | "prim.Sub" | "prim.Mul" | "prim.FloorDiv" | "prim.FloorMod") => {
+            has(&["a", "b", "span", "ty"])
+        }
+        Some(INDEX_MAP) => has(&["final_indices", "initial_indices", "inverse_index_map"]),
+        _ => false,
+    }
+}
+
+/// What stands between the quotes of a word.
+fn quoted(value: &Value) -> Option<&str> {
+    value.as_str()?.strip_prefix('"')?.strip_suffix('"')
+}
+
+fn list(value: &Value) -> Option<&[Value]> {
+    value.as_array().map(Vec::as_slice)
+}
+
+/// The beginning of what is refused, for a message.
+fn shown(value: &Value) -> String {
+    const MOST_SHOWN: usize = 60;
+    let text = value.to_string();
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("`{}…`", &text[..end]),
+        None => format!("`{text}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use serde_json::json;
+
+    /// Of a schedule that otherwise does nothing wrong.
+    #[track_caller]
+    fn check(step: Value, expected: Expect) {
+        let block = json!(["GetSBlock", [], ["sum", "main"], ["b0"]]);
+        let told = match Moves::new(json!([[block, step], []])) {
+            Ok(moves) => format!("{} moves", moves.count()),
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&told);
+    }
+
+    /// An index map that swaps two indices, the second one replaced by a node of this type with this data.
+    fn index_map(kind: &str, data: Value) -> Value {
+        json!({"object": {"root_index": 7, "nodes": [
+            {"type": "None"},
+            {"type": "ir.PrimType", "data": {"dtype": "int32", "span": 0}},
+            {"type": "ffi.String", "data": "v_i0"},
+            {"type": "ir.Var", "data": {"name": 2, "span": 0, "ty": 1}},
+            {"type": kind, "data": data},
+            {"type": "ffi.Array", "data": [3]},
+            {"type": "ffi.Array", "data": [4, 3]},
+            {"type": "tirx.IndexMap", "data": {"final_indices": 6, "initial_indices": 5, "inverse_index_map": 0}},
+        ]}})
+    }
+
+    #[test]
+    fn moves_of_tuners_are_taken() {
+        check(json!(["Split", ["l1", "None", 16], [true, false], ["l2", "l3"]]), expect!["2 moves"]);
+        check(json!(["Annotate", ["b0", "\"SSRSRS\""], ["meta_schedule.tiling_structure"], []]), expect!["2 moves"]);
+        check(json!(["Annotate", ["l4", 16], ["pragma_auto_unroll_max_step"], []]), expect!["2 moves"]);
+        check(json!(["Tensorize", ["b0"], ["opcollect.F16.Load { is_transposed: false }", 1], []]), expect!["2 moves"]);
+        let product = index_map("prim.Mul", json!({"a": 3, "b": 3, "span": 0, "ty": 1}));
+        check(json!(["TransformLayout", ["b0", product], [0, 0, null, 1], []]), expect!["2 moves"]);
+        check(json!(["TransformBlockLayout", ["b0"], [product["object"].to_string()], []]), expect!["2 moves"]);
+    }
+
+    #[test]
+    fn what_could_be_code_is_refused() {
+        let assembly = "\"module asm \\\"nop\\\"\"";
+        for key in ["pragma_import_llvm", "pragma_import_c", "pragma_debug_skip_region", "meta_schedule.custom", ""] {
+            let told = Moves::new(json!([[["Annotate", ["b0", assembly], [key], []]], []])).expect_err(key).to_string();
+            assert!(told.contains(key), "{told}");
+        }
+        check(
+            json!(["Annotate", ["b0", assembly], ["meta_schedule.tiling_structure"], []]),
+            expect![[
+                r#"move 1 of the schedule is refused: nothing is annotated with `"\"module asm \\\"nop\\\"\""` of `"meta_schedule.tiling_structure"`"#
+            ]],
+        );
+        check(
+            json!(["Annotate", ["b0", {"object": {}}], ["warp_execution"], []]),
+            expect![[
+                r#"move 1 of the schedule is refused: nothing is annotated with `{"object":{}}` of `"warp_execution"`"#
+            ]],
+        );
+        check(
+            json!(["UnsafeSetDType", ["b0"], [0, "handle"], []]),
+            expect![
+                "move 1 of the schedule is refused: `UnsafeSetDType` is none of the moves that schedules are made of"
+            ],
+        );
+        check(
+            json!(["SetScope", ["b0"], [0, "global.vtcm"], []]),
+            expect![[r#"move 1 of the schedule is refused: `SetScope` does not take `"global.vtcm"`"#]],
+        );
+        check(
+            json!(["Bind", ["l1"], ["pipeline"], []]),
+            expect![[r#"move 1 of the schedule is refused: `Bind` does not take `"pipeline"`"#]],
+        );
+        check(
+            json!(["GetSBlock", [], ["a b", "main"], ["b0"]]),
+            expect![[r#"move 1 of the schedule is refused: `GetSBlock` does not take `"a b"`"#]],
+        );
+        check(
+            json!(["Parallel", ["l1; x"], [], []]),
+            expect![[r#"move 1 of the schedule is refused: `Parallel` does not take `"l1; x"`"#]],
+        );
+        check(
+            json!(["Parallel", ["l1"], [], [], []]),
+            expect![[r#"move 1 of the schedule is refused: `["Parallel",["l1"],[],[],[]]` is no move"#]],
+        );
+        let call = index_map("ir.Call", json!({"op": 0, "args": 0, "span": 0, "ty": 1}));
+        check(
+            json!(["TransformLayout", ["b0", call], [0, 0, null, 1], []]),
+            expect![[
+                r#"move 1 of the schedule is refused: `TransformLayout` does not take `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
+            ]],
+        );
+        check(
+            json!(["TransformBlockLayout", ["b0"], [call["object"].to_string()], []]),
+            expect![[
+                r#"move 1 of the schedule is refused: `TransformBlockLayout` does not take `"{\"nodes\":[{\"type\":\"None\"},{\"data\":{\"dtype\":\"int3…`"#
+            ]],
+        );
+        let itself = index_map("prim.Mul", json!({"a": 4, "b": 3, "span": 0, "ty": 1}));
+        check(
+            json!(["TransformLayout", ["b0", itself], [0, 0, null, 1], []]),
+            expect![[
+                r#"move 1 of the schedule is refused: `TransformLayout` does not take `{"object":{"nodes":[{"type":"None"},{"data":{"dtype":"int32"…`"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn what_is_no_list_of_moves_is_refused() {
+        for trace in
+            [json!(null), json!({}), json!([[]]), json!([[], [], []]), json!([[7], []]), json!([[], [[0, "x"]]])]
+        {
+            Moves::new(trace).expect_err("no moves");
+        }
+        let many = vec![json!(["EnterPostproc", [], [], []]); MOST_MOVES + 1];
+        assert!(Moves::new(json!([many, []])).expect_err("too many").to_string().contains("at most 10000"));
+    }
+
+    #[test]
+    fn a_schedule_with_such_moves_cannot_be_read() {
+        let text = r#"{"from":"trace","trace":[[["Annotate",["b0","\"x\""],["pragma_import_llvm"],[]]],[]]}"#;
+        expect![[r#"cannot read the schedule: move 0 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#]].assert_eq(&crate::space::Schedule::from_json(text).expect_err("code").to_string());
+    }
+}
