@@ -37,6 +37,13 @@ pub enum LoadError {
         /// The part, with the section or symbol that uses it.
         what: String,
     },
+    /// Loading the object would run its code before anybody calls it. Generated code does not ask for that, so no way of loading
+    /// takes it.
+    #[error("the object has code that runs on loading ({what}), which no generated code has; it is not loaded")]
+    RunsOnLoading {
+        /// The section or symbol that asks for it.
+        what: String,
+    },
     /// A relocation of an unknown type.
     #[error(
         "relocation type {kind} in section `{section}` at offset {offset:#x} is not supported by the in-memory \

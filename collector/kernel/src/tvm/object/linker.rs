@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::{Backing, LoadError, Loaded, context};
+use super::{Backing, LoadError, Loaded, context, on_loading};
 
 /// Links an object and opens the result, in a new folder below `parent` that is gone before this returns.
 ///
@@ -18,13 +18,15 @@ use super::{Backing, LoadError, Loaded, context};
 ///
 /// # Safety
 ///
-/// Unlike [`super::load`], opening a library runs the code that the object registered for loading, if any. So whoever
-/// calls this promises that this process may be lost to it.
+/// Opening a library gives an unchecked file to the system's linker and loader, which may have faults. So whoever calls this
+/// promises that this process may be lost to it.
 ///
 /// # Errors
 ///
-/// The files cannot be written, there is no linker, it refuses the object, or a symbol is not to be found.
+/// Opening the library would run its code, the files cannot be written, there is no linker, it refuses the object, or a symbol is
+/// not to be found.
 pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded, LoadError> {
+    on_loading::refuse(bytes)?;
     let unavailable = |path: &Path| {
         let path = path.to_owned();
         |source| LoadError::LinkerUnavailable { path, source }
@@ -34,7 +36,8 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded,
     let (object, linked) = (folder.path().join("kernel.o"), folder.path().join("kernel.so"));
     fs::write(&object, bytes).map_err(unavailable(&object))?;
     link(&object, &linked)?;
-    // SAFETY: opening runs initialisers, which the caller allows; the file is the linker's, since the folder is ours.
+    // SAFETY: the object has no initialisers; the file is the linker's, since the folder is ours. What else may go wrong, the caller
+    // allows.
     let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;

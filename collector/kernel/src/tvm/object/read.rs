@@ -8,6 +8,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 
 use super::error::LoadError;
+use super::on_loading::is_called;
 
 /// Larger objects are refused; a kernel is some ten kilobytes, and a frame between processes holds no more.
 const OBJECT_LIMIT_BYTES: usize = 64 << 20;
@@ -195,8 +196,8 @@ fn read_section<'a>(
     let flags = header.sh_flags(LittleEndian).0;
     let unsupported = |what: &str| LoadError::Unsupported { what: format!("{what} (section `{name}`)") };
     match header.sh_type(LittleEndian) {
-        elf::SHT_INIT_ARRAY | elf::SHT_FINI_ARRAY | elf::SHT_PREINIT_ARRAY => {
-            return Err(unsupported("code that runs on loading"));
+        kind if is_called(name, kind) => {
+            return Err(LoadError::RunsOnLoading { what: format!("section `{name}`") });
         }
         elf::SHT_REL | elf::SHT_RELA | elf::SHT_DYNAMIC | elf::SHT_DYNSYM => {
             return Err(unsupported("a dynamic table in an object file"));

@@ -6,7 +6,7 @@ use object::read::Result;
 use object::read::elf::{FileHeader, SectionHeader};
 
 /// The place of the word width in a file, and what it is for 32 bits.
-const WIDTH: (usize, u8) = (4, 1);
+pub const WIDTH: (usize, u8) = (4, 1);
 
 /// The sizes of all sections that are loaded to be executed.
 pub fn code_bytes(bytes: &[u8]) -> Result<u64> {

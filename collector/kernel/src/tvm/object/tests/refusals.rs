@@ -3,8 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::super::load;
-use super::{c_function, compile, compile_with, link};
-use std::ffi::{c_int, c_void};
+use super::{compile, compile_with, link};
 
 fn check(object: &[u8], expected: Expect) {
     let error = load(object).expect_err("the loader refuses this");
@@ -31,21 +30,34 @@ fn thread_local_storage() {
     );
 }
 
+/// By every way that a linker knows.
 #[test]
-fn code_that_runs_on_loading_goes_through_the_linker() {
-    let object =
-        compile("int x; __attribute__((constructor)) static void start(void) { x = 3; } int f(void) { return x; }");
-    check(
-        &object,
-        expect![
-            "code that runs on loading (section `.init_array`) is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
-        ],
-    );
+fn code_that_runs_on_loading_is_taken_by_nothing() {
+    let sources = [
+        ("section `.init_array`", "__attribute__((constructor)) static void start(void) { x = 3; }"),
+        ("section `.fini_array`", "__attribute__((destructor)) static void end(void) { x = 3; }"),
+        ("section `.init_array.00007`", "__attribute__((constructor(7))) static void start(void) { x = 3; }"),
+        ("section `.ctors`", "void start(void) { x = 3; } __attribute__((section(\".ctors\"))) void *entry = start;"),
+        ("section `.init`", "__attribute__((section(\".init\"))) void start(void) { x = 3; }"),
+        ("symbol `_init`", "void _init(void) { x = 3; }"),
+        ("symbol `_fini`", "void _fini(void) { x = 3; }"),
+        (
+            "symbol `pick`",
+            "static int one(void) { return 1; } static void *choose(void) { return one; } int pick(void) __attribute__((ifunc(\"choose\")));",
+        ),
+    ];
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let loaded = link(&object, dir.path()).expect("the linker takes it");
-    let f = c_function!(&loaded, "f", fn() -> c_int);
-    // SAFETY: a pure function.
-    assert_eq!(unsafe { f() }, 3);
+    for (what, source) in sources {
+        let object = compile_with(&format!("int x; {source} int f(void) {{ return x; }}"), &["-O2", "-fPIC", "-w"]);
+        let error = link(&object, dir.path()).expect_err(what);
+        assert!(error.to_string().contains(what) && !error.linker_may_help(), "{what}: {error}");
+        // The loader in memory calls nothing, so that a name alone does no harm there.
+        if what.starts_with("section") {
+            let error = load(&object).expect_err(what);
+            assert!(error.to_string().contains(what) && !error.linker_may_help(), "{what}: {error}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 0);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -111,8 +123,11 @@ fn zeros_beyond_the_limit() {
 #[test]
 fn the_linker_tells_what_it_dislikes() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let error = link(b"no object", dir.path()).expect_err("the linker refuses text");
-    assert!(error.to_string().starts_with("`ld -shared` failed"), "{error}");
+    // A linker takes text for a script.
+    for text in [&b"no object"[..], b"INPUT(-lc)"] {
+        let error = link(text, dir.path()).expect_err("text is no object");
+        assert!(error.to_string().starts_with("malformed object file"), "{error}");
+    }
     assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 0);
     let object = compile("int nowhere_to_be_found(void); int f(void) { return nowhere_to_be_found(); }");
     let error = link(&object, dir.path()).expect_err("the symbol is nowhere");

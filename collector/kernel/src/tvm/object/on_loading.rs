@@ -1,0 +1,59 @@
+//! Whether a linked library of an object would run code as soon as it is opened.
+//!
+//! The loader in memory runs nothing. The system's loader calls what an object registers for loading and unloading, and picks
+//! functions by calling others; generated code does none of this, so such an object is never given to a linker. Nor is a file that
+//! is no object at all: a linker takes it for a script, which can name any file.
+
+use object::LittleEndian;
+use object::elf::{
+    ET_REL, FileHeader32, FileHeader64, SHN_UNDEF, SHT_FINI_ARRAY, SHT_INIT_ARRAY, SHT_PREINIT_ARRAY, STT_GNU_IFUNC,
+    SectionType,
+};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+
+use super::LoadError;
+use super::size::WIDTH;
+
+/// Sections whose code the system's loader calls, with whatever follows in their names.
+const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".init_array", ".fini_array"];
+
+/// Functions that linkers register for loading and unloading by their names alone.
+const REGISTERED: [&str; 2] = ["_init", "_fini"];
+
+/// Whether a section holds code, or addresses of it, that the system's loader calls.
+pub fn is_called(name: &str, kind: SectionType) -> bool {
+    let is_of = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
+}
+
+/// Refuses an object whose linked library would run code on loading, and what is no object.
+pub fn refuse(bytes: &[u8]) -> Result<(), LoadError> {
+    match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
+        true => refuse_in::<FileHeader32<LittleEndian>>(bytes),
+        false => refuse_in::<FileHeader64<LittleEndian>>(bytes),
+    }
+}
+
+fn refuse_in<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<(), LoadError> {
+    let header = Header::parse(bytes)?;
+    let endian = header.endian()?;
+    if header.e_type(endian) != ET_REL {
+        return Err(LoadError::malformed("only an object file that is not linked yet is given to a linker"));
+    }
+    let sections = header.sections(endian, bytes)?;
+    for section in sections.iter() {
+        let name = String::from_utf8_lossy(sections.section_name(endian, section)?);
+        if is_called(&name, section.sh_type(endian)) {
+            return Err(LoadError::RunsOnLoading { what: format!("section `{name}`") });
+        }
+    }
+    let symbols = sections.symbols(endian, bytes, object::elf::SHT_SYMTAB)?;
+    for symbol in symbols.iter() {
+        let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol)?);
+        let is_registered = symbol.st_shndx(endian) != SHN_UNDEF && REGISTERED.contains(&&*name);
+        if is_registered || symbol.st_type() == STT_GNU_IFUNC {
+            return Err(LoadError::RunsOnLoading { what: format!("symbol `{name}`") });
+        }
+    }
+    Ok(())
+}
