@@ -231,6 +231,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
     if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
         let trace = Json::parse(trace)?.to()?;
         let drawn = Schedule::MetaSchedule { space: *space, seed: *seed, trace: Some(trace) };
+        record.moves_hash = drawn.moves_hash();
         record.schedule = Some(Json::parse(&drawn.to_json())?);
     }
     Ok(())

@@ -5,6 +5,7 @@ use super::failure::Failure;
 pub use super::stores::{failed, open, tell_damage};
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use super::{best, query, revisions, sharing};
+use crate::campaign::wrong_schedule;
 use datasets::sql::Dialect;
 use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, Record, SealOptions, Store};
@@ -193,8 +194,8 @@ fn compact(path: &Path, as_json: bool) -> Result<u8> {
 
 fn verify(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
     let store = open(path)?;
-    let set_aside = if quarantine { Some(store.quarantine().map_err(failed)?) } else { None };
-    let found = store.verify().map_err(failed)?;
+    let set_aside = if quarantine { Some(store.quarantine_with(&wrong_schedule).map_err(failed)?) } else { None };
+    let found = store.verify_with(&wrong_schedule).map_err(failed)?;
     let is_sound = found.problems.is_empty() && set_aside.as_ref().is_none_or(QuarantineReport::is_empty);
     if as_json {
         let mut document = serde_json::to_value(&found).map_err(Failure::environment)?;

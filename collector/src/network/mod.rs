@@ -18,6 +18,7 @@ pub mod simulated;
 pub use best::Best;
 pub use compare::{Comparison, compare, tolerance};
 pub use portable::Portable;
+pub use record::schedules_hash;
 
 use bench::{Bench, Build};
 use executor::program::Numbers;

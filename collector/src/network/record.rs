@@ -60,9 +60,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         // A row has one output; of several none is the model's.
         output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
         dtype: inputs.first().map(|ty| ty.dtype.name().to_owned()),
-        schedule_hash: Some(hash(
-            by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged),
-        )),
+        schedule_hash: Some(schedules_hash(by_task.iter().map(|(task, schedule)| (*task, *schedule)), staged)),
         parallel_type: attempt.stages.map(|stages| stages.parallel.name().to_owned()),
         schedule_source: Some(attempt.source),
         schedule: Some(Json::new(&by_task)?),
@@ -81,6 +79,11 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
     record.key = record.experiment_key();
     Ok(record)
+}
+
+/// Stable hash of the schedules of tasks, in the order of their hashes, and of which calls run side by side, where some do.
+pub fn schedules_hash<'a>(schedules: impl Iterator<Item = (&'a str, &'a Schedule)>, staged: Option<String>) -> String {
+    hash(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged))
 }
 
 /// 32 hexadecimal digits of some lines.

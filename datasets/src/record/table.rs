@@ -92,6 +92,8 @@ columns! {
         schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
         /// Knob values or trace: enough to apply it again; of a network, that of each task by its hash.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
+        /// Stable hash of the moves that a draw came to, which `schedule_hash` leaves out: it is known before they are.
+        moves_hash: Option<String> = Text, "hex", Before, since 6;
         /// Which code the program makes of the task's operators by this schedule; another lowering has another one.
         code_revision: Option<String> = Label, "hex", Before, since 3;
         /// Size of the generated machine code.

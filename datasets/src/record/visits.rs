@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 /// Degrees of freedom that the noise floor counts for beside an experiment's own visits: few, because experiments differ widely
 /// in how much they scatter.
-const FLOOR_FREEDOM: u32 = 2;
+const FLOOR_FREEDOM: u32 = 4;
 
 /// Variance that the visits of one campaign have in common, over the variance between them: a machine is another one ten minutes
 /// later, which visits of one campaign cannot show.
@@ -331,17 +331,17 @@ mod tests {
         check(&[Record { outcome: Outcome::Crashed, median_ns: None, ..record(1, 1.0, None) }], expect!["no time"]);
         // One visit, of which nothing is known beyond itself.
         check(&[record(1, 100.0, None)], expect!["100: nothing over visits, visits -, spread -"]);
-        check(&[record(1, 100.0, Some(0.02))], expect!["100: 86.6 .. 115.5, visits -, spread -"]);
+        check(&[record(1, 100.0, Some(0.02))], expect!["100: 91.1 .. 109.7, visits -, spread -"]);
         let three = |floor| [record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, floor)];
         check(&three(None), expect!["102: 91.4 .. 113.8, visits [100.0,104.0,102.0], spread 0.0196"]);
-        check(&three(Some(0.02)), expect!["102: 95.0 .. 109.5, visits [100.0,104.0,102.0], spread 0.0196"]);
-        check(&three(Some(0.002)), expect!["102: 97.0 .. 107.2, visits [100.0,104.0,102.0], spread 0.0196"]);
+        check(&three(Some(0.02)), expect!["102: 95.8 .. 108.6, visits [100.0,104.0,102.0], spread 0.0196"]);
+        check(&three(Some(0.002)), expect!["102: 98.4 .. 105.8, visits [100.0,104.0,102.0], spread 0.0196"]);
         // Visits that agree by chance, on a noisy host.
         let equal = [record(1, 100.0, None), record(2, 100.0, None), record(3, 100.0, Some(0.03))];
         // One that was disturbed for all of its time.
         let disturbed = [record(1, 100.0, None), record(2, 5000.0, None), record(3, 101.0, Some(0.01))];
-        check(&disturbed, expect!["101: 1.9 .. 5373.3, visits [100.0,5000.0,101.0], spread 2.2557"]);
-        check(&equal, expect!["100: 92.7 .. 107.9, visits [100.0,100.0,100.0], spread 0.0000"]);
+        check(&disturbed, expect!["101: 1.9 .. 5237.7, visits [100.0,5000.0,101.0], spread 2.2557"]);
+        check(&equal, expect!["100: 92.5 .. 108.1, visits [100.0,100.0,100.0], spread 0.0000"]);
     }
 
     #[test]

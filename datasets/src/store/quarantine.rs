@@ -9,7 +9,7 @@ use super::compact::Manifest;
 use super::damage::part_damage;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
-use super::verify::{is_of_content, wrong_key};
+use super::verify::{Look, is_of_content, wrong};
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
 use crate::error::{Error, Result};
@@ -46,6 +46,11 @@ impl Store {
     /// Sets aside every part, journal, manifest, configuration and measurement of peaks that is not what was written or
     /// breaks rules.
     pub fn quarantine(&self) -> Result<QuarantineReport> {
+        self.quarantine_with(&|_| None)
+    }
+
+    /// The same, and sets aside rows of which somebody who knows more of their columns says that something is wrong.
+    pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
         let manifest = match self.manifest() {
@@ -57,7 +62,7 @@ impl Store {
             Err(error) => return Err(error),
         };
         for part in self.parts()? {
-            if let Some((problem, rows_lost)) = self.take_apart(&part, &manifest)? {
+            if let Some((problem, rows_lost)) = self.take_apart(&part, look, &manifest)? {
                 report.set_aside(self, &part, problem, rows_lost)?;
             }
         }
@@ -69,7 +74,7 @@ impl Store {
     }
 
     /// What is wrong with a part and how many rows are lost by it; those that can be trusted are in another part then.
-    fn take_apart(&self, part: &Path, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
+    fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
             return Ok(Some((
@@ -77,25 +82,25 @@ impl Store {
                 listed.or_else(|| PartCursor::open(part, &[]).ok().map(|part| part.rows())),
             )));
         }
-        let (_, found) = self.verify_part(part);
+        let (_, found) = self.verify_part(part, look);
         let problem = match found {
             Ok(None) => return Ok(None),
             Ok(Some(problem)) => problem,
             Err(error) if is_of_content(&error) => error.to_string(),
             Err(error) => return Err(error),
         };
-        Ok(Some((problem, Some(self.keep_sound_rows(part)?))))
+        Ok(Some((problem, Some(self.keep_sound_rows(part, look)?))))
     }
 
     /// Writes the rows of a part that keep all rules into parts of their own; gives the number of the others.
-    fn keep_sound_rows(&self, part: &Path) -> Result<u64> {
+    fn keep_sound_rows(&self, part: &Path, look: &Look) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
         let all = cursor.rows();
         while let Ok(Some(batch)) = cursor.next(ROWS) {
             for row in batch.rows() {
                 read += 1;
-                sound.extend(checked(part, read, row).ok().filter(|record: &Record| wrong_key(record).is_none()));
+                sound.extend(checked(part, read, row).ok().filter(|record: &Record| wrong(record, look).is_none()));
             }
             if sound.len() + ROWS > SEAL_AT_ROWS {
                 kept += sound.len() as u64;

@@ -47,19 +47,27 @@ pub struct Problem {
     pub problem: String,
 }
 
+/// What else is wrong with a row, for somebody who knows more of its columns than this crate; nothing if it is sound.
+pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
+
 impl Store {
     /// Reads every file and checks every row.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&|_| None)
+    }
+
+    /// The same, and asks of every row what else is wrong with it.
+    pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.journals()?;
         report.journals = journals.len() as u64;
         for path in journals {
-            let result = verify_journal(&path, &mut report);
+            let result = verify_journal(&path, look, &mut report);
             report.note(&path, result);
         }
         let parts = self.parts()?;
         report.parts = parts.len() as u64;
-        let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part)).collect();
+        let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part, look)).collect();
         for (path, (rows, result)) in parts.iter().zip(results) {
             report.rows += rows;
             report.note(path, result);
@@ -73,14 +81,14 @@ impl Store {
         Ok(report)
     }
 
-    pub(super) fn verify_part(&self, path: &Path) -> (u64, Result<Option<String>>) {
+    pub(super) fn verify_part(&self, path: &Path, look: &Look) -> (u64, Result<Option<String>>) {
         let mut rows = 0;
-        let result = self.read_part(path, &mut rows);
+        let result = self.read_part(path, look, &mut rows);
         (rows, result)
     }
 
     /// Checks the name, the order and every row of a part; says what is wrong with it as a whole.
-    fn read_part(&self, path: &Path, rows: &mut u64) -> Result<Option<String>> {
+    fn read_part(&self, path: &Path, look: &Look, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
         }
@@ -90,7 +98,7 @@ impl Store {
             for (index, row) in batch.rows().enumerate() {
                 *rows += 1;
                 let record = checked(path, *rows, row)?;
-                if let Some(problem) = wrong_key(&record) {
+                if let Some(problem) = wrong(&record, look) {
                     return Ok(Some(format!("row {rows}: {problem}")));
                 }
                 let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
@@ -161,7 +169,7 @@ impl Store {
     }
 }
 
-fn verify_journal(path: &Path, report: &mut VerifyReport) -> Result<Option<String>> {
+fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
     let mut problem = None;
     loop {
@@ -170,7 +178,7 @@ fn verify_journal(path: &Path, report: &mut VerifyReport) -> Result<Option<Strin
             break;
         }
         report.rows += rows.len() as u64;
-        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, wrong_key(row)?)));
+        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, wrong(row, look)?)));
         problem = problem.or_else(wrong);
     }
     report.torn.extend(reader.torn());
@@ -180,10 +188,14 @@ fn verify_journal(path: &Path, report: &mut VerifyReport) -> Result<Option<Strin
     Ok(problem)
 }
 
-/// What is wrong with the key of a record.
-pub(super) fn wrong_key(record: &Record) -> Option<String> {
+/// What is wrong with a record: its key, or what else is looked at.
+pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
     let key = record.experiment_key();
-    (key != record.key).then(|| format!("its key is not that of its experiment, which is {key}"))
+    if key == record.key {
+        look(record)
+    } else {
+        Some(format!("its key is not that of its experiment, which is {key}"))
+    }
 }
 
 /// Whether it is the file that is wrong and not the system.

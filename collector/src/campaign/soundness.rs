@@ -1,0 +1,94 @@
+//! Whether what a record says of its schedule fits together, which the store itself cannot tell.
+
+use datasets::Record;
+use job::space::Schedule;
+use std::collections::BTreeMap;
+
+/// What is wrong with the schedule of a record; nothing if it is sound, or there is none.
+pub fn wrong_schedule(record: &Record) -> Option<String> {
+    let text = record.schedule.as_ref()?;
+    let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);
+    const OTHER: &str = "its schedule is not the one that its `schedule_hash` names";
+    if record.is_network() {
+        let schedules: BTreeMap<String, Schedule> = match text.to() {
+            Ok(schedules) => schedules,
+            Err(error) => return Some(format!("its schedules cannot be read: {error}")),
+        };
+        // Which calls run side by side is part of a staged model's hash, and not of its row.
+        let is_whole = record.parallel_type.is_none();
+        let hash = || crate::network::schedules_hash(schedules.iter().map(|(task, one)| (task.as_str(), one)), None);
+        return (is_whole && !is_named(hash())).then(|| OTHER.to_owned());
+    }
+    let schedule = match Schedule::from_json(text.text()) {
+        Ok(schedule) => schedule,
+        Err(error) => return Some(error.to_string()),
+    };
+    if !is_named(schedule.hash()) {
+        return Some(OTHER.to_owned());
+    }
+    // Rows of before this column have none.
+    let is_other = record.moves_hash.is_some() && record.moves_hash != schedule.moves_hash();
+    is_other.then(|| "its moves are not those that its `moves_hash` names".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datasets::{Json, NETWORK};
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(record: &Record, problem: Expect) {
+        problem.assert_eq(&wrong_schedule(record).unwrap_or_else(|| "sound".to_owned()));
+    }
+
+    fn json(text: &str) -> Option<Json> {
+        Some(Json::parse(text).expect("JSON"))
+    }
+
+    fn drawn(block: &str) -> String {
+        format!(
+            r#"{{"from":"metaschedule","space":0,"seed":7,"trace":[[["GetSBlock",[],["{block}","main"],["b0"]]],[]]}}"#
+        )
+    }
+
+    #[test]
+    fn a_schedule_is_what_its_hashes_name() {
+        let of = |text: &str| {
+            let schedule = Schedule::from_json(text).expect("a schedule");
+            Record {
+                schedule: json(text),
+                schedule_hash: Some(schedule.hash()),
+                moves_hash: schedule.moves_hash(),
+                ..Record::default()
+            }
+        };
+        let template = r#"{"from":"template","knobs":{"tile_x":4}}"#;
+        check(&Record::default(), expect!["sound"]);
+        check(&of(template), expect!["sound"]);
+        check(&of(&drawn("sum")), expect!["sound"]);
+        check(
+            &Record { schedule: json(&template.replace('4', "8")), ..of(template) },
+            expect!["its schedule is not the one that its `schedule_hash` names"],
+        );
+        // Of the same seed, so that the hash of the choice is the same.
+        let exchanged = Record { schedule: json(&drawn("other")), ..of(&drawn("sum")) };
+        check(&exchanged, expect!["its moves are not those that its `moves_hash` names"]);
+        check(&Record { moves_hash: None, ..exchanged }, expect!["sound"]);
+    }
+
+    #[test]
+    fn schedules_that_could_be_code_are_named() {
+        let text = drawn("sum").replace(
+            r#""b0"]]]"#,
+            r#""b0"]],["Annotate",["b0","\"module asm \\\"nop\\\"\""],["pragma_import_llvm"],[]]]"#,
+        );
+        check(&Record { schedule: json(&text), ..Record::default() }, expect![[r#"cannot read the schedule: move 1 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#]]);
+        let network = Record {
+            op_kind: NETWORK.to_owned(),
+            schedule: json(&format!(r#"{{"0123":{text}}}"#)),
+            ..Record::default()
+        };
+        assert!(wrong_schedule(&network).is_some_and(|why| why.contains("pragma_import_llvm")));
+    }
+}
