@@ -5,26 +5,26 @@
 //! store/claims/<start>-<pid>-<boot>.txt one per process: a line for each experiment it has claimed, none has two writers
 //! ```
 //!
-//! A claim holds as long as its process lives. On the same boot of a machine the lock on its file tells; of a process
-//! elsewhere, that the file was written to not long ago, by the clock of the file system. Where locks do not work, or a
-//! claim was lost, an experiment is made twice: that costs time and no record.
+//! A claim holds as long as its process lives. On the same boot of a machine the lock on its file tells, and where locks do not
+//! work, whether its process runs; of a process elsewhere, that the file was touched not long ago, by the clock of the file system.
+//! Where a claim was lost, an experiment is made twice: that costs time and no record.
 
 use super::Store;
 use super::files::{list, make_folder, remove};
-use super::identity::{Identity, create_own};
+use super::holder::{self, Holder};
+use super::identity::{Identity, Maker, create_own};
+use super::lease::Renewal;
 use crate::error::{IoContext, Result};
 use crate::record::key::Key;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-/// A process elsewhere that has not written for so long has ended. No attempt takes as long, by far.
-const LEASE: Duration = Duration::from_secs(30 * 60);
-
-/// How often a process at work writes.
-const RENEWAL: Duration = Duration::from_secs(30);
+/// A process elsewhere that has not touched its claims for so long has ended. It touches them every minute, and some file systems
+/// tell others of that a minute later.
+const LEASE: Duration = Duration::from_secs(5 * 60);
 
 /// What this process has claimed; the claims end with it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Claims {
     file: File,
     boot: String,
     turn: u64,
-    renewed: Instant,
+    _renewal: Renewal,
 }
 
 /// What came of claiming.
@@ -42,6 +42,8 @@ pub struct Claims {
 pub struct Taken {
     /// Experiments that other processes are at.
     pub held: HashSet<Key>,
+    /// The files that say so.
+    pub holders: BTreeSet<PathBuf>,
     /// Whether others claimed something since this process did, so that the store may have more than it had.
     pub has_news: bool,
 }
@@ -59,7 +61,8 @@ impl Store {
             // Between the two, somebody may have taken it for one whose process has ended.
             if path.exists() {
                 let turn = u64::MAX;
-                return Ok(Claims { folder, path, file, boot, turn, renewed: Instant::now() });
+                let _renewal = Renewal::begin(&file);
+                return Ok(Claims { folder, path, file, boot, turn, _renewal });
             }
         }
     }
@@ -75,31 +78,26 @@ impl Claims {
         let earlier = read_turn(&mut turn).context("reading", &turn_path)?;
         self.write(b"\n")?;
         let others = self.others()?;
-        let held: HashSet<Key> = wanted.iter().copied().filter(|key| others.contains(key)).collect();
+        let held: HashSet<Key> = wanted.iter().copied().filter(|key| others.contains_key(key)).collect();
+        let holders = held.iter().map(|key| others[key].clone()).collect();
         let ours = wanted.iter().filter(|key| !held.contains(*key));
         self.write(ours.map(|key| format!("{key}\n")).collect::<String>().as_bytes())?;
         write_turn(&mut turn, earlier + 1).context("writing", &turn_path)?;
         let has_news = self.turn != earlier;
         self.turn = earlier + 1;
-        Ok(Taken { held, has_news })
-    }
-
-    /// Says that this process is still at work, now and then.
-    pub fn renew(&mut self) -> Result<()> {
-        if self.renewed.elapsed() > RENEWAL { self.write(b"\n") } else { Ok(()) }
+        Ok(Taken { held, holders, has_news })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.renewed = Instant::now();
         self.file.write_all(bytes).context("writing", &self.path)
     }
 
-    /// What all other living processes have claimed.
-    fn others(&self) -> Result<HashSet<Key>> {
+    /// What all other living processes have claimed, with the files that say so.
+    fn others(&self) -> Result<HashMap<Key, PathBuf>> {
         let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
-        let mut claimed = HashSet::new();
+        let mut claimed = HashMap::new();
         for path in list(&self.folder, |name| name.ends_with(".txt"))?.into_iter().filter(|path| *path != self.path) {
-            let Ok(mut file) = File::open(&path) else { continue };
+            let Ok(mut file) = holder::open(&path) else { continue };
             if self.has_ended(&path, &file, now) {
                 remove(&path)?;
                 continue;
@@ -107,15 +105,20 @@ impl Claims {
             let mut text = String::new();
             file.read_to_string(&mut text).context("reading", &path)?;
             // A line that is being written is none yet.
-            claimed.extend(text.lines().filter_map(|line| line.parse::<Key>().ok()));
+            claimed.extend(text.lines().filter_map(|line| Some((line.parse::<Key>().ok()?, path.clone()))));
         }
         Ok(claimed)
     }
 
     fn has_ended(&self, path: &Path, file: &File, now: SystemTime) -> bool {
-        let is_here = path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with(&format!("-{}", self.boot)));
-        if is_here && !self.boot.is_empty() {
-            return file.try_lock().is_ok();
+        let maker = Maker::of(path).filter(|maker| !self.boot.is_empty() && maker.boot == self.boot);
+        match (Holder::of(file), maker) {
+            (Holder::Alive, _) => return false,
+            (Holder::Gone, Some(_)) => return true,
+            // A process that cannot be seen from within another container counts as ended: its work may be done twice.
+            (Holder::Unknown, Some(maker)) => return !holder::is_running(maker.pid, Some(maker.moment_us)),
+            // Locks may be each machine's own.
+            (Holder::Gone | Holder::Unknown, None) => {}
         }
         let written = file.metadata().and_then(|metadata| metadata.modified());
         written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > LEASE))

@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all.
 
+use super::holder::{self, Holder};
 use crate::error::{Error, IoContext, Result};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -186,6 +187,6 @@ pub(super) fn is_temporary(name: &str) -> bool {
 /// Temporary files of a folder whose writers are gone.
 pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = list(folder, is_temporary)?;
-    paths.retain(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()));
+    paths.retain(|path| holder::open(path).is_ok_and(|file| Holder::of(&file) == Holder::Gone));
     Ok(paths)
 }

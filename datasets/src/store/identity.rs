@@ -1,9 +1,10 @@
 //! Which process on which machine wrote a journal, and whether it still does.
 
+use super::holder::{self, Holder};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,23 +54,40 @@ impl Identity {
     /// ends, and other containers see it too. Where locks are not to be had, a process of that number is taken for the
     /// writer. Everywhere else only the lease tells: hosts may share a file system without locks, and even the
     /// identity of a machine.
-    pub fn owner(&self, journal: &File, here: &Identity, lease: Lease) -> Owner {
-        let lock = journal.try_lock();
-        if matches!(lock, Err(TryLockError::WouldBlock)) {
-            return Owner::Alive;
-        }
-        if !self.boot.is_empty() && self.boot == here.boot {
-            if lock.is_ok() {
-                return Owner::Gone;
-            }
-            if Path::new(&format!("/proc/{}", self.pid)).exists() {
-                return Owner::Alive;
-            }
+    pub fn owner(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
+        let is_here = !self.boot.is_empty() && self.boot == here.boot;
+        let wrote_at_us = Maker::of(path).map(|maker| maker.moment_us);
+        match Holder::of(journal) {
+            Holder::Alive => return Owner::Alive,
+            Holder::Gone if is_here => return Owner::Gone,
+            Holder::Unknown if is_here && holder::is_running(self.pid, wrote_at_us) => return Owner::Alive,
+            Holder::Gone | Holder::Unknown => {}
         }
         match lease {
             Lease::RanOut => Owner::Gone,
             Lease::Held | Lease::Unknown => Owner::Elsewhere,
         }
+    }
+}
+
+/// Who made a file of its own, by the name of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Maker {
+    /// When, in microseconds since 1970.
+    pub moment_us: u64,
+    /// The number of the process.
+    pub pid: u32,
+    /// The boot of its machine, without hyphens.
+    pub boot: String,
+}
+
+impl Maker {
+    /// Of a file with such a name.
+    pub fn of(path: &Path) -> Option<Maker> {
+        let name = path.file_stem()?.to_str()?;
+        let mut parts = name.splitn(3, '-');
+        let (moment_us, pid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Maker { moment_us, pid, boot: parts.next()?.to_owned() })
     }
 }
 
@@ -106,10 +124,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let here = process("m", "b");
         let other = File::open(file.path()).unwrap();
-        assert_eq!(here.owner(&other, &here, Lease::Held), Owner::Gone);
+        assert_eq!(here.owner((file.path(), &other), &here, Lease::Held), Owner::Gone);
         drop(other);
         file.as_file().lock().unwrap();
-        assert_eq!(here.owner(&File::open(file.path()).unwrap(), &here, Lease::RanOut), Owner::Alive);
+        assert_eq!(here.owner((file.path(), &File::open(file.path()).unwrap()), &here, Lease::RanOut), Owner::Alive);
     }
 
     #[test]
@@ -120,10 +138,10 @@ mod tests {
             for (lease, owner) in
                 [(Lease::Held, Owner::Elsewhere), (Lease::Unknown, Owner::Elsewhere), (Lease::RanOut, Owner::Gone)]
             {
-                assert_eq!(writer.owner(file.as_file(), &here, lease), owner, "{writer:?} {lease:?}");
+                assert_eq!(writer.owner((file.path(), file.as_file()), &here, lease), owner, "{writer:?} {lease:?}");
             }
         }
         let nameless = process("m", "");
-        assert_eq!(nameless.owner(file.as_file(), &nameless, Lease::Held), Owner::Elsewhere);
+        assert_eq!(nameless.owner((file.path(), file.as_file()), &nameless, Lease::Held), Owner::Elsewhere);
     }
 }

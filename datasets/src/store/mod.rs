@@ -31,6 +31,7 @@ mod counted;
 mod damage;
 pub(crate) mod files;
 mod hashing;
+mod holder;
 mod identity;
 mod index;
 mod journal;
@@ -63,7 +64,7 @@ pub use stats::{Files, Stats};
 pub use status::{Seen, Status, Telling};
 pub use tidy::SMALL_PARTS;
 pub use transfer::{ExportReport, ImportReport, MergeReport};
-pub use verify::{Problem, VerifyReport};
+pub use verify::{Look, Problem, VerifyReport};
 
 use crate::error::{Error, Result};
 use crate::record::SCHEMA_VERSION;

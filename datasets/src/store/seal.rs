@@ -7,6 +7,7 @@ use super::Store;
 use super::damage::Damage;
 use super::files::{HashedScratch, make_folder, remove, sync_folder};
 use super::hashing::hash_file;
+use super::holder;
 use super::identity::{Identity, Owner};
 use super::journal_reader::{JournalReader, TornTail};
 use super::lease::{LEASE, Lease};
@@ -67,7 +68,7 @@ impl Store {
         let here = Identity::current();
         let mut report = SealReport::default();
         for path in self.journals()? {
-            let file = match File::open(&path) {
+            let file = match holder::open(&path) {
                 // Its own process sealed it meanwhile.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.context("opening", &path)?,
@@ -95,9 +96,11 @@ impl Store {
     fn owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
         let lease = |seconds| Lease::of(reader.file(), &self.journal_folder(), seconds);
         match &reader.header {
-            Some(header) => Some(header.process.owner(reader.file(), here, lease(header.lease_seconds))),
+            Some(header) => {
+                Some(header.process.owner((reader.path(), reader.file()), here, lease(header.lease_seconds)))
+            }
             None if reader.is_header_damaged() => {
-                Some(Identity::unknown().owner(reader.file(), here, lease(Some(LEASE.as_secs()))))
+                Some(Identity::unknown().owner((reader.path(), reader.file()), here, lease(Some(LEASE.as_secs()))))
             }
             None => None,
         }

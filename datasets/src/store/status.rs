@@ -8,11 +8,12 @@
 
 use super::Store;
 use super::files::{list, make_folder, remove};
+use super::holder::{self, Holder};
 use super::identity::{Identity, create_own};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ impl Store {
         let here = Identity::current().boot;
         let mut seen = Vec::new();
         for path in list(&folder, |name| name.ends_with(".json"))? {
-            let Ok(file) = File::open(&path) else { continue };
+            let Ok(file) = holder::open(&path) else { continue };
             let mut text = String::new();
             if (&file).take(MOST_BYTES).read_to_string(&mut text).is_err() {
                 continue;
@@ -101,10 +102,10 @@ impl Store {
             let Ok(written) = serde_json::from_str::<Written>(text.trim_end_matches(['\0', ' ', '\n'])) else {
                 continue;
             };
-            let is_running = match file.try_lock() {
-                Err(TryLockError::WouldBlock) => true,
-                Ok(()) if written.boot == here => false,
-                _ => Lease::of(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held,
+            let is_running = match Holder::of(&file) {
+                Holder::Alive => true,
+                Holder::Gone if written.boot == here => false,
+                Holder::Gone | Holder::Unknown => Lease::of(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held,
             };
             seen.push(Seen { status: written.status, is_running });
         }
