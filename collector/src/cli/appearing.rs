@@ -2,7 +2,7 @@
 
 use super::Result;
 use super::failure::Failure;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// A folder being written beside its final place.
 pub struct Appearing {
     folder: TempDir,
-    /// Locked as long as somebody writes.
+    /// Locked as long as somebody writes, where locks work.
     _lock: File,
 }
 
@@ -29,7 +29,8 @@ impl Appearing {
             remove_abandoned(parent);
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = File::open(folder.path())?;
-            lock.lock()?;
+            // A network file system locks no folder: there the age of what is left tells.
+            let _ = lock.lock();
             Ok(Appearing { folder, _lock: lock })
         };
         begin()
@@ -46,6 +47,7 @@ impl Appearing {
         if out.exists() {
             fs::remove_dir(out).map_err(Failure::environment)?;
         }
+        sync(self.folder.path())?;
         let written = self.folder.keep();
         fs::rename(&written, out).map_err(|error| {
             Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
@@ -53,16 +55,38 @@ impl Appearing {
     }
 }
 
+/// Sees to it that what a folder holds is on the disk before its name says that it is whole.
+fn sync(folder: &Path) -> Result<()> {
+    let all = || -> std::io::Result<()> {
+        for entry in folder.read_dir()? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => sync(&entry.path()).map_err(|failure| std::io::Error::other(failure.to_string()))?,
+                false => File::open(entry.path())?.sync_all()?,
+            }
+        }
+        File::open(folder)?.sync_all()
+    };
+    all().map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", folder.display())))
+}
+
 /// Removes what killed processes left in a folder: nobody holds its lock.
 fn remove_abandoned(parent: &Path) {
     /// A younger folder may not have been locked yet.
     const YOUNG: Duration = Duration::from_secs(60);
+    /// Nobody still writes to an older one.
+    const OLD: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     for entry in named {
-        let is_old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().map(|age| age > YOUNG);
-        let is_left = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-        if is_old() == Some(true) && is_left {
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        let age = age().unwrap_or_default();
+        let is_left = File::open(entry.path()).is_ok_and(|folder| match folder.try_lock() {
+            Ok(()) => age > YOUNG,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(_)) => age > OLD,
+        });
+        if is_left {
             // Whoever cannot remove it can still write beside it.
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -25,6 +25,7 @@ mod ifcompare;
 mod in_place;
 mod inspect;
 mod keeping;
+mod kept;
 mod ledger;
 mod losses;
 mod machine;
@@ -78,7 +79,7 @@ const SLOWER: u8 = 4;
 /// Runs the program.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    match dispatch(arguments) {
+    match nights::end_with_parent().and_then(|()| dispatch(arguments)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("{failure}");

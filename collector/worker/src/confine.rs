@@ -53,19 +53,23 @@ pub enum ConfineError {
     },
 }
 
-/// Ties the calling process to its supervisor and sets its limits. Call it first thing in a worker.
+/// Ends the calling process together with the one that started it, whichever way that ends.
 ///
 /// The parent-death signal is sent when the *thread* that started the worker ends, not only when the process does.
 /// [`super::Supervisor`] therefore starts all workers from one thread that lasts as long as the process; anyone who
 /// spawns a worker by other means must see to the same.
-pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError> {
-    let refused = |what| move |errno| ConfineError::Refused { what, errno };
-    set_pdeathsig(Signal::SIGKILL).map_err(refused("the parent-death signal"))?;
+pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
+    let refused = |errno| ConfineError::Refused { what: "the parent-death signal", errno };
+    set_pdeathsig(Signal::SIGKILL).map_err(refused)?;
     // The supervisor may have ended before the line above, and then no signal will ever come.
     let found = nix::unistd::getppid().as_raw();
-    if found != supervisor_pid {
-        return Err(ConfineError::Orphan { expected: supervisor_pid, found });
-    }
+    if found == supervisor_pid { Ok(()) } else { Err(ConfineError::Orphan { expected: supervisor_pid, found }) }
+}
+
+/// Ties the calling process to its supervisor and sets its limits. Call it first thing in a worker.
+pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError> {
+    let refused = |what| move |errno| ConfineError::Refused { what, errno };
+    end_with(supervisor_pid)?;
     outlast_requests().map_err(ConfineError::Signals)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(refused("the core file size"))?;
     if let Some(memory_bytes) = limits.memory_bytes {

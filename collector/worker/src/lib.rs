@@ -25,7 +25,7 @@ mod serve;
 mod stderr;
 mod supervisor;
 
-pub use confine::{ConfineError, Limits, confine};
+pub use confine::{ConfineError, Limits, confine, end_with};
 pub use fault::Fault;
 pub use peer::{Peer, Place, Stream};
 pub use process::Worker;

@@ -11,6 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Tells a child which process started it.
+const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
+
+/// Ends this process with the night that started it, if one did: it would measure on beside the next one.
+pub fn end_with_parent() -> Result<()> {
+    let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
+    worker::end_with(parent).map_err(Failure::environment)
+}
+
 /// How often a child is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a child may seal after it was told to end.
@@ -44,7 +53,8 @@ impl Child {
     pub fn start(arguments: &[String]) -> Result<Child> {
         let program = std::env::current_exe().map_err(Failure::environment)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(arguments).env(PARENT_VARIABLE, std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command
             .spawn()
             .map_err(|error| Failure::environment(format!("cannot start a slice of the night: {error}")))?;

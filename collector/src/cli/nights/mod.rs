@@ -1,9 +1,11 @@
 //! `night`: slices of campaigns, each a process with a deadline, and sentinels between them; then what changed.
 //!
-//! This process measures nothing and keeps nothing: what its children keep is in the store, however it ends. A child is told its
-//! budget, then to end (it seals), then killed; so a deadline is kept whatever a child is at.
+//! This process measures nothing, and keeps only how far it is: what its children keep is in the store, however it ends. A child is
+//! told its budget, then to end (it seals), then killed; so a deadline is kept whatever a child is at. Children end with this
+//! process; begun again, it goes on where it was.
 
 mod child;
+mod course;
 mod doubts;
 mod sentinels;
 mod summary;
@@ -12,13 +14,16 @@ use super::collect::watch_signals;
 use super::dataset::failed;
 use super::drift::{Pages, bounds, code, night as judge_night};
 use super::failure::{Failure, chain};
+use super::kept::Kept;
 use super::night_arguments::NightRun;
 use super::settings::allowed_cpus;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print, print_json, tell};
 use crate::campaign::record::now_us;
 use crate::campaign::{Night, RawConfig, planned_tasks};
+pub use child::end_with_parent;
 use child::{Child, Ended, sealing};
+use course::Course;
 use datasets::SealOptions;
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use sentinels::Sentinels;
@@ -44,6 +49,8 @@ struct Job {
     sentinels: Sentinels,
     phases: Vec<Phase>,
     has_losses: bool,
+    course: Course,
+    kept: Kept,
 }
 
 /// Measures for a night.
@@ -63,7 +70,6 @@ pub fn run(run: &NightRun) -> Result<u8> {
     planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let start = Instant::now();
     let now = u64::try_from(now_us() / 1_000_000).unwrap_or_default();
-    let end = start + Duration::from_secs_f64(settings.seconds(now));
     let mut waits = |busy: &ExclusiveError| tell(&[format!("{busy}; waiting up to {} s for it", run.wait)]);
     let patience = Duration::from_secs(run.wait);
     let _night = Exclusive::night(&exclusive::folder(), patience, &mut waits).map_err(|error| {
@@ -72,15 +78,37 @@ pub fn run(run: &NightRun) -> Result<u8> {
     let pages = Pages::begin(&run.judging)?;
     let store = open_store(Some(&run.store))?;
     let signal = watch_signals()?;
-    let sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
-    let id = format!("night-{}", stamp(now));
-    let (run, phases) = (run.clone(), Vec::new());
-    let mut job = Job { run, settings, id, end, start, signal, sentinels, phases, has_losses: false };
+    let kept = Kept::about("nights", &run.store);
+    let asked = Course::asked(&config.kept_text(), &run.store, settings.minutes);
+    let course = match Course::resumed(&kept, &asked, now_us()) {
+        Some(course) => {
+            let left = seconds_until(course.end_us) / 60.0;
+            tell(&[format!("{} goes on, which was killed: {left:.1} minutes are left of it", course.id)]);
+            course
+        }
+        None => {
+            let seconds = settings.seconds(now);
+            let end_us = now_us().saturating_add((seconds * 1e6) as i64);
+            Course { id: format!("night-{}", stamp(now)), asked, end_us, seconds, ..Course::default() }
+        }
+    };
+    let end = start + Duration::from_secs_f64(seconds_until(course.end_us));
+    let mut sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
+    sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
+    let (run, phases, id) = (run.clone(), Vec::new(), course.id.clone());
+    let mut job = Job { run, settings, id, end, start, signal, sentinels, phases, has_losses: false, course, kept };
+    job.keep_course();
     job.work()?;
+    job.kept.forget();
     tell(
         &store.seal(SealOptions::default()).map_err(failed)?.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
     );
     job.report(pages)
+}
+
+/// Seconds from now until a moment; none where it is over.
+fn seconds_until(moment_us: i64) -> f64 {
+    moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
 }
 
 /// A moment as the name of a night: `20261122-213000`, in UTC.
@@ -104,13 +132,24 @@ impl Job {
         self.left() - 1.5 * self.sentinels.seconds
     }
 
+    /// Keeps how far the night is. Where that cannot be kept, a night that is killed begins anew.
+    fn keep_course(&self) {
+        let _ = self.kept.write(&self.course);
+    }
+
     fn is_stopped(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
     fn work(&mut self) -> Result<()> {
-        self.look_at_the_machine()?;
-        let again = self.settings.again_share * self.left();
+        let is_looked_at = self.course.looked.is_some_and(|(at_us, _)| {
+            let ago = now_us().saturating_sub(at_us) as f64 / 60e6;
+            ago < self.settings.sentinel_minutes
+        });
+        if !is_looked_at {
+            self.look_at_the_machine()?;
+        }
+        let again = self.settings.again_share * self.course.seconds;
         self.phase("default schedules again", again, &["--schedules", "1", "--iftune", "false", "--again"])?;
         self.doubts(again)?;
         self.phase("new work", f64::INFINITY, &[])?;
@@ -123,22 +162,31 @@ impl Job {
 
     /// Slices of one kind of work until it is done or its time is over.
     fn phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
-        let mut phase = Phase::new(name);
-        while let Some(slice) = self.slice(seconds - phase.seconds) {
+        let (mut phase, before) = (Phase::new(name), self.course.before(name));
+        if self.course.has_done(name) {
+            return Ok(());
+        }
+        while let Some(slice) = self.slice(seconds - before - phase.seconds) {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
             let (is_done, made) = self.one(&mut phase, slice, &flags)?;
+            self.course.hear(&phase, before);
+            self.keep_course();
             if is_done || made == 0 {
                 break;
             }
         }
-        self.phases.extend((phase.slices > 0).then_some(phase));
+        self.end_phase(phase);
         Ok(())
     }
 
     /// What regressed tonight, or is not known well, once more.
     fn doubts(&mut self, seconds: f64) -> Result<()> {
-        let mut phase = Phase::new("doubts again");
-        let spent: f64 = self.phases.iter().map(|phase| phase.seconds).sum();
+        const NAME: &str = "doubts again";
+        let (mut phase, before) = (Phase::new(NAME), self.course.before(NAME));
+        if self.course.has_done(NAME) {
+            return Ok(());
+        }
+        let spent: f64 = self.course.spent.values().sum();
         let mut keys = doubts::of_night(&self.run, &self.id, &self.settings)?;
         while let Some(slice) = (!keys.is_empty()).then(|| self.slice(seconds - spent - phase.seconds)).flatten() {
             let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
@@ -147,14 +195,25 @@ impl Job {
             let only = file.path().display().to_string();
             let (_, made) =
                 self.one(&mut phase, slice, &["--iftune", "false", "--again", "--keys", &only].map(str::to_owned))?;
+            self.course.hear(&phase, before);
+            self.keep_course();
             let left = doubts::not_twice(&self.run, &self.id, &keys)?;
             if made == 0 || left.len() == keys.len() {
                 break;
             }
             keys = left;
         }
-        self.phases.extend((phase.slices > 0).then_some(phase));
+        self.end_phase(phase);
         Ok(())
+    }
+
+    /// Notes that a phase has come to its end, unless that was a signal's.
+    fn end_phase(&mut self, phase: Phase) {
+        if !self.is_stopped() {
+            self.course.done.push(phase.name.to_owned());
+            self.keep_course();
+        }
+        self.phases.extend((phase.slices > 0).then_some(phase));
     }
 
     /// How long the next slice may be; nothing when the time is over.
@@ -224,7 +283,10 @@ impl Job {
         if self.is_stopped() || left.is_zero() {
             return Ok(());
         }
-        self.sentinels.look(&self.common(), left, &self.signal)
+        self.sentinels.look(&self.common(), left, &self.signal)?;
+        self.course.looked = Some((now_us(), self.sentinels.seconds));
+        self.keep_course();
+        Ok(())
     }
 
     fn report(self, pages: Pages) -> Result<u8> {

@@ -1,7 +1,10 @@
 //! Sentinels: built once for a store and a class of hosts, kept as machine code, and run again and again, bit for bit the same.
+//!
+//! Others may write to a store, so this machine keeps a hash of what it built or built alike, and runs nothing else.
 
 use super::super::Result;
 use super::super::failure::Failure;
+use super::super::kept::Kept;
 use super::below;
 use super::child::Child;
 use crate::campaign::RawConfig;
@@ -62,11 +65,13 @@ impl Sentinels {
             return Ok(());
         }
         let begun = Instant::now();
-        if !self.folder.exists() {
+        if !self.is_ours()? {
+            self.set_aside()?;
             self.build(BUILDING.min(left), signal)?;
             if !self.folder.exists() {
                 return Ok(());
             }
+            self.kept().write(&hash_of(&self.folder)?).map_err(Failure::environment)?;
         }
         let left = left.saturating_sub(begun.elapsed());
         let measured = Instant::now();
@@ -88,6 +93,36 @@ impl Sentinels {
         Ok(())
     }
 
+    /// Where this machine keeps the hash of what it runs.
+    fn kept(&self) -> Kept {
+        Kept::about("sentinels", &self.folder)
+    }
+
+    /// Whether the store's sentinels are there and what this machine built.
+    fn is_ours(&self) -> Result<bool> {
+        if !self.folder.exists() {
+            return Ok(false);
+        }
+        let known: Option<String> = self.kept().read();
+        Ok(known.is_some_and(|known| hash_of(&self.folder).is_ok_and(|found| found == known)))
+    }
+
+    /// Moves sentinels out of the way that are not ours to run.
+    fn set_aside(&mut self) -> Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        let stamp = format!("set-aside-{}", crate::campaign::record::now_us());
+        let aside = self.folder.with_file_name(stamp);
+        std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
+        self.notes.push(format!(
+            "the store's sentinels were not built on this machine, or were changed since: they lie in `{}`, and others were built; the \
+             machine's course begins anew",
+            aside.display()
+        ));
+        Ok(())
+    }
+
     fn build(&mut self, left: Duration, signal: &AtomicUsize) -> Result<()> {
         let parent = self.folder.parent().expect("it lies below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
@@ -106,4 +141,25 @@ impl Sentinels {
             _ => Err(Failure::environment("the sentinels could not be built; what was said stands above")),
         }
     }
+}
+
+/// A hash of all files of a folder, with their names.
+fn hash_of(folder: &Path) -> Result<String> {
+    let mut names: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Failure::environment)? {
+        let entry = entry.map_err(Failure::environment)?;
+        if !entry.file_type().map_err(Failure::environment)?.is_file() {
+            return Err(Failure::environment(format!("`{}` is no file", entry.path().display())));
+        }
+        names.push(entry.path());
+    }
+    names.sort();
+    let mut hasher = blake3::Hasher::new();
+    for path in names {
+        let bytes = std::fs::read(&path).map_err(Failure::environment)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
+    }
+    Ok(hasher.finalize().to_hex().to_string())
 }
