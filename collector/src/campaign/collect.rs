@@ -11,7 +11,7 @@ use job::Artifact;
 use job::target::Target;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use worker::Fault;
 
 /// News of a campaign.
@@ -23,6 +23,8 @@ pub enum Event<'a> {
     Recorded(&'a Record),
     /// What the source says of how the work stands.
     Standing(&'a str),
+    /// All that is left is what other processes are at: so many attempts.
+    Waiting(usize),
 }
 
 /// How many attempts ended in which way.
@@ -65,8 +67,23 @@ impl Outcomes {
     }
 }
 
-/// The number that the next try of each experiment has, or nothing where it is not ours to make.
-pub type Tries = Vec<Option<i64>>;
+/// Whose a visit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Ours, as the try of its experiment with this number.
+    Ours(i64),
+    /// Nobody's any more: another process made it.
+    Made,
+    /// That of another process, which may end before it is made.
+    Held,
+}
+
+impl Turn {
+    /// The number of the try, where it is ours.
+    pub fn number(self) -> Option<i64> {
+        if let Turn::Ours(number) = self { Some(number) } else { None }
+    }
+}
 
 /// Where records go and news is heard.
 pub struct Outside<'a, E> {
@@ -77,12 +94,12 @@ pub struct Outside<'a, E> {
     /// Asked between attempts whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
     /// Asked before a batch is begun.
-    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Tries, E>,
+    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Vec<Turn>, E>,
 }
 
 /// All visits are ours: for campaigns of one process.
-pub fn claim_all<E>(wanted: &[Visit]) -> Result<Tries, E> {
-    Ok(wanted.iter().map(|visit| Some(i64::from(visit.number) + 1)).collect())
+pub fn claim_all<E>(wanted: &[Visit]) -> Result<Vec<Turn>, E> {
+    Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
 
 /// A visit of an experiment that is to be made.
@@ -130,6 +147,7 @@ pub fn collect<E: From<RowError>>(
         open: 0,
         newest: 0,
         tickets: 0,
+        waiting_since: None,
     };
     let ended = pass.all();
     pass.bench.abandon();
@@ -157,7 +175,14 @@ struct Pass<'a, 'b, E> {
     /// How many tries the newest batch has.
     newest: usize,
     tickets: Ticket,
+    /// Since when nothing is left but what other processes are at, and none of it was made.
+    waiting_since: Option<Instant>,
 }
+
+/// How often it is asked whether other processes have made what they are at, and how long at most while none of it is made: longer
+/// than the claims of a process hold that was killed on another machine.
+const ASKED_EVERY: Duration = Duration::from_secs(2);
+const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
 /// What a piece of work is for.
 enum InHand {
@@ -217,19 +242,39 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                 return Ok(());
             }
             self.begin(proposed)?;
+            if self.waiting_since.is_some() && self.open == 0 {
+                self.wait()?;
+            }
         }
         Ok(())
+    }
+
+    /// Waits a little for what other processes are at.
+    fn wait(&mut self) -> Result<(), End<E>> {
+        (self.outside.listener)(Event::Waiting(self.source.left()));
+        let begun = Instant::now();
+        let is_over = |pass: &Self| is_over(pass.outside, &pass.start, pass.campaign.config);
+        while begun.elapsed() < ASKED_EVERY && !is_over(self) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let is_in_vain = self.waiting_since.is_some_and(|since| since.elapsed() > MOST_WAITED);
+        if is_in_vain || is_over(self) { Err(End::Stopped) } else { Ok(()) }
     }
 
     /// Claims what of a batch is ours, and gives it to the bench.
     fn begin(&mut self, proposed: Vec<Attempt>) -> Result<(), End<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
-        let numbers = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
+        let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
+        self.waiting_since = match turns.iter().all(|turn| *turn == Turn::Held) {
+            true => self.waiting_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
         let mut ours: Vec<Try> = Vec::new();
-        for (attempt, number) in proposed.into_iter().zip(numbers) {
-            match number {
-                Some(number) => ours.push(Try { attempt, number }),
-                None => {
+        for (attempt, turn) in proposed.into_iter().zip(turns) {
+            match turn {
+                Turn::Ours(number) => ours.push(Try { attempt, number }),
+                Turn::Held if self.source.put_off(&attempt) => {}
+                Turn::Made | Turn::Held => {
                     self.outcomes.elsewhere += usize::from(attempt.is_first);
                     self.source.forgo(&attempt);
                 }

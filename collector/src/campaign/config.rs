@@ -215,7 +215,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             builders: 0,
-            build_batch: 32,
+            build_batch: 16,
             overlap: true,
             start_seconds: 30.0,
             build_seconds: 60.0,

@@ -21,6 +21,11 @@ pub trait Source {
     /// Hears that an attempt is not made here, because others make it or have made it.
     fn forgo(&mut self, _attempt: &Attempt) {}
 
+    /// Hears that others are at an attempt; says whether it will propose it again, should they end before it is made.
+    fn put_off(&mut self, _attempt: &Attempt) -> bool {
+        false
+    }
+
     /// How the work stands in words, where more can be said than how many attempts there were.
     fn standing(&self) -> Option<String> {
         None
@@ -46,6 +51,8 @@ pub struct Sweep {
     moment: usize,
     /// Attempts between two visits of one experiment.
     between: usize,
+    /// What other processes were at when it was proposed; proposed again when nothing else is left.
+    held: VecDeque<Attempt>,
     /// When each experiment was last proposed.
     proposed: HashMap<Key, usize>,
     /// Attempts that were proposed and have not ended.
@@ -64,6 +71,7 @@ impl Sweep {
             waiting: attempts.into(),
             later: BTreeMap::new(),
             moment: 0,
+            held: VecDeque::new(),
             proposed: HashMap::new(),
             open: 0,
         }
@@ -105,6 +113,9 @@ impl Source for Sweep {
         let count = (0..self.waiting.len()).filter(begins).nth(builds).unwrap_or(self.waiting.len());
         self.moment += count;
         proposed.extend(self.waiting.drain(..count));
+        if proposed.is_empty() && self.open == 0 {
+            proposed.extend(self.held.drain(..self.held.len().min(builds)));
+        }
         proposed.into_iter().map(|attempt| self.propose_now(attempt)).collect()
     }
 
@@ -119,7 +130,13 @@ impl Source for Sweep {
         self.revisit(attempt.next_visit());
     }
 
+    fn put_off(&mut self, attempt: &Attempt) -> bool {
+        self.open -= 1;
+        self.held.push_back(attempt.clone());
+        true
+    }
+
     fn left(&self) -> usize {
-        self.waiting.iter().chain(self.later.values()).map(Attempt::visits_left).sum()
+        self.waiting.iter().chain(self.later.values()).chain(&self.held).map(Attempt::visits_left).sum()
     }
 }

@@ -111,9 +111,9 @@ impl Keeping {
         let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
-        let numbers = ledger.claim(&visits).map_err(failed)?;
-        for (record, number) in self.records.iter_mut().zip(numbers) {
-            record.attempt = number.unwrap_or(record.attempt);
+        let turns = ledger.claim(&visits).map_err(failed)?;
+        for (record, turn) in self.records.iter_mut().zip(turns) {
+            record.attempt = turn.number().unwrap_or(record.attempt);
             ledger.keep(record).map_err(failed)?;
         }
         ledger.seal().map_err(failed)?;

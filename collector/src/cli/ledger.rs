@@ -4,10 +4,11 @@ use super::dataset::tell_damage;
 use super::failure::chain;
 use super::repeat::Repeat;
 use super::tell;
-use crate::campaign::collect::Visit;
+use crate::campaign::collect::{Turn, Visit};
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
 
 /// One process's view of a store it adds to.
 pub struct Ledger<'a> {
@@ -17,6 +18,8 @@ pub struct Ledger<'a> {
     /// Experiments that were measured with the requested counters, if any were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
+    /// Files of other processes that hold what was last asked for; what they make is looked for when it is asked for again.
+    holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
 }
 
@@ -26,7 +29,15 @@ impl<'a> Ledger<'a> {
         tell_damage(&store.seal(SealOptions::default())?.damage);
         let keys = store.keys()?;
         tell_damage(keys.damage());
-        Ok(Ledger { store, repeat, keys, counted: counted(store, repeat)?, claims: None, journal: None })
+        Ok(Ledger {
+            store,
+            repeat,
+            keys,
+            counted: counted(store, repeat)?,
+            claims: None,
+            holders: BTreeSet::new(),
+            journal: None,
+        })
     }
 
     /// Whether an experiment need not be made.
@@ -60,8 +71,13 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The number of the try that each visit is; nothing for those that another process is at, or has made.
-    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Vec<Option<i64>>> {
+    /// Files of other processes that hold what was last asked for.
+    pub fn holders(&self) -> &BTreeSet<PathBuf> {
+        &self.holders
+    }
+
+    /// Whose each visit is.
+    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Vec<Turn>> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
                 ledger.keys.attempts(visit.key) > i64::from(visit.number)
@@ -71,29 +87,35 @@ impl<'a> Ledger<'a> {
     }
 
     /// The same, where what is known is made again.
-    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Vec<Option<i64>>> {
+    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Vec<Turn>> {
         self.claim_where(wanted, |_, _| false)
     }
 
     /// The same, where what gave a time is made until it was tried so often.
-    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Vec<Option<i64>>> {
+    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Vec<Turn>> {
         self.claim_where(wanted, |ledger, visit| ledger.left(visit.key, times) == 0)
     }
 
-    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Vec<Option<i64>>> {
+    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Vec<Turn>> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.claims()?),
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
-        let Taken { held, has_news } = claims.take(&keys)?;
-        // After claiming: what others finish from now on, they had claimed before.
-        if has_news {
+        let Taken { held, holders, has_news } = claims.take(&keys)?;
+        // After claiming: what others finish from now on, they had claimed before. Whoever was waited for may have ended since,
+        // which is no news.
+        if has_news || !self.holders.is_empty() {
             self.keys = self.store.keys()?;
             self.counted = counted(self.store, self.repeat)?;
         }
-        let is_ours = |visit: &Visit| !held.contains(&visit.key) && !is_made(self, visit);
-        Ok(wanted.iter().map(|visit| is_ours(visit).then(|| self.keys.attempts(visit.key) + 1)).collect())
+        self.holders = holders;
+        let turn = |visit: &Visit| match held.contains(&visit.key) {
+            _ if is_made(self, visit) => Turn::Made,
+            true => Turn::Held,
+            false => Turn::Ours(self.keys.attempts(visit.key) + 1),
+        };
+        Ok(wanted.iter().map(turn).collect())
     }
 
     /// Keeps a record.
@@ -107,7 +129,7 @@ impl<'a> Ledger<'a> {
         if let Some(counted) = &mut self.counted {
             counted.insert(record.key);
         }
-        self.claims.as_mut().map_or(Ok(()), Claims::renew)
+        Ok(())
     }
 
     /// Makes a part of the records, and fewer of what are many small ones.

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::ledger::Ledger;
 use super::pace::Pace;
 use super::progress::{Progress, ToStore};
+use super::tell;
 use crate::campaign::record::now_us;
 use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect, collect::Outside};
 use bench::Bench;
@@ -60,7 +61,15 @@ impl At<'_> {
         };
         let outcomes = collect(source, campaign, bench, &mut outside);
         progress.finish();
-        ledger.into_inner().seal().map_err(failed)?;
+        let ledger = ledger.into_inner();
+        let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
+        if !holders.is_empty() && outcomes.as_ref().is_ok_and(|outcomes| outcomes.left > 0) {
+            tell(&[format!(
+                "what is left is claimed by other processes, which may have ended: {}; run the same command again later",
+                holders.join(", ")
+            )]);
+        }
+        ledger.seal().map_err(failed)?;
         outcomes.map_err(failed)
     }
 

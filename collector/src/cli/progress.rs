@@ -103,6 +103,9 @@ impl Progress {
                 self.bar.inc(1);
             }
             Event::Standing(words) => state.standing = Some((*words).to_owned()),
+            Event::Waiting(count) => {
+                state.standing = Some(format!("waiting for {count} attempts that other processes are at"));
+            }
         }
         let standing = state.standing.iter().map(|words| format!(", {words}")).collect::<String>();
         self.bar.set_message(format!("{} built{}{standing}", state.builds, without_a_time(state.losses)));

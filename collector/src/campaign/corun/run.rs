@@ -1,7 +1,7 @@
 //! Combinations → records: build what runs, run it together, write a record of each member.
 
 use super::plan::{Combination, Operator, Part};
-use crate::campaign::collect::{Event, Outcomes, Outside, Visit};
+use crate::campaign::collect::{Event, Outcomes, Outside, Turn, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
@@ -49,24 +49,26 @@ pub fn run<E: From<RowError>>(
     for (place, combination) in combinations.iter().enumerate() {
         let is_over = runs.config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget);
         if is_over || (outside.should_stop)() {
-            outcomes.left = combinations[place..].iter().map(|left| left.members.len()).sum();
+            outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
             break;
         }
         let wanted = combination.keys().into_iter().map(|key| Visit { key, number: 0 });
-        let tries = (outside.claim)(&wanted.collect::<Vec<Visit>>())?;
-        if tries.iter().all(Option::is_none) {
-            outcomes.elsewhere += tries.len();
+        let turns = (outside.claim)(&wanted.collect::<Vec<Visit>>())?;
+        if turns.iter().all(|turn| turn.number().is_none()) {
+            let held = turns.iter().filter(|turn| **turn == Turn::Held).count();
+            outcomes.left += held;
+            outcomes.elsewhere += turns.len() - held;
             continue;
         }
         let ended = together(runs, combination, &built, bench);
         if let Err(why) = &ended {
             outcomes.broken = Some(why.clone());
-            outcomes.left = combinations[place..].iter().map(|left| left.members.len()).sum();
+            outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
             break;
         }
-        for (record, number) in ended.unwrap_or_default().into_iter().zip(tries) {
+        for (record, turn) in ended.unwrap_or_default().into_iter().zip(turns) {
             // Of a combination that was killed between two of its records, one is known.
-            let Some(attempt) = number else { continue };
+            let Some(attempt) = turn.number() else { continue };
             let record = Record { attempt, ..record };
             (outside.sink)(&record)?;
             *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
