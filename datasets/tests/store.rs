@@ -775,3 +775,59 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
     store.quarantine().unwrap();
     assert_eq!(store.verify().unwrap().rows, 2);
 }
+
+/// What a stranger may put into a store so that a reader waits for ever, or that something elsewhere is changed.
+#[test]
+fn pipes_are_passed_over_and_links_are_refused() {
+    let (folder, store) = new_store();
+    write(&store, &[measured(1)]);
+    let root = store.root();
+    for name in ["journal/pipe.jsonl", "claims/1-2-x.txt", "status/1-2-x.json", "configs/0.json", "hosts/peaks-0.json"]
+    {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    assert_eq!(store.stats(Choose::All).unwrap().rows, 1);
+    assert_eq!(store.seal(SealOptions::default()).unwrap().journals, 0);
+    store.verify().unwrap();
+    store.statuses().unwrap();
+    store.claims().unwrap().take(&[]).unwrap();
+    let precious = folder.path().join("precious");
+    std::fs::create_dir(&precious).unwrap();
+    for name in ["claims", "journal", "quarantine/journal", "claims/turn", "compact.lock", "dataset"] {
+        let copy = folder.path().join("copy");
+        let store = Store::create(&copy).unwrap();
+        let path = store.root().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_dir(&path);
+        std::os::unix::fs::symlink(&precious, &path).unwrap();
+        let refused = Store::open(&copy).unwrap_err().to_string();
+        assert!(refused.contains(&format!("`{name}` in it is a link")), "{refused}");
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+/// A flipped bit in the file that says what a folder is blocks nothing: the parts tell their versions themselves.
+#[test]
+fn a_damaged_marker_is_named_and_written_anew() {
+    let (_folder, store) = new_store();
+    write(&store, &[measured(1), measured(2)]);
+    let marker = store.root().join("opcollect-store.json");
+    let sound = std::fs::read(&marker).unwrap();
+    for place in 0..sound.len() {
+        for bit in 0..8 {
+            let mut flipped = sound.clone();
+            flipped[place] ^= 1 << bit;
+            std::fs::write(&marker, &flipped).unwrap();
+            let opened = Store::open(store.root()).unwrap();
+            assert_eq!(opened.stats(Choose::All).unwrap().rows, 2, "byte {place}, bit {bit}");
+        }
+    }
+    std::fs::write(&marker, "{").unwrap();
+    let problems = store.verify().unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.file == marker), "{problems:?}");
+    store.quarantine().unwrap();
+    assert_eq!(std::fs::read(&marker).unwrap(), sound);
+    assert!(store.verify().unwrap().problems.is_empty());
+}

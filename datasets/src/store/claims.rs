@@ -16,15 +16,20 @@ use super::identity::{Identity, Maker, create_own};
 use super::lease::Renewal;
 use crate::error::{IoContext, Result};
 use crate::record::key::Key;
+use nix::fcntl::OFlag;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A process elsewhere that has not touched its claims for so long has ended. It touches them every minute, and some file systems
 /// tell others of that a minute later.
 const LEASE: Duration = Duration::from_secs(5 * 60);
+
+/// More than one process claims while it lives.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// What this process has claimed; the claims end with it.
 #[derive(Debug)]
@@ -72,7 +77,9 @@ impl Claims {
     /// Claims those of some experiments that no other process is at.
     pub fn take(&mut self, wanted: &[Key]) -> Result<Taken> {
         let turn_path = self.folder.join("turn");
-        let turn = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&turn_path);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+        let turn = options.open(&turn_path);
         let mut turn = turn.context("opening", &turn_path)?;
         let _ = turn.lock();
         let earlier = read_turn(&mut turn).context("reading", &turn_path)?;
@@ -103,7 +110,7 @@ impl Claims {
                 continue;
             }
             let mut text = String::new();
-            file.read_to_string(&mut text).context("reading", &path)?;
+            (&mut file).take(MOST_BYTES).read_to_string(&mut text).context("reading", &path)?;
             // A line that is being written is none yet.
             claimed.extend(text.lines().filter_map(|line| Some((line.parse::<Key>().ok()?, path.clone()))));
         }

@@ -14,10 +14,12 @@ use super::seal::{SealOptions, SealReport, begin_part, keep_part};
 use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
 use crate::error::{Error, IoContext, Result};
 use crate::record::SCHEMA_VERSION;
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const MANIFEST: &str = "manifest.json";
@@ -132,7 +134,9 @@ impl Store {
 
     pub(super) fn lock_compaction(&self) -> Result<File> {
         let path = self.root.join("compact.lock");
-        let lock = File::options().create(true).truncate(false).write(true).open(&path).context("opening", &path)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
+        let lock = options.open(&path).context("opening", &path)?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::Busy { doing: "compacted", path: self.root.clone() }),
             // A file system without locks still works: two compactions write the same parts.

@@ -161,7 +161,19 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Entries of a folder by name, sorted; none when the folder is not there. Links are not followed.
+/// All entries of a folder, links among them too; none when the folder is not there.
+pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let paths = entries.context("listing", folder)?.map(|entry| entry.map(|entry| entry.path()));
+            paths.collect::<std::io::Result<_>>().context("listing", folder)
+        }
+    }
+}
+
+/// Files and folders of a folder by name, sorted; none when the folder is not there. Links are not followed, and pipes, of which a reader
+/// waits for a writer, are passed over.
 pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -170,8 +182,8 @@ pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Ve
     let mut paths = Vec::new();
     for entry in entries {
         let entry = entry.context("listing", folder)?;
-        let is_link = entry.file_type().context("listing", folder)?.is_symlink();
-        if !is_link && entry.file_name().to_str().is_some_and(&is_wanted) {
+        let kind = entry.file_type().context("listing", folder)?;
+        if (kind.is_file() || kind.is_dir()) && entry.file_name().to_str().is_some_and(&is_wanted) {
             paths.push(entry.path());
         }
     }

@@ -68,6 +68,7 @@ pub use verify::{Look, Problem, VerifyReport};
 
 use crate::error::{Error, Result};
 use crate::record::SCHEMA_VERSION;
+use crate::record::key::Key;
 use files::make_folder;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read};
@@ -85,11 +86,55 @@ pub struct Store {
     root: PathBuf,
 }
 
+/// What says that a folder is a store.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     store: String,
     schema_version: i64,
+    /// A hash of both; stores of before it have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    check: Option<String>,
 }
+
+impl Marker {
+    fn new() -> Marker {
+        let (store, schema_version) = (KIND.to_owned(), SCHEMA_VERSION);
+        let check = Some(Marker::check_of(&store, schema_version));
+        Marker { store, schema_version, check }
+    }
+
+    fn check_of(store: &str, schema_version: i64) -> String {
+        Key::of_bytes(format!("{store} {schema_version}").as_bytes()).hex()
+    }
+
+    /// Reads it; a text that says why where it is not what was written.
+    fn read(text: &str) -> std::result::Result<Marker, String> {
+        let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match &marker.check {
+            Some(check) if *check != Marker::check_of(&marker.store, marker.schema_version) => {
+                Err("its check is another".to_owned())
+            }
+            _ => Ok(marker),
+        }
+    }
+}
+
+/// Folders and files of a store that are its own: a link among them would lead what is written or removed to another place.
+const OWN: [&str; 13] = [
+    MARKER,
+    "claims",
+    "claims/turn",
+    "compact.lock",
+    "configs",
+    "dataset",
+    "hosts",
+    "journal",
+    "manifest.json",
+    "quarantine",
+    "sentinels",
+    "status",
+    "_delta_log",
+];
 
 impl Store {
     /// Opens a store.
@@ -98,8 +143,8 @@ impl Store {
     pub fn open(root: &Path) -> Result<Store> {
         let marker = root.join(MARKER);
         let problem = |problem: String| Error::NotAStore { folder: root.to_owned(), problem };
-        let mut text = String::new();
-        match std::fs::File::open(&marker).and_then(|file| file.take(1 << 16).read_to_string(&mut text)) {
+        let mut bytes = Vec::new();
+        match std::fs::File::open(&marker).and_then(|file| file.take(1 << 16).read_to_end(&mut bytes)) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(problem(if root.exists() {
@@ -110,15 +155,47 @@ impl Store {
             }
             Err(error) => return Err(Error::io("reading", &marker, error)),
         }
-        let marker: Marker =
-            serde_json::from_str(&text).map_err(|error| problem(format!("its `{MARKER}` is unreadable: {error}")))?;
+        let text = String::from_utf8_lossy(&bytes);
+        Store::refuse_links(root)?;
+        let store = Store { root: root.to_owned() };
+        let marker = match Marker::read(&text) {
+            // What the parts say of themselves counts; each tells its version.
+            Err(_) if store.journal_folder().is_dir() && store.dataset_folder().is_dir() => return Ok(store),
+            Err(why) => return Err(problem(format!("its `{MARKER}` is unreadable: {why}"))),
+            Ok(marker) => marker,
+        };
         if marker.store != KIND {
             return Err(problem(format!("its `{MARKER}` is of another program")));
         }
         if marker.schema_version > SCHEMA_VERSION {
             return Err(Error::Newer { path: root.to_owned(), found: marker.schema_version, known: SCHEMA_VERSION });
         }
-        Ok(Store { root: root.to_owned() })
+        Ok(store)
+    }
+
+    fn refuse_links(root: &Path) -> Result<()> {
+        let inner = files::list_all(&root.join("quarantine"))?;
+        let own = OWN.iter().map(|name| root.join(name)).chain(inner);
+        let is_link = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        match own.into_iter().find(is_link) {
+            None => Ok(()),
+            Some(link) => {
+                let name = link.strip_prefix(root).unwrap_or(&link).display().to_string();
+                let problem = format!("`{name}` in it is a link: what is a store's lies within its folder");
+                Err(Error::NotAStore { folder: root.to_owned(), problem })
+            }
+        }
+    }
+
+    /// What is wrong with the file that says that this is a store.
+    fn marker_problem(&self) -> Option<String> {
+        let bytes = std::fs::read(self.root.join(MARKER)).unwrap_or_default();
+        Marker::read(&String::from_utf8_lossy(&bytes)).err()
+    }
+
+    /// Writes it anew.
+    fn write_marker(&self) -> Result<()> {
+        files::write_json(&self.root.join(MARKER), &Marker::new())
     }
 
     /// Opens a store, or makes one of a new or empty folder.
@@ -127,9 +204,8 @@ impl Store {
             return Ok(store);
         }
         make_folder(root)?;
-        let marker = Marker { store: KIND.to_owned(), schema_version: SCHEMA_VERSION };
-        files::write_json(&root.join(MARKER), &marker)?;
         let store = Store { root: root.to_owned() };
+        store.write_marker()?;
         make_folder(&store.journal_folder())?;
         make_folder(&store.dataset_folder())?;
         Ok(store)

@@ -4,12 +4,12 @@
 //! written but breaks rules gives its sound rows to another part first. Nothing is deleted: what is set aside lies below
 //! `quarantine/` under the name it had.
 
-use super::Store;
 use super::compact::Manifest;
 use super::damage::part_damage;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
 use super::verify::{Look, is_of_content, wrong};
+use super::{MARKER, Store};
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
 use crate::error::{Error, Result};
@@ -53,6 +53,10 @@ impl Store {
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
+        if let Some(why) = self.marker_problem() {
+            report.set_aside(self, &self.root.join(MARKER), why, Some(0))?;
+            self.write_marker()?;
+        }
         let manifest = match self.manifest() {
             Ok(manifest) => manifest,
             Err(error @ Error::Damaged { .. }) => {

@@ -5,7 +5,7 @@ use super::files::leftovers;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
-use super::{Store, files};
+use super::{MARKER, Store, files};
 use crate::batch::Batch;
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
@@ -74,6 +74,10 @@ impl Store {
         }
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
+        if let Some(why) = self.marker_problem() {
+            let problem = format!("it is not what was written ({why}); `verify --quarantine` writes it anew");
+            report.note(&self.root.join(MARKER), Ok(Some(problem)));
+        }
         report.problems.extend(self.verify_configs()?);
         report.problems.extend(self.damaged_peaks()?);
         report.problems.extend(self.foreign_peaks()?);
