@@ -106,7 +106,11 @@ fn json<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static s
 fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
     let text = record.target_text.clone().ok_or(AgainError::Missing("target_text"))?;
     match record.target {
-        datasets::Target::Llvm => Ok(Target { kind: Kind::Llvm, text, machine }),
+        datasets::Target::Llvm if target::is_llvm(&text) => {
+            target::checked(&text).map_err(unusable("target_text"))?;
+            Ok(Target { kind: Kind::Llvm, text, machine })
+        }
+        datasets::Target::Llvm => Err(unusable("target_text")("it is of another kind")),
         datasets::Target::Torch => Ok(Target { kind: Kind::Torch, text, machine }),
         datasets::Target::Cuda => target::cuda(&text).map_err(unusable("target_text")),
         other @ (datasets::Target::Pynq | datasets::Target::Tpu | datasets::Target::Other) => {

@@ -42,9 +42,8 @@ pub fn described(text: &str, host: Target) -> Result<Target, String> {
     if text == "llvm" {
         return Ok(host);
     }
-    let mut json: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
-    let fields = json.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
+    let mut json = super::checked(text)?;
+    let fields = json.as_object_mut().expect("it was checked");
     let Machine::Cpu(own) = &host.machine else { return Ok(Target { text: json.to_string(), ..host }) };
     let cores = fields.entry("num-cores").or_insert_with(|| own.cores.into()).as_i64().unwrap_or(own.cores);
     let word = |name: &str| fields.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();

@@ -4,6 +4,7 @@ mod board;
 mod composite;
 mod core;
 mod cuda;
+mod fields;
 mod limits;
 mod llvm;
 mod mali;
@@ -12,6 +13,7 @@ pub use self::core::{Fabric, fabric, fabric_text, is_fabric};
 pub use board::{BOARDS, Board, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
+pub use fields::checked;
 pub use llvm::{described, is_llvm, llvm};
 pub use mali::{MALI, is_mali, mali};
 

@@ -48,8 +48,9 @@ impl CompileTarget {
     ///
     /// The `arch` of a GPU may be a list: TVM's code is the same for all of them, machine code is made for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
-        let mut fields: serde_json::Value =
-            serde_json::from_str(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+        // TVM sees what was checked, whatever it makes of names that stand there twice.
+        let mut fields = job::target::checked(json).map_err(|why| TvmError::new(names::TARGET.text, why))?;
+        let json = &fields.to_string();
         let host = || call!(names::TARGET, r#"{"kind": "llvm"}"#);
         let kind = fields.get("kind").and_then(|kind| kind.as_str());
         if kind == Some("opencl") {
@@ -61,7 +62,7 @@ impl CompileTarget {
         }
         if kind != Some("cuda") {
             check_cpu(&fields)?;
-            let target = call!(names::TARGET, json)?;
+            let target = call!(names::TARGET, json.as_str())?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
             return Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu });
         }
