@@ -184,7 +184,7 @@ pub fn doctor(request: &DoctorRequest) -> Vec<Finding> {
 
 fn look(request: &DoctorRequest) -> Evidence {
     let mut clock = HostClock::new();
-    let papi = papi::library(request.counters.papi_library.as_deref())
+    let papi = papi::library()
         .map(|papi| PapiFound { version: papi.version(), components: papi.components() })
         .map_err(|error| error.to_string());
     Evidence {

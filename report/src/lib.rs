@@ -8,7 +8,9 @@ mod number;
 pub mod page;
 mod paper;
 mod table;
+mod terminal;
 
 pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, unit};
 pub use paper::Paper;
 pub use table::{Cell, Column, Table, figures, words};
+pub use terminal::tame;

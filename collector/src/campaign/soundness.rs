@@ -83,7 +83,12 @@ mod tests {
             r#""b0"]]]"#,
             r#""b0"]],["Annotate",["b0","\"module asm \\\"nop\\\"\""],["pragma_import_llvm"],[]]]"#,
         );
-        check(&Record { schedule: json(&text), ..Record::default() }, expect![[r#"cannot read the schedule: move 1 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#]]);
+        check(
+            &Record { schedule: json(&text), ..Record::default() },
+            expect![[
+                r#"cannot read the schedule: move 1 of the schedule is refused: `Annotate` does not take `"pragma_import_llvm"`"#
+            ]],
+        );
         let network = Record {
             op_kind: NETWORK.to_owned(),
             schedule: json(&format!(r#"{{"0123":{text}}}"#)),

@@ -258,11 +258,11 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
     for entry in entries {
         let entry = entry.map_err(Failure::environment)?;
         let path = folder.join(entry.file_name());
-        if entry.file_type().map_err(Failure::environment)?.is_dir() {
-            if depth < DEEPEST {
-                gather(root, &path, depth + 1, names)?;
-            }
-        } else if let Some(name) = path.to_str().filter(|name| is_shared(name)) {
+        let kind = entry.file_type().map_err(Failure::environment)?;
+        if kind.is_dir() && depth < DEEPEST {
+            gather(root, &path, depth + 1, names)?;
+        } else if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_shared(name)) {
+            // A link could name any file of this machine.
             names.push(name.to_owned());
         }
     }

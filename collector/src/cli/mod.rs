@@ -63,8 +63,8 @@ mod whole;
 use arguments::{Arguments, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use report::Paper;
-use std::io::Write;
+use report::{Paper, tame};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -82,7 +82,7 @@ pub fn run() -> ExitCode {
     match nights::end_with_parent().and_then(|()| dispatch(arguments)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("{failure}");
+            eprintln!("{}", tame(&failure.to_string()));
             ExitCode::from(failure.kind().code())
         }
     }
@@ -136,7 +136,16 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
 }
 
 /// Prints a result; a reader that has gone (`| head`) is no error.
+///
+/// Names from files may command a terminal, so only a pipe gets them as they are.
 fn print(text: &str) -> Result<()> {
+    match std::io::stdout().is_terminal() {
+        true => write(&tame(text)),
+        false => write(text),
+    }
+}
+
+fn write(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -153,11 +162,11 @@ fn paper() -> Paper {
 /// Says what a person should know beside the result.
 fn tell(notes: &[String]) {
     for note in notes {
-        eprintln!("note: {note}");
+        eprintln!("note: {}", tame(note));
     }
 }
 
 /// Prints one JSON document on one line.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&serde_json::to_string(value).map_err(Failure::environment)?)
+    write(&serde_json::to_string(value).map_err(Failure::environment)?)
 }

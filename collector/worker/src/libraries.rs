@@ -1,8 +1,9 @@
 //! Where the libraries lie that workers open when they start.
 //!
 //! TVM's are looked for in a `lib` folder beside the program's own, in the wheel beside the one that brought the program, in the
-//! folder known when the program was built, in a `.venv` in the working folder or above the program; or, where the variable `OPCOLLECT_TVM` names a folder, in that
-//! one and no other. The wheels of one environment stand beside each other, so that NVIDIA's are found from there.
+//! folder known when the program was built, in a `.venv` above the program; never in the working folder, which may be a
+//! stranger's; or, where the variable `OPCOLLECT_TVM` names a folder, in that one and no other. The wheels of one environment stand
+//! beside each other, so that NVIDIA's are found from there.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +18,8 @@ pub fn tvm() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = beside_program().into_iter().collect();
     folders.extend(beside_package());
     folders.extend(option_env!("OPCOLLECT_TVM_LIB").map(PathBuf::from));
-    let working = std::env::current_dir().unwrap_or_default();
     let program = std::env::current_exe().unwrap_or_default();
-    for root in std::iter::once(working.as_path()).chain(program.ancestors().skip(1).take(4)) {
+    for root in program.ancestors().skip(1).take(4) {
         if let Ok(entries) = root.join(".venv/lib").read_dir() {
             for entry in entries.flatten() {
                 folders.push(entry.path().join("site-packages/tvm/lib"));

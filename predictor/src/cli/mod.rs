@@ -33,7 +33,7 @@ use samples::Samples;
 use samples::features::FEATURES;
 use samples::records::{self, Policy};
 use samples::table::{self, Mapping};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,14 +62,18 @@ pub fn run() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", report::tame(&error.to_string()));
             ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
         }
     }
 }
 
 /// Prints a result; a reader that has gone (`| head`) is no error.
+///
+/// Names from files may command a terminal, so only a pipe gets them as they are.
 fn print(text: &str) -> Result<()> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let text = if is_terminal { report::tame(text) } else { text.into() };
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -126,10 +130,10 @@ fn load_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Resul
         None => records::samples(paths, &policy)?,
     };
     for (reason, count) in &samples.left_out {
-        eprintln!("note: {count} rows left out: {reason}");
+        eprintln!("note: {count} rows left out: {}", report::tame(&reason.to_string()));
     }
     for warning in &samples.warnings {
-        eprintln!("warning: {warning}");
+        eprintln!("warning: {}", report::tame(&warning.to_string()));
     }
     if let Some(hints) = &samples.filter_hints {
         eprintln!("warning: {hints}; on a quieter machine medians are better known");

@@ -123,10 +123,15 @@ functions! {
 type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// The library, started on the first call. `file` is taken into account by that first call only.
-pub fn library(file: Option<&Path>) -> Result<&'static Papi, PapiError> {
+/// Names PAPI's library, where it is not in the loader's search path.
+const FILE_VARIABLE: &str = "OPCOLLECT_PAPI";
+
+/// The library, started on the first call.
+pub fn library() -> Result<&'static Papi, PapiError> {
     static PAPI: OnceLock<Result<Papi, PapiError>> = OnceLock::new();
-    PAPI.get_or_init(|| Papi::start(file)).as_ref().map_err(Clone::clone)
+    // Of the user's environment and not of a configuration, which may be a stranger's: opening a library runs its code.
+    let file = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+    PAPI.get_or_init(|| Papi::start(file().as_deref())).as_ref().map_err(Clone::clone)
 }
 
 fn plain(why: String) -> PapiError {
@@ -152,7 +157,7 @@ impl Papi {
         };
         let (library, name) = opened.ok_or_else(|| {
             let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
-            plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file"))
+            plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file in {FILE_VARIABLE}"))
         })?;
         let functions = Functions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
         let (read, strerror) = (functions.read, functions.strerror);
@@ -357,7 +362,7 @@ thread_local! {
 impl Drop for IsKnown {
     fn drop(&mut self) {
         if self.0.get()
-            && let Ok(papi) = library(None)
+            && let Ok(papi) = library()
         {
             // SAFETY: this thread is known, and its sets ended before, since they cannot leave it.
             papi.call(|papi| unsafe { (papi.unregister_thread)() });
@@ -467,7 +472,7 @@ impl Drop for EventSet {
 /// Offers one of our own numbers to PAPI as a software-defined event, under `sde:::opcollect::NAME`, so that any PAPI
 /// tool can watch a collection. The number lives as long as the program: PAPI may read it at any time.
 pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
-    let papi = library(None)?;
+    let papi = library()?;
     let sde = papi.sde.as_ref().ok_or_else(|| plain(format!("no `{SDE_LIBRARY}`; install it (Debian: libsde1)")))?;
     type Init = unsafe extern "C" fn(*const c_char) -> *mut c_void;
     type Register = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, c_int, *mut c_void) -> c_uint;
@@ -495,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_misspelled_event_is_answered_with_the_nearest() {
-        let Ok(papi) = library(None) else { return skip() };
+        let Ok(papi) = library() else { return skip() };
         let hint = papi.nearest("PAPI_TOT_CYX").unwrap_or_default();
         assert!(hint.contains("`PAPI_TOT_CYC`"), "{hint}");
         assert_eq!(papi.nearest("no_such::EVENT_AT_ALL"), None);
@@ -503,7 +508,7 @@ mod tests {
 
     #[test]
     fn threads_that_begin_and_end_together_do_not_disturb_each_other() {
-        let Ok(papi) = library(None) else { return skip() };
+        let Ok(papi) = library() else { return skip() };
         // What every PAPI can count, with or without hardware: time, faults, and names that it has to look for.
         let events = ["PAPI_TOT_INS", "perf::TASK-CLOCK", "perf::PAGE-FAULTS", "perf::CONTEXT-SWITCHES", "no:::such"];
         let beside = || {

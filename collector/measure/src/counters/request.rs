@@ -1,7 +1,5 @@
 //! Which counters somebody wants, and what each is called at every step.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -19,8 +17,6 @@ pub struct CounterRequest {
     /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]), or native ones: `papi:NAME`, `perf:rHEX` for a raw
     /// event, `cupti:METRIC` for a metric of a GPU.
     pub events: Vec<String>,
-    /// PAPI's library, where it is not in the loader's search path. The first session of a process decides.
-    pub papi_library: Option<PathBuf>,
     /// Count threads started later by the opening thread too. Open the session before TVM makes its pool.
     pub with_descendants: bool,
 }
@@ -30,7 +26,6 @@ impl Default for CounterRequest {
         Self {
             backend: Backend::Auto,
             events: names::DEFAULT.iter().map(ToString::to_string).collect(),
-            papi_library: None,
             with_descendants: false,
         }
     }

@@ -41,7 +41,7 @@ pub(super) fn started(all: Vec<Wanted>, request: &CounterRequest, refused: &mut 
 
 /// Tries the names a counter has at PAPI, one after another; the last refusal stands for all. Gives the set that took it.
 fn add_first(wanted: &Wanted, request: &CounterRequest, sets: &mut Vec<Planned>) -> Result<(usize, String), PapiError> {
-    let papi = papi::library(request.papi_library.as_deref())?;
+    let papi = papi::library()?;
     let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
     for native in &wanted.papi {
         match add(papi, native, request.with_descendants, sets) {

@@ -94,7 +94,7 @@ fn papi_counts_a_number_of_ours() {
         Ok(number) => number,
         Err(error) => return eprintln_skip("PAPI with software-defined events", &error),
     };
-    let papi = papi::library(None).expect("it exports, so it is there");
+    let papi = papi::library().expect("it exports, so it is there");
     let components = papi.components();
     assert!(
         components.iter().any(|component| component.name == "sde" && component.disabled.is_none()),
@@ -116,7 +116,7 @@ fn papi_counts_a_number_of_ours() {
 
 #[test]
 fn papi_sets_belong_to_their_thread_and_many_can_live() {
-    if let Err(error) = papi::library(None) {
+    if let Err(error) = papi::library() {
         return eprintln_skip("PAPI", &error);
     }
     let events = ["instructions", "cycles", "thread_cpu_ns"];

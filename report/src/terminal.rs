@@ -1,0 +1,51 @@
+//! Texts of strangers on a terminal: names in files may hold signs that move the cursor, rename the window or answer for the user.
+
+use std::borrow::Cow;
+
+/// What stands in place of a sign that is not shown.
+const SHOWN: char = '\u{fffd}';
+
+/// A text without signs that command a terminal, other than colours, line breaks and tabulators.
+pub fn tame(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let mut tamed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        if let Some(colour) = colour(rest) {
+            tamed.push_str(&rest[..colour]);
+            rest = &rest[colour..];
+            continue;
+        }
+        tamed.push(if is_command(sign) { SHOWN } else { sign });
+        rest = &rest[sign.len_utf8()..];
+    }
+    Cow::Owned(tamed)
+}
+
+/// Whether a sign is for a terminal and not for its reader; those that turn the direction of writing are, too.
+fn is_command(sign: char) -> bool {
+    (sign.is_control() && sign != '\n' && sign != '\t')
+        || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// How long a change of colour at the beginning of a text is, if there is one.
+fn colour(text: &str) -> Option<usize> {
+    let numbers = text.strip_prefix("\x1b[")?;
+    let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;
+    numbers[end..].starts_with('m').then_some("\x1b[".len() + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tame;
+
+    #[test]
+    fn only_colours_reach_a_terminal() {
+        assert_eq!(tame("a\tb\nc · µs \x1b[1;31mred\x1b[0m"), "a\tb\nc · µs \x1b[1;31mred\x1b[0m");
+        assert_eq!(tame("\x1b]0;title\x07x"), "\u{fffd}]0;title\u{fffd}x");
+        assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), "\u{fffd}[2Jx\u{fffd}\u{fffd}2J\u{fffd}");
+        assert_eq!(tame("a\u{202e}b\x1b["), "a\u{fffd}b\u{fffd}[");
+    }
+}
