@@ -127,6 +127,7 @@ impl Bench {
             command.env_remove(name);
         });
         command.env("OPCOLLECT_LOCKS", self.locks.path());
+        command.env("OPCOLLECT_STATE", self.locks.path().join("state"));
         command
     }
 }

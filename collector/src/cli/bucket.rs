@@ -4,14 +4,15 @@
 //! changed: a push or pull that was interrupted goes on where it ended, and two at once bring the same. Keys of access are read
 //! from the variables that all such clients read, and given to `curl` where nobody can look on, never as arguments.
 
-use super::Result;
+use super::children::{self, Bounds, ChildError};
 use super::failure::Failure;
 use super::stores::failed;
+use super::{Result, tell};
 use datasets::Store;
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// Folders of a store whose files are shared, and how their names end.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
@@ -20,8 +21,11 @@ const DEEPEST: usize = 6;
 /// Answers of lists that are asked for: a thousand names each.
 const LISTS: usize = 10_000;
 const LIST_MOST_BYTES: u64 = 16 << 20;
-/// Seconds that one object may take.
-const OBJECT_SECONDS: &str = "1800";
+/// No part of a store is larger.
+const OBJECT_MOST_BYTES: u64 = 4 << 30;
+/// Seconds that one object may take, and how often it is tried once more.
+const OBJECT_SECONDS: u64 = 1800;
+const RETRIES: u64 = 3;
 
 /// A place in a bucket.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,8 @@ pub struct Brought {
     pub new: u64,
     /// Objects that were.
     pub known: u64,
+    /// Objects that are not what was pushed, and were left.
+    pub damaged: u64,
 }
 
 /// Who asks.
@@ -108,10 +114,13 @@ impl Bucket {
             std::fs::create_dir_all(above).map_err(Failure::environment)?;
             self.get(&name, &file)?;
             let merged = store.merge(&staged).map_err(failed)?;
-            if let Some(damage) = merged.damage.first() {
-                return Err(Failure::environment(format!("`{}{name}` is not what was pushed: {damage}", self.prefix)));
+            match merged.damage.first() {
+                None => brought.new += 1,
+                Some(damage) => {
+                    brought.damaged += 1;
+                    tell(&[format!("`{}{name}` is not what was pushed, and is left: {damage}", self.prefix)]);
+                }
             }
-            brought.new += 1;
         }
         Ok(brought)
     }
@@ -125,8 +134,7 @@ impl Bucket {
             let prefix = encoded(&self.prefix, false);
             let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
             let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
-            let limit = ["--max-filesize".to_owned(), LIST_MOST_BYTES.to_string()];
-            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), &limit)?;
+            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), LIST_MOST_BYTES, &[])?;
             let text = std::fs::read_to_string(answer.path()).map_err(Failure::environment)?;
             if code != 200 {
                 return Err(self.refused("cannot list", "", code, &text));
@@ -152,7 +160,7 @@ impl Bucket {
             "--header".to_owned(),
             "If-None-Match: *".to_owned(),
         ];
-        match self.ask(&self.object(name), answer.path(), &more)? {
+        match self.ask(&self.object(name), answer.path(), LIST_MOST_BYTES, &more)? {
             200 | 201 | 204 => Ok(true),
             412 => Ok(false),
             code => Err(self.refused("cannot write", name, code, &read_some(answer.path()))),
@@ -160,7 +168,7 @@ impl Bucket {
     }
 
     fn get(&self, name: &str, file: &Path) -> Result<()> {
-        match self.ask(&self.object(name), file, &[])? {
+        match self.ask(&self.object(name), file, OBJECT_MOST_BYTES, &[])? {
             200 => Ok(()),
             code => Err(self.refused("cannot read", name, code, &read_some(file))),
         }
@@ -170,8 +178,8 @@ impl Bucket {
         format!("{}/{}", self.base, encoded(&format!("{}{name}", self.prefix), true))
     }
 
-    /// One request; the code of its answer, whose content goes into a file.
-    fn ask(&self, url: &str, answer: &Path, more: &[String]) -> Result<u16> {
+    /// One request; the code of its answer, whose content goes into a file, as long as that is no larger than this.
+    fn ask(&self, url: &str, answer: &Path, most_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([
             "--config",
@@ -181,27 +189,33 @@ impl Bucket {
             "--connect-timeout",
             "10",
             "--max-time",
-            OBJECT_SECONDS,
+            &OBJECT_SECONDS.to_string(),
+            "--retry",
+            &RETRIES.to_string(),
+            "--max-filesize",
+            &most_bytes.to_string(),
         ]);
-        command.args(["--speed-limit", "1000", "--speed-time", "60", "--retry", "3", "--write-out", "%{http_code}"]);
+        command.args(["--speed-limit", "1000", "--speed-time", "60", "--write-out", "%{http_code}"]);
         command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let missing = |error: std::io::Error| {
-            Failure::environment(format!("cannot start `curl`, which speaks to buckets: {error}"))
-                .with_hint("install it, on Debian with `apt install curl`")
-        };
-        let mut child = command.spawn().map_err(missing)?;
+        // A server that does not say how much it sends is asked by what has come.
+        let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > most_bytes);
+        let look = || is_too_much().then(|| format!("the server sends more than {most_bytes} bytes"));
+        let deadline = Duration::from_secs((RETRIES + 1) * (OBJECT_SECONDS + 60));
         let secrets = Keys::read().map(|keys| self.signed(&keys)).unwrap_or_default();
-        // A child that ended at once says why itself.
-        let _ = child.stdin.take().expect("standard input is piped").write_all(secrets.as_bytes());
-        let ended = child.wait_with_output().map_err(Failure::environment)?;
-        let said = String::from_utf8_lossy(&ended.stderr);
-        if !ended.status.success() {
-            let why = said.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why");
-            return Err(Failure::environment(format!("cannot reach `{}`: {why}", self.base))
-                .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server"));
+        let bounds = Bounds { deadline, most_bytes: 1 << 10, look: &look };
+        let cannot = |why: &str| {
+            Failure::environment(format!("cannot reach `{}`: {why}", self.base))
+                .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server")
+        };
+        let said = children::ask(&mut command, secrets.as_bytes(), &bounds).map_err(|error| match error {
+            ChildError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
+                .with_hint("install it, on Debian with `apt install curl`"),
+            ChildError::Ended(why) => cannot(&why),
+        })?;
+        if !said.status.success() {
+            return Err(cannot(said.errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why")));
         }
-        let code = String::from_utf8_lossy(&ended.stdout).trim().parse();
+        let code = String::from_utf8_lossy(&said.output).trim().parse();
         code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
     }
 

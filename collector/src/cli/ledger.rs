@@ -7,6 +7,7 @@ use super::tell;
 use crate::campaign::collect::{Turn, Visit};
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
+use measure::host::command::own_command;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
@@ -155,6 +156,6 @@ fn origin(host: &str) -> Origin {
     Origin {
         host: host.to_owned(),
         program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
-        command: std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
+        command: own_command(),
     }
 }

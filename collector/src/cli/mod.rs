@@ -12,6 +12,7 @@ mod best;
 mod board;
 mod boards;
 mod bucket;
+mod children;
 mod collect;
 mod compare;
 mod corun;

@@ -13,6 +13,7 @@ use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
 use job::target::Target;
+use measure::host::command::own_command;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,11 +76,10 @@ impl At<'_> {
 
     /// A store that cannot be told is no reason not to begin.
     fn to_store(&self) -> Option<ToStore> {
-        let command = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
         let status = Status {
             host: self.host.to_owned(),
             pid: std::process::id(),
-            command,
+            command: own_command(),
             began_us: now_us(),
             ..Status::default()
         };

@@ -6,14 +6,16 @@
 //! pushed is pushed the next time.
 
 use super::bucket::{Brought, Bucket};
+use super::children::{self, Bounds, ChildError};
 use super::failure::Failure;
 use super::stores::{failed, open, tell_damage};
-use super::{Result, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, SealOptions, Store};
+use measure::host::command::without_password;
 use serde::Serialize;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// Where records can be brought.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +24,49 @@ pub enum Address {
     Folder(PathBuf),
     /// A place in a bucket.
     Bucket(Bucket),
-    /// A database, by the address that its client takes.
-    Postgres(String),
+    /// A database.
+    Postgres(Database),
+}
+
+/// A database, and the password for it that stood in its address.
+#[derive(Clone, PartialEq)]
+pub struct Database {
+    /// The address that its client takes, without a password.
+    address: String,
+    password: Option<String>,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl Database {
+    /// Reads an address. Arguments of a process can be read by everybody on its machine, so a password is no part of them.
+    fn parse(text: &str) -> Database {
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+        let behind_user = user.split_once(':').map(|(_, password)| password);
+        let settings = rest.rsplit('@').next().and_then(|place| place.split_once('?')).map_or("", |(_, all)| all);
+        let of_setting = settings.split('&').find_map(|setting| setting.strip_prefix("password="));
+        let password = behind_user.or(of_setting).map(percent_decoded);
+        Database { address: without_password(text), password }
+    }
+}
+
+/// A text with what stands as `%20` written as itself.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => (bytes.push(byte), rest = &after[2..]),
+            None => (bytes.push(first), rest = after),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What was done.
@@ -44,9 +87,12 @@ impl Address {
                 Failure::usage(format!("`{text}` is no address that records can be brought to: {why}"))
                     .with_hint("write `s3://bucket/place`; AWS_ENDPOINT_URL names a server other than Amazon's")
             }),
-            Some(("postgres" | "postgresql", _)) => Ok(Address::Postgres(text.to_owned())),
-            _ => Err(Failure::usage(format!("`{text}` is no address that records can be brought to"))
-                .with_hint("write `file:///folder`, `s3://bucket/place` or `postgres://user@host/database`")),
+            Some(("postgres" | "postgresql", _)) => Ok(Address::Postgres(Database::parse(text))),
+            _ => Err(Failure::usage(format!(
+                "`{}` is no address that records can be brought to",
+                without_password(text)
+            ))
+            .with_hint("write `file:///folder`, `s3://bucket/place` or `postgres://user@host/database`")),
         }
     }
 }
@@ -70,8 +116,8 @@ fn brought(store: &Store, address: &str) -> Result<Done> {
     match Address::parse(address)? {
         Address::Folder(folder) => copy(store, &Store::create(&folder).map_err(failed)?, address),
         Address::Bucket(bucket) => bucket.push(store).map(|brought| objects(address, brought)),
-        Address::Postgres(address) => {
-            Ok(Done { rows: merge_rows(store, &address)?, address: shown(&address), parts: 0, known: 0 })
+        Address::Postgres(database) => {
+            Ok(Done { rows: merge_rows(store, &database)?, address: database.address, parts: 0, known: 0 })
         }
     }
 }
@@ -79,16 +125,21 @@ fn brought(store: &Store, address: &str) -> Result<Done> {
 /// Fetches what a folder or a bucket has.
 pub fn pull(store: &Path, address: &str, as_json: bool) -> Result<u8> {
     let into = || Store::create(store).map_err(failed);
+    let mut damaged = 0;
     let done = match Address::parse(address)? {
         Address::Folder(folder) => copy(&open(&folder)?, &into()?, address)?,
-        Address::Bucket(bucket) => objects(address, bucket.pull(&into()?)?),
+        Address::Bucket(bucket) => {
+            let brought = bucket.pull(&into()?)?;
+            damaged = brought.damaged;
+            objects(address, brought)
+        }
         Address::Postgres(_) => {
             return Err(Failure::usage("records are pulled from folders and buckets; a database is asked in SQL")
                 .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/queries.md"));
         }
     };
     answer(&done, as_json)?;
-    Ok(super::DONE)
+    Ok(if damaged == 0 { DONE } else { DONE_WITH_LOSSES })
 }
 
 fn objects(address: &str, brought: Brought) -> Done {
@@ -123,49 +174,38 @@ impl Done {
     }
 }
 
-/// An address without the password in it.
-fn shown(address: &str) -> String {
-    match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
-        Some((scheme, (user, host))) => format!("{scheme}://{}@{host}", user.split(':').next().unwrap_or_default()),
-        None => address.to_owned(),
-    }
-}
+/// How long a server may take for everything, and for one statement.
+const DATABASE_SECONDS: u64 = 3600;
 
 /// Brings all records of a store into a table of a database; how many were new there.
-fn merge_rows(store: &Store, address: &str) -> Result<u64> {
+fn merge_rows(store: &Store, database: &Database) -> Result<u64> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let table = folder.path().join("records.csv");
     tell_damage(&store.export(&table, Format::Csv, Choose::All).map_err(failed)?.damage);
     let script = script(&table);
     let file = folder.path().join("merge.sql");
     std::fs::write(&file, script).map_err(Failure::environment)?;
-    let missing = |error: std::io::Error| {
-        Failure::environment(format!("cannot start `psql`, PostgreSQL's client: {error}"))
-            .with_hint("install it, on Debian with `apt install postgresql-client`")
-    };
     let mut client = Command::new("psql");
     client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--no-password", "--single-transaction"]);
-    client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(address);
-    // Who is away is told soon.
-    client.env("PGCONNECT_TIMEOUT", "10").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut client = client.spawn().map_err(missing)?;
-    let mut errors = client.stderr.take().expect("standard error is piped");
-    let heard = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = errors.by_ref().take(1 << 16).read_to_end(&mut text);
-        let _ = std::io::copy(&mut errors, &mut std::io::sink());
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    let mut said = String::new();
-    let output = client.stdout.take().expect("standard output is piped");
-    output.take(1 << 16).read_to_string(&mut said).map_err(Failure::environment)?;
-    let status = client.wait().map_err(Failure::environment)?;
-    let errors = heard.join().unwrap_or_default();
-    if !status.success() {
-        let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why").to_owned();
-        return Err(Failure::environment(format!("cannot bring records to `{}`: {why}", shown(address)))
-            .with_hint("nothing is lost: the store has all records, and the same command brings them later"));
+    client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(&database.address);
+    // Who is away is told soon, and who falls silent in the end.
+    client.env("PGCONNECT_TIMEOUT", "10");
+    client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
+    client.envs(database.password.iter().map(|password| ("PGPASSWORD", password)));
+    let bounds = Bounds { deadline: Duration::from_secs(DATABASE_SECONDS + 60), most_bytes: 1 << 16, look: &|| None };
+    let cannot = |why: &str| {
+        Failure::environment(format!("cannot bring records to `{}`: {why}", database.address))
+            .with_hint("nothing is lost: the store has all records, and the same command brings them later")
+    };
+    let said = children::ask(&mut client, b"", &bounds).map_err(|error| match error {
+        ChildError::Start(_) => Failure::environment(format!("`psql`, PostgreSQL's client: {error}"))
+            .with_hint("install it, on Debian with `apt install postgresql-client`"),
+        ChildError::Ended(why) => cannot(&why),
+    })?;
+    if !said.status.success() {
+        return Err(cannot(said.errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why")));
     }
+    let said = String::from_utf8_lossy(&said.output);
     Ok(said.lines().rev().find_map(|line| line.trim().parse().ok()).unwrap_or_default())
 }
 
@@ -215,7 +255,15 @@ mod tests {
         for wrong in ["file://a", "s3://UPPER", "/a/b", ""] {
             assert!(parse(wrong).is_err_and(|why| why.contains(wrong)));
         }
-        assert_eq!(shown("postgres://u:secret@h/d"), "postgres://u@h/d");
-        assert_eq!(shown("postgres:///d"), "postgres:///d");
+        let database = |text: &str| {
+            let found = Database::parse(text);
+            assert!(!format!("{found:?}").contains("secret"));
+            (found.address, found.password.unwrap_or_default())
+        };
+        let of = |address: &str, password: &str| (address.to_owned(), password.to_owned());
+        assert_eq!(database("postgres://u:secret@h/d"), of("postgres://u@h/d", "secret"));
+        assert_eq!(database("postgres://u:se%63ret@1@h/d?a=b"), of("postgres://u@h/d?a=b", "secret@1"));
+        assert_eq!(database("postgres://h/d?password=secret%20"), of("postgres://h/d", "secret "));
+        assert_eq!(database("postgres:///d"), of("postgres:///d", ""));
     }
 }

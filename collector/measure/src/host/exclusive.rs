@@ -4,6 +4,7 @@
 //! a lock on every CPU its process may use; processes that were given CPUs of their own do not meet. The kernel drops the
 //! locks with the process, whichever way that ends.
 
+use super::command;
 use nix::unistd::Uid;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -160,9 +161,7 @@ fn holder(file: &mut File) -> String {
 }
 
 fn own_command() -> String {
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let text = words.collect::<Vec<String>>().join(" ");
-    text.chars().take(200).collect()
+    command::own_command().chars().take(200).collect()
 }
 
 #[cfg(test)]

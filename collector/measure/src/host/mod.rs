@@ -5,6 +5,7 @@
 //! programs; what cannot be read is absent, never guessed.
 
 pub mod cache_shares;
+pub mod command;
 #[cfg(test)]
 mod example;
 pub mod exclusive;

@@ -1,8 +1,10 @@
 //! Sentinels: built once for a store and a class of hosts, kept as machine code, and run again and again, bit for bit the same.
 //!
-//! Others may write to a store, so this machine keeps a hash of what it built or built alike, and runs nothing else.
+//! Others may write to a store, so this machine keeps a hash of what it built, runs nothing else, and runs a copy that only its user
+//! can write to.
 
 use super::super::Result;
+use super::super::appearing::Appearing;
 use super::super::failure::Failure;
 use super::super::kept::Kept;
 use super::below;
@@ -65,17 +67,19 @@ impl Sentinels {
             return Ok(());
         }
         let begun = Instant::now();
-        if !self.is_ours()? {
+        let private = tempfile::tempdir().map_err(Failure::environment)?;
+        let folder = private.path().join("sentinels");
+        if !self.is_ours(&folder)? {
             self.set_aside()?;
-            self.build(BUILDING.min(left), signal)?;
-            if !self.folder.exists() {
+            self.build(&folder, BUILDING.min(left), signal)?;
+            if !folder.exists() {
                 return Ok(());
             }
-            self.kept().write(&hash_of(&self.folder)?).map_err(Failure::environment)?;
+            self.keep(&folder)?;
         }
         let left = left.saturating_sub(begun.elapsed());
         let measured = Instant::now();
-        let mut arguments = vec!["run".to_owned(), self.folder.display().to_string(), "--again".to_owned()];
+        let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
         arguments.extend(common.iter().cloned());
         let ended = Child::start(&arguments)?.finish(left, signal)?;
         match ended.code {
@@ -98,13 +102,24 @@ impl Sentinels {
         Kept::about("sentinels", &self.folder)
     }
 
-    /// Whether the store's sentinels are there and what this machine built.
-    fn is_ours(&self) -> Result<bool> {
-        if !self.folder.exists() {
-            return Ok(false);
+    /// Copies the store's sentinels, where there are some; whether the copy is what this machine built.
+    fn is_ours(&self, copy: &Path) -> Result<bool> {
+        let Some(known) = self.kept().read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
+        let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
+        if !is_ours && copy.exists() {
+            std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
         }
-        let known: Option<String> = self.kept().read();
-        Ok(known.is_some_and(|known| hash_of(&self.folder).is_ok_and(|found| found == known)))
+        Ok(is_ours)
+    }
+
+    /// Puts what was built into the store, and keeps its hash.
+    fn keep(&self, built: &Path) -> Result<()> {
+        self.kept().write(&hash_of(built)?).map_err(Failure::environment)?;
+        let parent = self.folder.parent().expect("it lies below the store");
+        std::fs::create_dir_all(parent).map_err(Failure::environment)?;
+        let appearing = Appearing::begin(&self.folder)?;
+        copied(built, appearing.path())?;
+        appearing.finish(&self.folder)
     }
 
     /// Moves sentinels out of the way that are not ours to run.
@@ -123,13 +138,11 @@ impl Sentinels {
         Ok(())
     }
 
-    fn build(&mut self, left: Duration, signal: &AtomicUsize) -> Result<()> {
-        let parent = self.folder.parent().expect("it lies below the store");
-        std::fs::create_dir_all(parent).map_err(Failure::environment)?;
+    fn build(&mut self, folder: &Path, left: Duration, signal: &AtomicUsize) -> Result<()> {
         let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let text = toml::to_string(&self.config).map_err(Failure::environment)?;
         std::fs::write(file.path(), text).map_err(Failure::environment)?;
-        let (config, folder) = (file.path().display().to_string(), self.folder.display().to_string());
+        let (config, folder) = (file.path().display().to_string(), folder.display().to_string());
         let arguments = ["build", "--config", &config, "--out", &folder].map(str::to_owned);
         let ended = Child::start(&arguments)?.finish(left, signal)?;
         match ended.code {
@@ -143,17 +156,37 @@ impl Sentinels {
     }
 }
 
-/// A hash of all files of a folder, with their names.
-fn hash_of(folder: &Path) -> Result<String> {
-    let mut names: Vec<PathBuf> = Vec::new();
+/// The files of a folder, in the order of their names. Sentinels have no others, and few and small ones.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    const MOST_FILES: usize = 1000;
+    const MOST_BYTES: u64 = 64 << 20;
+    let (mut paths, mut bytes) = (Vec::new(), 0);
     for entry in std::fs::read_dir(folder).map_err(Failure::environment)? {
         let entry = entry.map_err(Failure::environment)?;
-        if !entry.file_type().map_err(Failure::environment)?.is_file() {
-            return Err(Failure::environment(format!("`{}` is no file", entry.path().display())));
+        let found = entry.path().symlink_metadata().map_err(Failure::environment)?;
+        bytes += found.len();
+        paths.push(entry.path());
+        if !found.is_file() || paths.len() > MOST_FILES || bytes > MOST_BYTES {
+            return Err(Failure::environment(format!("`{}` holds more than sentinels", folder.display())));
         }
-        names.push(entry.path());
     }
-    names.sort();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Copies the files of a folder into another one, which is made where it is not there.
+fn copied(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to).map_err(Failure::environment)?;
+    for path in files_of(from)? {
+        let name = path.file_name().unwrap_or_default();
+        std::fs::copy(&path, to.join(name)).map_err(Failure::environment)?;
+    }
+    Ok(())
+}
+
+/// A hash of all files of a folder, with their names.
+fn hash_of(folder: &Path) -> Result<String> {
+    let names = files_of(folder)?;
     let mut hasher = blake3::Hasher::new();
     for path in names {
         let bytes = std::fs::read(&path).map_err(Failure::environment)?;

@@ -1,0 +1,119 @@
+//! Other programs that are started for one answer: each has a deadline, ends with a signal to this one, and says no more than is read.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often a child is looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a child may do.
+pub struct Bounds<'a> {
+    /// How long it may take.
+    pub deadline: Duration,
+    /// Bytes of its standard output, and of its standard error, that are kept.
+    pub most_bytes: u64,
+    /// Asked again and again; says why the child must end.
+    pub look: &'a dyn Fn() -> Option<String>,
+}
+
+/// What a child said.
+pub struct Said {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub output: Vec<u8>,
+    /// Its standard error, as text.
+    pub errors: String,
+}
+
+/// Why a child gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// It is not there, or may not be started.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+    /// It was ended.
+    #[error("{0}")]
+    Ended(String),
+}
+
+/// Starts a program with something to read, and waits for its answer.
+pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<Said, ChildError> {
+    let signal = super::collect::watch_signals().map_err(|failure| ChildError::Ended(failure.to_string()))?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(ChildError::Start)?;
+    let stdin = child.stdin.take().expect("standard input is piped");
+    let given = input.to_owned();
+    // A child that ended at once says why itself.
+    let writing = std::thread::spawn(move || drop({ stdin }.write_all(&given)));
+    let output = reading(child.stdout.take().expect("standard output is piped"), bounds.most_bytes);
+    let errors = reading(child.stderr.take().expect("standard error is piped"), bounds.most_bytes.min(1 << 16));
+    let ended = wait(&mut child, &signal, bounds);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let _ = writing.join();
+    let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
+    let status = ended?;
+    Ok(Said { status, output, errors: String::from_utf8_lossy(&errors).into_owned() })
+}
+
+fn wait(child: &mut Child, signal: &Arc<AtomicUsize>, bounds: &Bounds<'_>) -> Result<ExitStatus, ChildError> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(ChildError::Start)? {
+            return Ok(status);
+        }
+        if signal.load(Ordering::Relaxed) != 0 {
+            return Err(ChildError::Ended("a signal asked to stop".to_owned()));
+        }
+        if start.elapsed() > bounds.deadline {
+            return Err(ChildError::Ended(format!("no answer within {} s", bounds.deadline.as_secs())));
+        }
+        if let Some(why) = (bounds.look)() {
+            return Err(ChildError::Ended(why));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Reads so many bytes; what comes after them is read and forgotten, so that nobody waits for a full pipe.
+fn reading(mut pipe: impl Read + Send + 'static, most_bytes: u64) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.by_ref().take(most_bytes).read_to_end(&mut bytes);
+        let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, deadline: Duration) -> Result<Said, ChildError> {
+        let bounds = Bounds { deadline, most_bytes: 10, look: &|| None };
+        ask(Command::new("sh").args(["-c", script]), b"in\n", &bounds)
+    }
+
+    #[test]
+    fn answers_are_bounded_and_a_silent_child_is_ended() {
+        let said = shell("read word; echo $word 123456789012345; echo why >&2", Duration::from_secs(20)).unwrap();
+        assert_eq!((said.output.as_slice(), said.errors.as_str()), (&b"in 1234567"[..], "why\n"));
+        let start = Instant::now();
+        let error = shell("exec sleep 60", Duration::from_millis(200)).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("no answer within 0 s"));
+        assert!(start.elapsed() < Duration::from_secs(30));
+        let missing = ask(
+            &mut Command::new("no-such-program-of-ours"),
+            b"",
+            &Bounds { deadline: Duration::from_secs(1), most_bytes: 1, look: &|| None },
+        );
+        assert!(matches!(missing, Err(ChildError::Start(_))));
+    }
+}
