@@ -220,7 +220,7 @@ fn the_report_has_its_fields() {
         "attempts config_hash host host_class known_before load losses models outcomes peaks seconds source store target"
     ]
     .assert_eq(&fields(&report));
-    expect_test::expect!["broken build_ms counts elsewhere left passed_over run_ms"]
+    expect_test::expect!["broken build_ms counts elsewhere held left passed_over run_ms"]
         .assert_eq(&fields(&report["outcomes"]));
     expect_test::expect!["batch missing model rows total_ns total_spread uncertain_share"]
         .assert_eq(&fields(&report["models"][0]));

@@ -69,11 +69,16 @@ fn moves_that_bring_in_code_are_refused_by_every_door() {
     bench.write("tuned.jsonl", &lines.map(|line| format!("{line}\n")).concat());
     let ran = run(bench.opcollect("replay --traces tuned.jsonl --json"));
     nothing_ran(&mark, &ran);
-    assert!(ran.code() == 2 && ran.stderr.contains("`tuned.jsonl`, line 2: move 2 of the schedule is refused"), "{ran}");
+    assert!(
+        ran.code() == 2 && ran.stderr.contains("`tuned.jsonl`, line 2: move 2 of the schedule is refused"),
+        "{ran}"
+    );
     assert!(ran.stderr.contains("pragma_import_llvm"), "{ran}");
 
-    let schedules =
-        [json!({"from": "trace", "trace": trace}), json!({"from": "metaschedule", "space": 0, "seed": 7, "trace": trace})];
+    let schedules = [
+        json!({"from": "trace", "trace": trace}),
+        json!({"from": "metaschedule", "space": 0, "seed": 7, "trace": trace}),
+    ];
     for (number, schedule) in schedules.iter().enumerate() {
         let store = format!("stranger-{number}");
         let fast = stranger(&bench, &store, schedule);
@@ -84,7 +89,8 @@ fn moves_that_bring_in_code_are_refused_by_every_door() {
         nothing_ran(&mark, &ran);
         assert!(ran.code() == 2 && ran.stderr.contains("move 2 of the schedule is refused"), "{ran}");
 
-        let compare = format!("model compare {MODEL} --threads 1 --rounds 1 --variant default --variant best --store {store}");
+        let compare =
+            format!("model compare {MODEL} --threads 1 --rounds 1 --variant default --variant best --store {store}");
         let ran = run(bench.opcollect(&compare));
         nothing_ran(&mark, &ran);
 
@@ -107,7 +113,10 @@ fn a_target_of_a_stranger_sets_no_option() {
     let written = bench.path("written");
     let option = format!("-info-output-file:string={}", written.display());
     let target = json!({"kind": "llvm", "mcpu": "x86-64-v3", "cl-opt": [option]}).to_string();
-    bench.write("hostile.toml", &format!("target = '{target}'\nmodels = [{{ source = \"simple\", name = \"relu:shape=8x8\" }}]\n"));
+    bench.write(
+        "hostile.toml",
+        &format!("target = '{target}'\nmodels = [{{ source = \"simple\", name = \"relu:shape=8x8\" }}]\n"),
+    );
     let ran = run(bench.opcollect("--config hostile.toml --store store"));
     assert!(ran.code() == 2 && ran.stderr.contains("the target has a field `cl-opt`"), "{ran}");
 
@@ -123,7 +132,8 @@ fn a_target_of_a_stranger_sets_no_option() {
 #[test]
 fn a_configuration_names_no_library() {
     let bench = Bench::new();
-    let text = "models = [{ source = \"simple\", name = \"relu:shape=8x8\" }]\n[counters]\npapi_library = \"./evil.so\"\n";
+    let text =
+        "models = [{ source = \"simple\", name = \"relu:shape=8x8\" }]\n[counters]\npapi_library = \"./evil.so\"\n";
     bench.write("hostile.toml", text);
     let ran = run(bench.opcollect("--config hostile.toml --store store"));
     assert!(ran.code() == 2 && ran.stderr.contains("papi_library"), "{ran}");

@@ -84,19 +84,86 @@ fn two_do_not_measure_on_one_cpu() {
     take();
 }
 
+/// A process waits for what others are at, and makes it where they end before it is made.
 #[test]
-fn what_another_process_is_at_is_left_to_it() {
+fn what_another_process_is_at_is_waited_for() {
     let bench = Bench::new();
     run(collect(&bench, &format!("{FEW} --store first"))).expect(0);
     let keys: Vec<Key> = stores::keys(&stores::records(&bench.path("first")));
     let store = Store::create(&bench.path("store")).expect("a new store");
     let mut claims = store.claims().expect("a new store takes claims");
     claims.take(&keys[..4]).expect("nobody else claims");
-    let ran = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
-    assert_eq!((ended(&ran, "ok"), elsewhere(&ran)), (6, 4), "{ran}");
+    // Who has no time left says what is undone, and who is at it.
+    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
+    assert_eq!((ended(&ran, "ok"), elsewhere(&ran), ran.json()["outcomes"]["left"].as_u64()), (6, 0, Some(4)), "{ran}");
+    assert!(ran.stderr.contains("what is left is claimed by other processes, which may have ended: `"), "{ran}");
+    let mut waiting = start(bench.opcollect(&format!("{FEW} --store store --json")));
+    let told = || store.statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
+    let told = waiting.until(|_| told().filter(|words| words.contains("waiting"))).expect("it says that it waits");
+    assert_eq!(told, "waiting for 4 attempts that other processes are at");
     drop(claims);
+    let ran = waiting.finish().expect(0);
+    assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
+}
+
+/// The claims of a process that was killed on another machine hold until it has been silent for some minutes.
+#[test]
+fn what_a_dead_machine_has_claimed_is_made_once_it_was_silent_long_enough() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store first"))).expect(0);
+    let keys: Vec<Key> = stores::keys(&stores::records(&bench.path("first")));
+    let store = Store::create(&bench.path("store")).expect("a new store");
+    std::fs::create_dir_all(store.root().join("claims")).expect("a folder");
+    let claim = store.root().join("claims/1-2-otherboot.txt");
+    std::fs::write(&claim, keys[..4].iter().map(|key| format!("{key}\n")).collect::<String>()).expect("a file");
+    let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
+    assert!(ran.stderr.contains("1-2-otherboot.txt"), "{ran}");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let file = std::fs::File::options().append(true).open(&claim).expect("it is there");
+    file.set_modified(long_ago).expect("a time");
     let ran = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
+}
+
+/// Network file systems give exclusive locks only to who may write, and some mounts give none: killed work is made again, at once
+/// and without a word of other processes.
+#[test]
+fn killed_work_is_made_where_locks_work_badly_or_not_at_all() {
+    let source = "#include <errno.h>\n#include <fcntl.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+                  int flock(int file, int what) {\n\
+                    const char *kind = getenv(\"BAD_LOCKS\");\n\
+                    int is_read = (fcntl(file, F_GETFL) & O_ACCMODE) == O_RDONLY;\n\
+                    if (kind && *kind == 'n') { errno = ENOLCK; return -1; }\n\
+                    if (kind && is_read && (what & 2)) { errno = EBADF; return -1; }\n\
+                    return syscall(SYS_flock, file, what);\n}\n";
+    let bench = Bench::new();
+    bench.write("flock.c", source);
+    let library = bench.path("flock.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(bench.path("flock.c"));
+    assert!(compiler.status().expect("there is a C compiler").success());
+    for kind in ["write", "none"] {
+        let store = format!("store-{kind}");
+        let command = || {
+            let mut command = collect(&bench, &format!("{FEW} --store {store}"));
+            // Locks of CPUs are no matter of a store; with them nobody could measure where there are none.
+            command.env("LD_PRELOAD", &library).env("BAD_LOCKS", kind).env("OPCOLLECT_LOCKS", bench.locks());
+            command
+        };
+        if kind == "none" {
+            let ran = run(command()).expect(3);
+            assert!(ran.stderr.contains("cannot keep locks in"), "{ran}");
+            continue;
+        }
+        let mut killed = start(command());
+        let made = killed.until(|_| Some(stores::journal_lines(&bench.path(&store))).filter(|lines| lines.len() > 1));
+        assert!(made.is_some(), "it was killed too late");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(killed.pid()), nix::sys::signal::Signal::SIGKILL)
+            .expect("it runs");
+        killed.finish();
+        let ran = run(command()).expect(0);
+        assert_eq!((ended(&ran, "ok") + count(&ran, "known_before"), elsewhere(&ran)), (10, 0), "{kind}: {ran}");
+    }
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct Outcomes {
     pub broken: Option<String>,
     /// Attempts not made because the budget ended or a signal came.
     pub left: usize,
+    /// Those of them that other processes are at, which may have ended.
+    pub held: usize,
     /// Attempts that others make or have made meanwhile.
     pub elsewhere: usize,
     /// Time spent waiting for builds, in milliseconds.
@@ -55,6 +57,7 @@ impl Outcomes {
             passed_over: self.passed_over + next.passed_over,
             broken: self.broken.or(next.broken),
             left: self.left + next.left,
+            held: self.held + next.held,
             elsewhere: self.elsewhere + next.elsewhere,
             build_ms: self.build_ms + next.build_ms,
             run_ms: self.run_ms + next.run_ms,
@@ -156,6 +159,7 @@ pub fn collect<E: From<RowError>>(
     }
     let mut outcomes = pass.outcomes;
     outcomes.left = pass.source.left() + pass.open;
+    outcomes.held = if pass.waiting_since.is_some() { pass.source.left() } else { 0 };
     Ok(outcomes)
 }
 

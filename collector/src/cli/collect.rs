@@ -324,7 +324,7 @@ impl Job<'_> {
         }
         // What came while models ran as a whole, too.
         Ok(match done.heard.load(Ordering::Relaxed) {
-            0 if done.losses > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
+            0 if done.losses > 0 || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
             0 => DONE,
             signal => 128 + u8::try_from(signal).unwrap_or(0),
         })
@@ -602,13 +602,16 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     if done.outcomes.left > 0 {
         text.push_str(&format!(", {} left", done.outcomes.left));
     }
+    if done.outcomes.held > 0 {
+        text.push_str(&format!(", of which other processes are at {}", done.outcomes.held));
+    }
     let timed: Vec<&Record> = done.records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
     let uncertain = timed.iter().filter(|record| !record.is_known_well()).count();
     if uncertain > 0 {
         let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
         let share = 100.0 * uncertain as f64 / all as f64;
         text.push_str(&format!(
-            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine helps"
+            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine or more `--visits` help"
         ));
     }
     if let Some(what) = done.load.and_then(|load| load.disturbance()) {

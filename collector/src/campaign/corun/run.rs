@@ -57,6 +57,7 @@ pub fn run<E: From<RowError>>(
         if turns.iter().all(|turn| turn.number().is_none()) {
             let held = turns.iter().filter(|turn| **turn == Turn::Held).count();
             outcomes.left += held;
+            outcomes.held += held;
             outcomes.elsewhere += turns.len() - held;
             continue;
         }
