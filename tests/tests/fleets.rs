@@ -4,7 +4,7 @@
 use datasets::{Origin, Outcome, Record, Store};
 use serde_json::Value;
 use std::process::Command;
-use tests::{Bench, QUICK, run, skip, start, stores};
+use tests::{Bench, QUICK, processes, run, skip, start, stores};
 
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
                    --schedules 5 --config quick.toml";
@@ -66,6 +66,63 @@ fn a_night_keeps_its_deadline_and_seals() {
     // Planning and the last report are outside of the budget; a machine may be slow.
     assert!(start.elapsed().as_secs() < 120, "{ran}");
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
+}
+
+/// Its children end with it, so that the next one may measure at once; that goes on under the same name, with what was not done, by
+/// the time that was given at first. Sentinels that were changed meanwhile are not run.
+#[test]
+fn a_killed_night_goes_on_where_it_stopped() {
+    let bench = Bench::new();
+    let big = "models = [{ source = 'local', name = 'squeezenet-1.1' }]\nschedules = 40\n";
+    bench.write(
+        "night.toml",
+        &format!("{big}{QUICK}[night]\nminutes = 30\nsentinel_minutes = 20\nagain_share = 0.02\n"),
+    );
+    let command = || bench.opcollect("night --config night.toml --store store --json");
+    let made = || {
+        if bench.path("store/opcollect-store.json").exists() {
+            stores::chosen(&bench.path("store"), datasets::Choose::All).len()
+        } else {
+            0
+        }
+    };
+    let mut before = 0;
+    for number in 1..=3 {
+        let mut night = start(command());
+        let has_progressed = night.until(|_| Some(made()).filter(|made| *made > before + 20));
+        assert!(has_progressed.is_some(), "start {number} ended with {before} records");
+        let below = processes::children(night.pid());
+        let all: Vec<i32> = below.iter().flat_map(|child| processes::children(*child)).chain(below.clone()).collect();
+        processes::send(night.pid(), nix::sys::signal::Signal::SIGKILL);
+        let killed = night.finish();
+        assert!(processes::have_ended(&all), "children measure on\n{killed}");
+        assert_eq!(killed.stderr.contains("goes on, which was killed"), number > 1, "{killed}");
+        before = made();
+    }
+    let records = stores::chosen(&bench.path("store"), datasets::Choose::All);
+    let names: std::collections::BTreeSet<&str> = records.iter().map(|record| record.run_id.as_str()).collect();
+    assert_eq!(names.len(), 1, "one night: {names:?}");
+    let looks = records.iter().filter(|record| drift::aspect_of(record).is_some()).count();
+    // Once at first, and once after each slice that came to its end; not at each start.
+    assert!(looks <= 8, "{looks}");
+
+    // Another night finds machine code that this machine did not make.
+    std::fs::remove_dir_all(bench.locks().join("state/nights")).expect("a killed night's state");
+    let folder =
+        std::fs::read_dir(bench.path("store/sentinels")).expect("sentinels").next().expect("one").expect("one").path();
+    std::fs::write(folder.join("more"), "x").expect("a file");
+    let mut night = start(command());
+    let is_set_aside = || {
+        std::fs::read_dir(bench.path("store/sentinels"))
+            .ok()?
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("set-aside-"))
+    };
+    assert!(night.until(|_| is_set_aside()).is_some());
+    night.until(|_| Some(made()).filter(|made| *made > before + 4));
+    processes::send(night.pid(), nix::sys::signal::Signal::SIGTERM);
+    let ended = night.finish();
+    assert!(ended.stderr.contains("were not built on this machine, or were changed since"), "{ended}");
 }
 
 #[test]
