@@ -145,17 +145,15 @@ impl Counted {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the machine cannot do it now, rather than that what was named or given cannot be what it should.
+    /// Whether the machine cannot do it now, or does not let this user, rather than that what was named or given cannot be what it
+    /// should.
     pub fn is_of_machine(&self) -> bool {
-        use std::io::ErrorKind::{
-            InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
-        };
+        use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
         match self {
             Error::Full { .. } | Error::Busy { .. } => true,
-            Error::Io { source, .. } => !matches!(
-                source.kind(),
-                InvalidFilename | IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
-            ),
+            Error::Io { source, .. } => {
+                !matches!(source.kind(), InvalidFilename | IsADirectory | NotADirectory | NotFound)
+            }
             Error::Row { .. }
             | Error::Unfit(_)
             | Error::Damaged { .. }

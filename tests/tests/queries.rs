@@ -200,7 +200,15 @@ fn programs() -> Option<PathBuf> {
 fn postgresql_takes_every_record_once_whatever_dies() {
     let Some(server) = Server::begin() else { return };
     let bench = Bench::new();
-    run(bench.opcollect(&format!("{FEW} --sink {}", server.address()))).expect(0);
+    // Stores are made to be shared, so a password is written nowhere.
+    let with_password = server.address().replace("lab@", "lab:se%63ret@") + "?password=secret";
+    let ran = run(bench.opcollect(&format!("{FEW} --sink {with_password}"))).expect(0);
+    assert!(!ran.stdout.contains("secret") && !ran.stderr.contains("secret"), "{ran}");
+    for file in tests::stores::files(&bench.path("store")) {
+        let bytes = std::fs::read(&file).expect("a file");
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("secret") && !text.contains("se%63ret"), "{}", file.display());
+    }
     let all = tests::stores::records(&bench.path("store")).len().to_string();
     assert_eq!(server.ask("select count(*) from records"), Some(all.clone()));
     let push = || run(bench.opcollect(&format!("dataset push --store store {} --json", server.address())));

@@ -4,7 +4,10 @@ use crate::fabric;
 use crate::registration::Registration;
 use crate::session::EMULATED_VARIABLE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use remote::fabric::FabricKind;
 use remote::handshake::{self, Key, Verdict};
@@ -12,7 +15,7 @@ use remote::packet::Packet;
 use remote::{Address, RemoteError, Waiting};
 use std::ffi::OsString;
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -161,8 +164,9 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<E
         }
     };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
-    let (said, end) = match wait(&mut child, limit)? {
-        Some(status) => match status.signal() {
+    let (said, end) = match wait(&mut child, stream, limit)? {
+        How::Left => return Ok(End::Bad("ended, since its client had gone".to_owned())),
+        How::By(status) => match status.signal() {
             Some(number) => {
                 let name = Signal::try_from(number).map_or("an unknown signal", Signal::as_str);
                 (format!("RPCError: the session crashed with {name} ({number})"), format!("crashed with {name}"))
@@ -171,7 +175,7 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<E
             None if status.code() == Some(LEAVING.into()) => return Ok(End::Leaving),
             None => ("RPCError: the session ended with an error".to_owned(), format!("ended with {status}")),
         },
-        None => {
+        How::Late => {
             let seconds = limit.as_secs_f64();
             let said = format!("RPCSessionTimeoutError: the session took longer than its {seconds} s");
             (said, format!("ended after its {seconds} s"))
@@ -203,26 +207,57 @@ fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Res
     command.spawn()
 }
 
-/// How a session's process ended; nothing where it had to be ended.
-fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+/// How a session's process came to its end.
+enum How {
+    /// By itself.
+    By(ExitStatus),
+    /// It took too long.
+    Late,
+    /// Nobody was there any more to hear its answer.
+    Left,
+}
+
+/// Waits for the end of a session's process, which is ended when it takes too long or its client has gone: an endless kernel would
+/// take the board away from all others.
+fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
+    /// A session that sees the end of its client's requests ends by itself, if it is not at work.
+    const LEAVING: Duration = Duration::from_millis(500);
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let until = Instant::now() + limit;
+    let mut gone_since: Option<Instant> = None;
     let mut pause = Duration::from_millis(1);
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
+    let how = loop {
+        if has_ended(process)? {
+            break None;
+        }
+        gone_since = if has_gone(stream) { gone_since.or_else(|| Some(Instant::now())) } else { None };
+        if gone_since.is_some_and(|since| since.elapsed() > LEAVING) {
+            break Some(How::Left);
         }
         if Instant::now() >= until {
-            break None;
+            break Some(How::Late);
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
     };
-    // What a session started ends with it.
-    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let _ = killpg(group, Signal::SIGKILL);
-    if status.is_none() {
-        child.wait()?;
+    // What a session started ends with it. Until it is waited for, its number is no other process's.
+    let _ = killpg(process, Signal::SIGKILL);
+    let status = child.wait()?;
+    Ok(how.unwrap_or(How::By(status)))
+}
+
+/// Whether a child has ended; it stays to be waited for.
+fn has_ended(process: Pid) -> std::io::Result<bool> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
+}
+
+/// Whether a client has closed its connection, and nothing that it sent before is left to be read.
+fn has_gone(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    match recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+        Ok(count) => count == 0,
+        Err(errno) => errno != Errno::EAGAIN && errno != Errno::EINTR,
     }
-    Ok(status)
 }

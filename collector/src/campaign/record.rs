@@ -415,6 +415,33 @@ mod tests {
     use measure::{HostClock, Plan, sample};
 
     /// A measurement with these counters: name, value per run, runs that it was counted over, whether all the time.
+    /// Medians of three visits of ResNet-18's first convolution, and of the whole model, as a machine with two cores recorded them.
+    const RECORDED: [[f64; 3]; 2] = [[553_218.0, 549_871.0, 561_004.0], [11_082_113.0, 11_347_402.0, 11_203_550.0]];
+
+    #[test]
+    fn operators_and_whole_models_are_computed_alike() {
+        for visits_ns in RECORDED {
+            let visit = |median_ns: &f64| Measurement { median_ns: *median_ns, ..measured(&[]) };
+            let visits: Vec<Measurement> = visits_ns.iter().map(visit).collect();
+            // An operator of a campaign has a row for each visit, a whole model one for all.
+            let row = |(place, visit): (usize, &Measurement)| {
+                let mut record = Record { started_at_us: place as i64, ..Record::default() };
+                describe_measurement(&mut record, visit).unwrap();
+                record
+            };
+            let rows: Vec<Record> = visits.iter().enumerate().map(row).collect();
+            let of_rows = datasets::measured(&rows.iter().collect::<Vec<_>>()).unwrap();
+            let mut whole = Record::default();
+            describe_measurement(&mut whole, &Measurement::of_visits(visits).unwrap()).unwrap();
+            let told = |record: &Record| {
+                let interval = (record.median_low_ns, record.median_high_ns, record.interval_covers);
+                (record.median_ns, interval, record.visit_spread, record.visits_ns.clone())
+            };
+            assert_eq!(told(&of_rows), told(&whole));
+            assert_eq!(whole.interval_covers, Some(Covers::Visits));
+        }
+    }
+
     fn measured(counters: &[(&str, f64, u64, bool)]) -> Measurement {
         let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
         let mut run = |_| Ok::<(), std::convert::Infallible>(());

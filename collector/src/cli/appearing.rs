@@ -3,6 +3,7 @@
 use super::Result;
 use super::failure::Failure;
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -33,8 +34,14 @@ impl Appearing {
             let _ = lock.lock();
             Ok(Appearing { folder, _lock: lock })
         };
-        begin()
-            .map_err(|error: std::io::Error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
+        begin().map_err(|error: std::io::Error| {
+            let text = format!("cannot write to `{}`: {error}", parent.display());
+            // What was named may be no folder; else it is this machine that refuses.
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::usage(text),
+                _ => Failure::environment(text),
+            }
+        })
     }
 
     /// Where it is written.

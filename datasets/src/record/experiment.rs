@@ -36,6 +36,9 @@ pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::network_hash,
 ];
 
+/// Those of them that hold JSON.
+const JSON: [ColumnId; 3] = [ColumnId::cpus, ColumnId::co_run, ColumnId::plan];
+
 impl Record {
     /// The key of the experiment that the columns of `EXPERIMENT` describe.
     ///
@@ -50,9 +53,18 @@ impl Record {
     }
 
     fn key_of(&self, columns: impl Iterator<Item = ColumnId>) -> Key {
-        let named = columns.filter_map(|id| Some((id.name().to_owned(), value(self.cell(id))?)));
+        let of = |id| if JSON.contains(&id) { canonical(self.cell(id)) } else { value(self.cell(id)) };
+        let named = columns.filter_map(|id| Some((id.name().to_owned(), of(id)?)));
         Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).text().as_bytes())
     }
+}
+
+/// JSON in the one form that this program writes: what another library has read and written again, with spaces and numbers of its own,
+/// is the same experiment.
+fn canonical(cell: Cell<'_>) -> Option<Value> {
+    let Cell::Text(text) = cell else { return value(cell) };
+    let parsed = serde_json::from_str::<Value>(text).ok();
+    Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).text().to_owned()).into())
 }
 
 /// An absent value is left out, so that a column added later does not change the keys of old experiments.
@@ -65,5 +77,35 @@ fn value(cell: Cell<'_>) -> Option<Value> {
         Cell::Text(text) => Some(text.into()),
         Cell::List(values) => Some(values.into()),
         Cell::Key(key) => Some(key.hex().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXPERIMENT, JSON};
+    use crate::record::column::Kind;
+    use crate::record::json::Json;
+    use crate::record::table::{COLUMNS, Record};
+
+    #[test]
+    fn columns_of_json_are_those_of_the_table() {
+        let kind = |name: &str| COLUMNS.iter().find(|column| column.name == name).map(|column| column.kind);
+        for id in EXPERIMENT {
+            assert_eq!(kind(id.name()) == Some(Kind::Json), JSON.contains(id), "{}", id.name());
+        }
+    }
+
+    /// Python's `json` puts spaces behind commas, keeps the order of names, and writes small numbers in its own way.
+    #[test]
+    fn a_key_does_not_depend_on_who_wrote_the_json() {
+        let of = |plan: &str, cpus: &str| {
+            let json = |text: &str| Some(Json::parse(text).unwrap());
+            Record { plan: json(plan), cpus: json(cpus), ..Record::default() }.experiment_key()
+        };
+        let own = of(r#"{"precision":1e-5,"visits":3}"#, "[0,1]");
+        assert_eq!(of(r#"{"visits": 3, "precision": 1e-05}"#, "[0, 1]"), own);
+        assert_eq!(of(r#"{"precision": 0.00001, "visits": 3}"#, "[0, 1]"), own);
+        assert_ne!(of(r#"{"precision":1e-5,"visits":2}"#, "[0,1]"), own);
+        assert_ne!(of(r#"{"precision":1e-5,"visits":3}"#, "[1,0]"), own);
     }
 }

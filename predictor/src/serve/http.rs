@@ -2,27 +2,32 @@
 //!
 //! One thread waits for all connections, so that one which is idle or slow costs a socket and nothing else; answers are
 //! computed on a few threads beside it. Bounded are: connections, the time and size of a head, the time and size of a
-//! body, answers at a time, and the life of a connection, however it is spent.
+//! body, the size of all bodies, answers at a time and those that wait for that, and the life of a connection, however it is spent.
 
 use super::{Reply, Service, refusal, route};
 use crate::error::{Error, Result};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Requests that are answered at the same time.
+/// Requests that are answered at the same time, and those whose bodies wait for that beside them.
 const WORKERS: usize = 4;
+const MOST_WAITING: usize = 32;
+/// Of a body so much is read in any case; what all bodies have beyond it has a bound of its own, so that those who send large ones
+/// slowly do not keep others out.
+const SMALL_BODY_BYTES: usize = 32 << 10;
+const MOST_LARGE_BYTES: usize = 32 << 20;
 /// Connections that are open at the same time; the next ones wait in the system's queue. Half of the files that a process may usually open.
 const MOST_CONNECTIONS: usize = 512;
 /// Request line and header fields.
@@ -51,15 +56,16 @@ pub fn serve(listener: TcpListener, service: Service) -> Result<()> {
 
 async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> std::io::Result<()> {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Arc::new(Room::new());
     let mut pauses = 0;
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes the semaphore");
         match listener.accept().await {
             Ok((stream, _)) => {
                 pauses = 0;
-                let service = Arc::clone(service);
+                let (service, room) = (Arc::clone(service), Arc::clone(&room));
                 tokio::spawn(async move {
-                    converse(stream, service).await;
+                    converse(stream, service, room).await;
                     drop(place);
                 });
             }
@@ -73,9 +79,10 @@ async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> s
 }
 
 /// Answers what comes over a connection; a client that hangs or leaves only loses its own answers.
-async fn converse(stream: tokio::net::TcpStream, service: Arc<Service>) {
+async fn converse(stream: tokio::net::TcpStream, service: Arc<Service>, room: Arc<Room>) {
     let patience = service.patience;
-    let answer = service_fn(move |request| respond(request, Arc::clone(&service)));
+    let is_local = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let answer = service_fn(move |request| respond(request, Arc::clone(&service), Arc::clone(&room), is_local));
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD_BYTES);
     let _ = timeout(LIVES * patience, protocol.serve_connection(TokioIo::new(stream), answer)).await;
@@ -84,11 +91,24 @@ async fn converse(stream: tokio::net::TcpStream, service: Arc<Service>) {
 async fn respond(
     request: Request<Incoming>,
     service: Arc<Service>,
+    room: Arc<Room>,
+    is_local: bool,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let (reply, is_last) = match timeout(service.patience, read(body)).await {
-        Ok(Ok(body)) => {
-            let answer = move || route(head.method.as_str(), head.uri.path(), &body, &service);
+    if let Some(why) = is_local.then(|| foreign(&head.headers)).flatten() {
+        return Ok(response(refusal(403, &why), true));
+    }
+    let (reply, is_last) = match timeout(service.patience, read(body, &room)).await {
+        Ok(Ok((body, held))) => {
+            // Whoever has asked and gone leaves a question behind, so that only so many wait.
+            let Ok(place) = Arc::clone(&room.answers).try_acquire_owned() else {
+                return Ok(response(full(), true));
+            };
+            let answer = move || {
+                let reply = route(head.method.as_str(), head.uri.path(), &body, &service);
+                drop((place, held));
+                reply
+            };
             let answered = tokio::task::spawn_blocking(answer).await;
             (answered.unwrap_or_else(|_| refusal(500, "this question made the server fail; it goes on")), false)
         }
@@ -98,21 +118,77 @@ async fn respond(
     Ok(response(reply, is_last))
 }
 
-/// The whole body, or why not.
-async fn read(mut body: Incoming) -> std::result::Result<Vec<u8>, Reply> {
+/// Why a request to this machine alone is not answered: a page of another site may send one, under a name of its own for this
+/// machine.
+fn foreign(headers: &HeaderMap) -> Option<String> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let host = text(HOST)?;
+    if !is_loopback(host) {
+        return Some(format!("this server answers to `127.0.0.1` and `localhost`, not to `{host:.80}`"));
+    }
+    let origin = text(ORIGIN)?;
+    let of_page = origin.split_once("://").map_or(origin, |(_, host)| host);
+    (!is_loopback(of_page)).then(|| format!("pages of `{origin:.80}` are not answered"))
+}
+
+/// Whether a name, with or without a port, is this machine's own.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// What all connections share.
+struct Room {
+    /// Questions that are answered or wait for it.
+    answers: Arc<Semaphore>,
+    /// Bytes of large bodies.
+    large: Arc<Semaphore>,
+}
+
+impl Room {
+    fn new() -> Room {
+        let semaphore = |places| Arc::new(Semaphore::new(places));
+        Room { answers: semaphore(WORKERS + MOST_WAITING), large: semaphore(MOST_LARGE_BYTES) }
+    }
+}
+
+fn full() -> Reply {
+    refusal(503, "too many questions wait for answers; ask again a little later")
+}
+
+/// The whole body and the room that it takes, or why not.
+async fn read(
+    mut body: Incoming,
+    room: &Room,
+) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
     let (mut bytes, mut seen) = (Vec::new(), 0);
+    let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| refusal(400, &format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= MOST_BODY_BYTES {
+            let holds = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            let lacks = seen.saturating_sub(SMALL_BODY_BYTES + holds);
+            if lacks > 0 {
+                let more = u32::try_from(lacks).unwrap_or(u32::MAX);
+                let more = Arc::clone(&room.large).try_acquire_many_owned(more).map_err(|_| full())?;
+                match &mut held {
+                    Some(held) => held.merge(more),
+                    None => held = Some(more),
+                }
+            }
             bytes.extend_from_slice(&data);
         } else if seen > MOST_DRAINED_BYTES {
             break;
         }
     }
     match seen <= MOST_BODY_BYTES {
-        true => Ok(bytes),
+        true => Ok((bytes, held)),
         false => Err(refusal(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"))),
     }
 }

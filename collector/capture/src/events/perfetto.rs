@@ -18,6 +18,8 @@ const MAX_PACKET: u64 = 64 << 20;
 const MAX_TEXTS: usize = 10_000_000;
 /// Dictionaries are not read deeper than this; the decoder stops there too.
 const MAX_DEPTH: usize = 16;
+/// Names and values of one event's arguments together.
+const MOST_ARGUMENT_BYTES: usize = 16 << 20;
 /// What is read at once.
 const BUFFER: usize = 1 << 18;
 
@@ -214,7 +216,10 @@ impl Reader {
         let category = event.categories.first().map(String::as_str);
         let category = category.or_else(|| text(CATEGORY, *event.category_iids.first()?)).unwrap_or_default();
         let mut list = Vec::new();
-        annotations(&mut list, texts, "", &event.annotations, 0);
+        let mut left = MOST_ARGUMENT_BYTES;
+        if !annotations(&mut list, texts, &mut left, ("", 0), &event.annotations) {
+            self.found.skip(offset, format!("arguments beyond {MOST_ARGUMENT_BYTES} bytes of one event"));
+        }
         let arguments = if list.is_empty() { Arguments::None } else { Arguments::List(list) };
         self.found.events += 1;
         let (name, category) = (Cow::Borrowed(name), Cow::Borrowed(category));
@@ -276,18 +281,29 @@ impl Reader {
     }
 }
 
-fn annotations(list: &mut Vec<(String, Value)>, texts: &Texts, prefix: &str, from: &[Annotation], depth: usize) {
+/// Takes arguments as long as there is room; whether all of them were.
+fn annotations(
+    list: &mut Vec<(String, Value)>,
+    texts: &Texts,
+    left: &mut usize,
+    (prefix, depth): (&str, usize),
+    from: &[Annotation],
+) -> bool {
     for annotation in from {
         let text = |kind, iid| texts.get(&(kind, iid)).map(String::as_str);
         let name = annotation.name.as_deref().or_else(|| text(KEY, annotation.name_iid)).unwrap_or("unnamed");
+        // A name stands for all that is below it, and a text that was written once for many.
+        let string = annotation.string_value.as_deref().or_else(|| text(STRING, annotation.string_iid?));
+        let bytes = prefix.len() + name.len() + string.map_or(0, str::len) + size_of::<(String, Value)>();
+        let Some(less) = left.checked_sub(bytes) else { return false };
+        *left = less;
         let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if !annotation.entries.is_empty() {
-            if depth < MAX_DEPTH {
-                annotations(list, texts, &name, &annotation.entries, depth + 1);
+            if depth < MAX_DEPTH && !annotations(list, texts, left, (&name, depth + 1), &annotation.entries) {
+                return false;
             }
             continue;
         }
-        let string = annotation.string_value.as_deref().or_else(|| text(STRING, annotation.string_iid?));
         let whole = annotation.int_value.or(annotation.uint_value.map(|value| value as i64));
         let value = match (string, whole, annotation.double_value, annotation.bool_value) {
             // There are no lists of shapes in Perfetto's arguments: those of another trace that was converted stand in texts.
@@ -300,6 +316,7 @@ fn annotations(list: &mut Vec<(String, Value)>, texts: &Texts, prefix: &str, fro
         };
         list.push((name, value));
     }
+    true
 }
 
 fn is_json(text: &str) -> bool {

@@ -48,6 +48,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The file stands for more than it holds.
+    #[error("the trace is not read: {0}")]
+    TooLarge(String),
     /// The query is wrong, or the tables could not be filled.
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
@@ -111,6 +114,7 @@ pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
     let database = load(&read(path)?, bounds).map_err(|error| match error {
         tables::Error::Decode(source) => decode(source),
         tables::Error::Fill(source) => bounds::explain(source, &Default::default(), bounds),
+        large @ tables::Error::TooLarge { .. } => Error::TooLarge(large.to_string()),
     })?;
     ask_in_time(database, sql.to_owned(), *bounds)
 }

@@ -70,6 +70,32 @@ pub enum Error {
     /// The database refuses it.
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
+    /// Its texts stand for many more: names within names, or one name for everything.
+    #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
+    TooLarge {
+        /// What a file of its size may fill.
+        most: u64,
+    },
+}
+
+/// What the texts of tables may take, by the size of a file: names are stored once and used again and again.
+struct Budget {
+    most: u64,
+    left: u64,
+}
+
+impl Budget {
+    fn of(trace: &[u8]) -> Budget {
+        const FOR_EACH_BYTE: u64 = 16;
+        const ALWAYS: u64 = 32 << 20;
+        let most = FOR_EACH_BYTE.saturating_mul(trace.len() as u64).saturating_add(ALWAYS);
+        Budget { most, left: most }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.left = self.left.checked_sub(bytes as u64).ok_or(Error::TooLarge { most: self.most })?;
+        Ok(())
+    }
 }
 
 /// Fills an empty database with all of a trace.
@@ -112,7 +138,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     let mut slices: Vec<Slice> = Vec::new();
     // Begins and ends by track and time; the order in the file decides between equal times.
     let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
-    let mut order = 0;
+    let (mut order, mut budget) = (0, Budget::of(trace));
     packets::each(trace, &mut |packet| {
         order += 1;
         let texts = texts.entry(packet.sequence).or_default();
@@ -130,9 +156,10 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
                 let category = event.categories.first().cloned();
                 let category = category.or_else(|| named(CATEGORY, *event.category_iids.first()?));
                 let name = event.name.clone().or_else(|| named(NAME, event.name_iid));
+                budget.take([&category, &name].into_iter().flatten().map(String::len).sum())?;
                 let end = (event.kind == kind::INSTANT).then_some(at);
                 slices.push(Slice { start: at, end, track: event.track, category, name, depth: 0, parent: None });
-                add_args(&mut args, texts, id, "debug", &event.annotations, 0)?;
+                add_args(&mut args, texts, &mut budget, (id, "debug", 0), &event.annotations)?;
                 if end.is_none() {
                     edges.push((event.track, at, order, Some(id)));
                 }
@@ -184,17 +211,17 @@ fn nest(slices: &mut [Slice], edges: &mut [(u64, u64, usize, Option<usize>)]) {
 fn add_args(
     insert: &mut Statement<'_>,
     texts: &Texts,
-    set: usize,
-    prefix: &str,
+    budget: &mut Budget,
+    (set, prefix, depth): (usize, &str, usize),
     annotations: &[Annotation],
-    depth: usize,
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     for annotation in annotations {
         let name = annotation.name.as_deref().or_else(|| texts.get(KEY, annotation.name_iid)).unwrap_or("unnamed");
+        budget.take(prefix.len() + name.len())?;
         let key = format!("{prefix}.{name}");
         if !annotation.entries.is_empty() {
             if depth < MAX_DEPTH {
-                add_args(insert, texts, set, &key, &annotation.entries, depth + 1)?;
+                add_args(insert, texts, budget, (set, &key, depth + 1), &annotation.entries)?;
             }
             continue;
         }
@@ -208,6 +235,7 @@ fn add_args(
             (_, _, Some(value)) => ("real", format!("{value:?}")),
             _ => ("null", "[NULL]".to_owned()),
         };
+        budget.take(2 * key.len() + 2 * text.map_or(0, str::len))?;
         insert.execute(params![set as i64, key, key, whole, text, annotation.double_value, kind, shown])?;
     }
     Ok(())

@@ -476,9 +476,19 @@ impl From<Refusal> for Failure {
 }
 
 /// Where a node stands; nodes without a name go by their first output.
+///
+/// Within functions names are cut: each call of one repeats the names in it.
 fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
+    const MOST_WITHIN: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
-    format!("{}{}", scope.place, name.map_or("", String::as_str))
+    let name = name.map_or("", String::as_str);
+    if scope.depth == 0 {
+        return name.to_owned();
+    }
+    let spot = format!("{}{}", scope.place, name.chars().take(MOST_WITHIN).collect::<String>());
+    // The end tells more than the beginning.
+    let first = spot.char_indices().rev().nth(2 * MOST_WITHIN).map_or(0, |(place, _)| place);
+    spot[first..].to_owned()
 }
 
 fn place(node: &messages::Node, scope: &Scope<'_>) -> String {

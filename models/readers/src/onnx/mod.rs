@@ -13,6 +13,7 @@ mod rules;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod weight;
 mod write;
 
 pub use write::write;
@@ -76,6 +77,9 @@ pub fn tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
 }
 
 fn decode(bytes: Bytes, file: &str) -> Result<messages::Model> {
+    if let Some(reason) = weight::excess(&bytes) {
+        return Err(Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason });
+    }
     messages::Model::decode(bytes).map_err(|error| undecodable(file, &error))
 }
 

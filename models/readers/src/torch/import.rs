@@ -486,7 +486,7 @@ fn float(value: &Value) -> Option<f64> {
 
 /// The module a node stands in, such as `layer3.0.conv1`.
 fn scope_of(node: &Node) -> String {
-    let stack = node.metadata.get("nn_module_stack").and_then(Value::as_str).unwrap_or("");
+    let stack = node.metadata.nn_module_stack.text();
     let last = stack.rsplit(';').next().unwrap_or("");
     // `key,path,type`; the path of the model itself is empty.
     let mut parts = last.split(',');

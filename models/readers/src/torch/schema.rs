@@ -45,7 +45,34 @@ pub(super) struct Node {
     #[serde(default)]
     pub outputs: Vec<Union>,
     #[serde(default)]
-    pub metadata: BTreeMap<String, Value>,
+    pub metadata: Metadata,
+}
+
+/// What is read of a node's notes. Others are passed over, which may be many times as large in memory as in the file.
+#[derive(Default, Deserialize)]
+pub(super) struct Metadata {
+    #[serde(default)]
+    pub nn_module_stack: Note,
+}
+
+/// A note that is a text, or none that is read.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Note {
+    Text(String),
+    Other(serde::de::IgnoredAny),
+}
+
+impl Default for Note {
+    fn default() -> Note {
+        Note::Text(String::new())
+    }
+}
+
+impl Note {
+    pub fn text(&self) -> &str {
+        if let Note::Text(text) = self { text } else { "" }
+    }
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,8 @@
 //!
 //! A column is one of numbers until a cell is met that is none; then the cells before it are read again as words. Quoted
 //! cells may hold separators but no line ends: a file whose pieces could start inside quotes cannot be cut. Lengths are
-//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES`.
+//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES` and so many times their size as tables are
+//! packed.
 
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
@@ -13,6 +14,9 @@ use std::path::Path;
 
 /// The largest table that is read, unpacked.
 pub const MAX_BYTES: u64 = 16 << 30;
+/// A packed table becomes this many times as large, and in any case so large: public ones are packed to a tenth.
+const MOST_UNPACKED: u64 = 60;
+const ALWAYS_UNPACKED: u64 = 64 << 20;
 /// Columns of a table.
 const MAX_COLUMNS: usize = 4096;
 /// Pieces smaller than this are not worth a thread.
@@ -27,16 +31,23 @@ pub fn read(path: &Path) -> Result<Table> {
 fn contents(path: &Path) -> Result<Vec<u8>> {
     let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
     let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+    let length = file.metadata().map_err(|error| Error::io("look at", path, error))?.len();
+    let most = match is_packed {
+        true => length.saturating_mul(MOST_UNPACKED).saturating_add(ALWAYS_UNPACKED).min(MAX_BYTES),
+        false => MAX_BYTES,
+    };
     let mut bytes = Vec::new();
     let source: Box<dyn Read> = if is_packed {
         Box::new(flate2::read::MultiGzDecoder::new(std::io::BufReader::new(file)))
     } else {
-        let length = file.metadata().map_err(|error| Error::io("look at", path, error))?.len();
         bytes.reserve_exact(length.min(MAX_BYTES) as usize + 1);
         Box::new(file)
     };
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
-    match bytes.len() as u64 > MAX_BYTES {
+    source.take(most + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    match bytes.len() as u64 > most {
+        true if most < MAX_BYTES => {
+            Err(Error::table(path, format!("it unpacks to more than {MOST_UNPACKED} times its size, as no table does")))
+        }
         true => Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
         false => Ok(bytes),
     }

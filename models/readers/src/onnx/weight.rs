@@ -1,0 +1,153 @@
+//! How much memory the messages of a file take once they are decoded: two bytes can say that there is an empty attribute, which
+//! takes some hundreds. Asked before anything is decoded.
+
+use super::messages::{
+    Attribute, Dimension, Entry, Function, Graph, Node, OperatorSet, SparseTensor, Tensor, ValueInfo,
+};
+
+/// What a file may take for each of its bytes, and in any case.
+const FOR_EACH_BYTE: u64 = 24;
+const ALWAYS: u64 = 64 << 20;
+
+/// Messages are nested no deeper; the decoder stops there, too.
+const MAX_DEPTH: usize = 100;
+
+/// What stands in a field.
+#[derive(Clone, Copy)]
+enum Kind {
+    Model,
+    OperatorSet,
+    Function,
+    Graph,
+    Node,
+    Attribute,
+    Tensor,
+    Sparse,
+    Entry,
+    Value,
+    Type,
+    TensorType,
+    Shape,
+    Dimension,
+    /// A text of a list.
+    Text,
+}
+
+impl Kind {
+    /// What a field of this message holds, if it takes memory of its own for each time that it is there.
+    fn field(self, tag: u64) -> Option<Kind> {
+        Some(match (self, tag) {
+            (Kind::Model, 7) | (Kind::Attribute, 6) => Kind::Graph,
+            (Kind::Model, 8) | (Kind::Function, 9) => Kind::OperatorSet,
+            (Kind::Model, 25) => Kind::Function,
+            (Kind::Graph, 1) | (Kind::Function, 7) => Kind::Node,
+            (Kind::Graph | Kind::Attribute, 5) | (Kind::Sparse, 1) => Kind::Tensor,
+            (Kind::Graph, 15) | (Kind::Attribute, 22) => Kind::Sparse,
+            (Kind::Graph, 11..=13) => Kind::Value,
+            (Kind::Node, 5) | (Kind::Function, 11) => Kind::Attribute,
+            (Kind::Tensor, 13) => Kind::Entry,
+            (Kind::Value, 2) => Kind::Type,
+            (Kind::Type, 1) => Kind::TensorType,
+            (Kind::TensorType, 2) => Kind::Shape,
+            (Kind::Shape, 1) => Kind::Dimension,
+            (Kind::Node, 1 | 2) | (Kind::Function, 4 | 5) | (Kind::Attribute, 9) => Kind::Text,
+            _ => return None,
+        })
+    }
+
+    /// What one takes beside what is in it.
+    fn bytes(self) -> u64 {
+        let bytes = match self {
+            Kind::Model => 0,
+            Kind::OperatorSet => size_of::<OperatorSet>(),
+            Kind::Function => size_of::<Function>(),
+            Kind::Graph => size_of::<Graph>(),
+            Kind::Node => size_of::<Node>(),
+            Kind::Attribute => size_of::<Attribute>(),
+            Kind::Tensor => size_of::<Tensor>(),
+            Kind::Sparse => size_of::<SparseTensor>(),
+            Kind::Entry => size_of::<Entry>(),
+            Kind::Value => size_of::<ValueInfo>(),
+            // They are parts of a value.
+            Kind::Type | Kind::TensorType | Kind::Shape => 0,
+            Kind::Dimension => size_of::<Dimension>(),
+            Kind::Text => size_of::<bytes::Bytes>(),
+        };
+        bytes as u64
+    }
+}
+
+/// Why a file is not decoded, if it would take too much.
+pub fn excess(file: &[u8]) -> Option<String> {
+    let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
+    let found = weight(file, Kind::Model, 0);
+    (found > most).then(|| format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64))
+}
+
+/// What the fields of a message take. Where it is damaged the decoder says so.
+fn weight(mut message: &[u8], kind: Kind, depth: usize) -> u64 {
+    let mut total = 0u64;
+    while let Some(key) = varint(&mut message) {
+        let length = match key & 7 {
+            0 if varint(&mut message).is_some() => continue,
+            1 => 8,
+            5 => 4,
+            2 => varint(&mut message).unwrap_or(u64::MAX),
+            _ => return total,
+        };
+        let Some((inner, rest)) = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length)) else {
+            return total;
+        };
+        message = rest;
+        if let Some(field) = kind.field(key >> 3).filter(|_| key & 7 == 2 && depth < MAX_DEPTH) {
+            total = total.saturating_add(field.bytes()).saturating_add(weight(inner, field, depth + 1));
+        }
+    }
+    total
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::Model;
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn empty_attributes_are_counted_before_they_are_decoded() {
+        let node = Node { attribute: vec![Attribute::default(); 4_000_000], ..Node::default() };
+        let graph = Graph { node: vec![node], ..Graph::default() };
+        let bytes = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
+        let why = excess(&bytes).expect("it is too much");
+        assert!(why.contains("times the file"), "{why}");
+        // An honest file's attributes have names and values.
+        let attribute = Attribute { name: "kernel_shape".to_owned(), ints: vec![3, 3], ..Attribute::default() };
+        let node = Node {
+            input: vec!["input.layer4.1.relu".to_owned(); 3],
+            attribute: vec![attribute; 5],
+            ..Node::default()
+        };
+        let graph = Graph { node: vec![node; 20_000], ..Graph::default() };
+        let bytes = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
+        assert_eq!(excess(&bytes), None);
+    }
+
+    #[test]
+    fn damaged_files_end() {
+        for bytes in [&[0x3a, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &[0xff; 20], &[0x3b], &[]] {
+            assert_eq!(excess(bytes), None);
+        }
+    }
+}
