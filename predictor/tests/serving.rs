@@ -233,11 +233,22 @@ fn connections_that_are_idle_or_drip_cost_the_others_nothing() {
 #[test]
 fn pages_of_other_sites_are_not_answered() {
     let address = server(Duration::from_secs(20));
-    let asked = |head: &str| send(address, format!("GET /about HTTP/1.1\r\n{head}Connection: close\r\n\r\n").as_bytes());
-    for head in ["Host: localhost\r\n", "Host: 127.0.0.1:8000\r\n", "Host: [::1]:80\r\n", "Host: localhost\r\nOrigin: http://127.0.0.1:9\r\n"] {
+    let asked =
+        |head: &str| send(address, format!("GET /about HTTP/1.1\r\n{head}Connection: close\r\n\r\n").as_bytes());
+    for head in [
+        "Host: localhost\r\n",
+        "Host: 127.0.0.1:8000\r\n",
+        "Host: [::1]:80\r\n",
+        "Host: localhost\r\nOrigin: http://127.0.0.1:9\r\n",
+    ] {
         assert_eq!(asked(head).0, 200, "{head}");
     }
-    for head in ["Host: evil.example\r\n", "Host: localhost.evil.example:80\r\n", "Host: localhost\r\nOrigin: https://evil.example\r\n", "Host: localhost\r\nOrigin: null\r\n"] {
+    for head in [
+        "Host: evil.example\r\n",
+        "Host: localhost.evil.example:80\r\n",
+        "Host: localhost\r\nOrigin: https://evil.example\r\n",
+        "Host: localhost\r\nOrigin: null\r\n",
+    ] {
         let (status, reply) = asked(head);
         assert!(status == 403 && reply.contains("error"), "{head}: {status} {reply}");
     }

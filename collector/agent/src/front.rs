@@ -3,8 +3,8 @@
 use crate::fabric;
 use crate::registration::Registration;
 use crate::session::EMULATED_VARIABLE;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};

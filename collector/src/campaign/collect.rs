@@ -81,6 +81,9 @@ pub enum Turn {
     Held,
 }
 
+/// Whose each of some visits is.
+pub type Turns = Vec<Turn>;
+
 impl Turn {
     /// The number of the try, where it is ours.
     pub fn number(self) -> Option<i64> {
@@ -97,11 +100,11 @@ pub struct Outside<'a, E> {
     /// Asked between attempts whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
     /// Asked before a batch is begun.
-    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Vec<Turn>, E>,
+    pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Turns, E>,
 }
 
 /// All visits are ours: for campaigns of one process.
-pub fn claim_all<E>(wanted: &[Visit]) -> Result<Vec<Turn>, E> {
+pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
     Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
 

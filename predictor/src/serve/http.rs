@@ -161,10 +161,7 @@ fn full() -> Reply {
 }
 
 /// The whole body and the room that it takes, or why not.
-async fn read(
-    mut body: Incoming,
-    room: &Room,
-) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
+async fn read(mut body: Incoming, room: &Room) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {

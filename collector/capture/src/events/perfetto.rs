@@ -13,7 +13,7 @@ use std::io::{BufReader, Read};
 /// The key of a packet: field 1, with a length.
 pub const FIRST_BYTE: u8 = 0x0a;
 /// A longer packet is passed over.
-const MAX_PACKET: u64 = 64 << 20;
+const MAX_PACKET: u64 = 8 << 20;
 /// Texts of one sequence; what comes beyond them has no name.
 const MAX_TEXTS: usize = 10_000_000;
 /// Dictionaries are not read deeper than this; the decoder stops there too.

@@ -240,3 +240,51 @@ fn add_args(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{Text, TrackEvent};
+    use super::*;
+    use prost::Message;
+
+    /// A file of packets.
+    fn file(packets: &[Packet]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for packet in packets {
+            let packet = packet.encode_to_vec();
+            bytes.push(0x0a);
+            prost::encoding::encode_varint(packet.len() as u64, &mut bytes);
+            bytes.extend(packet);
+        }
+        bytes
+    }
+
+    fn refused(packets: &[Packet]) -> bool {
+        let bytes = file(packets);
+        let events = || crate::events::perfetto::read(bytes.as_slice(), &mut |_| Ok(())).expect("it is in memory");
+        assert!(events().is_ok());
+        matches!(fill(&Connection::open_in_memory().expect("a database"), &bytes), Err(Error::TooLarge { .. }))
+    }
+
+    /// A long name that is written once and stands above many arguments, or in many events.
+    #[test]
+    fn names_that_stand_for_much_more_are_refused() {
+        let leaf = Annotation { int_value: Some(1), ..Annotation::default() };
+        let above = Annotation { name: Some("a".repeat(50_000)), entries: vec![leaf; 20_000], ..Annotation::default() };
+        let event = TrackEvent { kind: kind::BEGIN, annotations: vec![above], ..TrackEvent::default() };
+        let packet = Packet { timestamp: Some(1), event: Some(event), ..Packet::default() };
+        assert!(refused(&[packet]));
+
+        let name = Text { iid: 1, text: vec![b'n'; 1 << 20] };
+        let interned = Interned { names: vec![name], ..Interned::default() };
+        let event = TrackEvent { kind: kind::INSTANT, name_iid: 1, ..TrackEvent::default() };
+        let packet =
+            |interned| Packet { timestamp: Some(1), event: Some(event.clone()), interned, ..Packet::default() };
+        let packets: Vec<Packet> = [packet(Some(interned))].into_iter().chain(vec![packet(None); 200]).collect();
+        assert!(refused(&packets));
+
+        let name = Annotation { name: Some("grid".to_owned()), int_value: Some(1), ..Annotation::default() };
+        let event = TrackEvent { kind: kind::INSTANT, annotations: vec![name; 6], ..TrackEvent::default() };
+        assert!(!refused(&vec![Packet { timestamp: Some(1), event: Some(event), ..Packet::default() }; 2000]));
+    }
+}

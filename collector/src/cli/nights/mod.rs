@@ -68,8 +68,8 @@ pub fn run(run: &NightRun) -> Result<u8> {
             .with_hint("add `models = [{ source = \"local\", name = \"resnet-18\" }]`"));
     }
     planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
-    let start = Instant::now();
-    let now = u64::try_from(now_us() / 1_000_000).unwrap_or_default();
+    let (start, begun_us) = (Instant::now(), now_us());
+    let now = u64::try_from(begun_us / 1_000_000).unwrap_or_default();
     let mut waits = |busy: &ExclusiveError| tell(&[format!("{busy}; waiting up to {} s for it", run.wait)]);
     let patience = Duration::from_secs(run.wait);
     let _night = Exclusive::night(&exclusive::folder(), patience, &mut waits).map_err(|error| {
@@ -88,11 +88,11 @@ pub fn run(run: &NightRun) -> Result<u8> {
         }
         None => {
             let seconds = settings.seconds(now);
-            let end_us = now_us().saturating_add((seconds * 1e6) as i64);
+            let end_us = begun_us.saturating_add((seconds * 1e6) as i64);
             Course { id: format!("night-{}", stamp(now)), asked, end_us, seconds, ..Course::default() }
         }
     };
-    let end = start + Duration::from_secs_f64(seconds_until(course.end_us));
+    let end = Instant::now() + Duration::from_secs_f64(seconds_until(course.end_us));
     let mut sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
     sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
     let (run, phases, id) = (run.clone(), Vec::new(), course.id.clone());

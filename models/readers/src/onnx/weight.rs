@@ -81,7 +81,9 @@ impl Kind {
 pub fn excess(file: &[u8]) -> Option<String> {
     let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
     let found = weight(file, Kind::Model, 0);
-    (found > most).then(|| format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64))
+    (found > most).then(|| {
+        format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64)
+    })
 }
 
 /// What the fields of a message take. Where it is damaged the decoder says so.
@@ -95,7 +97,8 @@ fn weight(mut message: &[u8], kind: Kind, depth: usize) -> u64 {
             2 => varint(&mut message).unwrap_or(u64::MAX),
             _ => return total,
         };
-        let Some((inner, rest)) = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length)) else {
+        let Some((inner, rest)) = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length))
+        else {
             return total;
         };
         message = rest;
@@ -134,11 +137,8 @@ mod tests {
         assert!(why.contains("times the file"), "{why}");
         // An honest file's attributes have names and values.
         let attribute = Attribute { name: "kernel_shape".to_owned(), ints: vec![3, 3], ..Attribute::default() };
-        let node = Node {
-            input: vec!["input.layer4.1.relu".to_owned(); 3],
-            attribute: vec![attribute; 5],
-            ..Node::default()
-        };
+        let node =
+            Node { input: vec!["input.layer4.1.relu".to_owned(); 3], attribute: vec![attribute; 5], ..Node::default() };
         let graph = Graph { node: vec![node; 20_000], ..Graph::default() };
         let bytes = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
         assert_eq!(excess(&bytes), None);
