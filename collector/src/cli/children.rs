@@ -43,7 +43,7 @@ pub enum ChildError {
 
 /// Starts a program with something to read, and waits for its answer.
 pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<Said, ChildError> {
-    let signal = super::collect::watch_signals().map_err(|failure| ChildError::Ended(failure.to_string()))?;
+    let signal = super::signals::watch_signals().map_err(|failure| ChildError::Ended(failure.to_string()))?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(ChildError::Start)?;
     let stdin = child.stdin.take().expect("standard input is piped");

@@ -14,6 +14,7 @@ use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::{Repeat, WantedCounters};
 use super::runs::After;
+use super::signals::watch_signals;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
 use crate::campaign::config::Backend;
@@ -32,12 +33,10 @@ use job::space::space;
 use job::target::{self, Fabric, Kind};
 use measure::host::{Load, LoadReading};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Everything `--json` prints.
@@ -560,19 +559,6 @@ pub struct Done {
     pub reached: Reached,
     /// What the searches found, where there were any.
     pub searched: Option<Searched>,
-}
-
-/// The first interrupting signal ends the run after the attempt in flight, the second at once.
-pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
-    let seen = Arc::new(AtomicUsize::new(0));
-    let again = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let number = usize::try_from(signal).map_err(Failure::environment)?;
-        flag::register_conditional_default(signal, Arc::clone(&again)).map_err(Failure::environment)?;
-        flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
-        flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
-    }
-    Ok(seen)
 }
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {

@@ -3,13 +3,13 @@
 use super::arguments::CoRunRun;
 use super::bases::bases;
 use super::boards::Standing;
-use super::collect::watch_signals;
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ledger::Ledger;
 use super::losses::{Loss, describe as describe_losses, losses};
 use super::progress::Progress;
 use super::repeat::Repeat;
+use super::signals::watch_signals;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::collect::{Outcomes, Outside};

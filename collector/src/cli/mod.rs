@@ -51,6 +51,7 @@ mod revisions;
 mod runs;
 mod settings;
 mod sharing;
+mod signals;
 mod spaces;
 mod staging;
 mod status;

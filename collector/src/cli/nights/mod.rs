@@ -10,13 +10,13 @@ mod doubts;
 mod sentinels;
 mod summary;
 
-use super::collect::watch_signals;
 use super::dataset::failed;
 use super::drift::{Pages, bounds, code, night as judge_night};
 use super::failure::{Failure, chain};
 use super::kept::Kept;
 use super::night_arguments::NightRun;
 use super::settings::allowed_cpus;
+use super::signals::watch_signals;
 use super::stores::open_store;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print, print_json, tell};
 use crate::campaign::record::now_us;

@@ -59,6 +59,8 @@ struct Importer<'a> {
     /// What skipped nodes read: results of the graph that remains.
     loose_ends: Vec<ValueId>,
     visited: usize,
+    /// Nodes at most, functions inlined: a function that calls another again and again makes a small file a graph without end.
+    most: usize,
 }
 
 /// The graph of a decoded model.
@@ -89,6 +91,7 @@ pub(super) fn import(
         skipped: Vec::new(),
         loose_ends: Vec::new(),
         visited: 0,
+        most: most_nodes(model),
     };
     let mut scope = Scope {
         names: vec![HashMap::new()],
@@ -105,6 +108,16 @@ pub(super) fn import(
     }
     importer.nodes(&graph.node, &mut scope)?;
     importer.finish(graph, &scope)
+}
+
+/// Nodes that the graph of a file may have: some thousands in any case, and several for each node of the file.
+fn most_nodes(model: &messages::Model) -> usize {
+    const ALWAYS: usize = 20_000;
+    const FOR_EACH_NODE: usize = 8;
+    let of_graph = model.graph.as_ref().map_or(0, |graph| graph.node.len());
+    let of_functions: usize = model.functions.iter().map(|function| function.node.len()).sum();
+    let most = ALWAYS.saturating_add(FOR_EACH_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
+    most.min(Limits::default().nodes)
 }
 
 /// The default domain has two spellings.
@@ -243,8 +256,8 @@ impl<'a> Importer<'a> {
 
     fn node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
         self.visited += 1;
-        if self.visited > Limits::default().nodes {
-            let reason = format!("it has more than {} nodes, functions inlined", Limits::default().nodes);
+        if self.visited > self.most {
+            let reason = format!("it has more than {} nodes, functions inlined", self.most);
             return Err(self.malformed("as a whole".to_owned(), reason));
         }
         let mut inputs = Vec::with_capacity(node.input.len());
