@@ -279,7 +279,7 @@ fn large_bodies_that_nobody_waits_for_do_not_pile_up() {
         let mut stream = stream;
         matches!(stream.read(&mut reply), Ok(count) if reply[..count].starts_with(b"HTTP/1.1 503"))
     });
-    // Thirty-two of a megabyte find room; where a system closed a connection hard, its reply is lost.
+    // Sixteen of a megabyte find room; where a system closed a connection hard, its reply is lost.
     assert!(refused.count() > 0, "all hundred were kept in memory");
 }
 

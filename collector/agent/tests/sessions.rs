@@ -153,6 +153,22 @@ fn what_ends_a_session_does_not_end_the_agent() {
     assert!(agent.session().function(HOST).expect("the agent is there").is_some());
 }
 
+/// Code that never ends takes a board no longer than somebody waits for it.
+#[test]
+fn a_board_is_free_soon_after_its_client_has_gone() {
+    let Some(kernels) = kernels() else { return };
+    let agent = Agent::start(&["--session-seconds", "600"]);
+    let mut session =
+        Session::open(&agent.address, &Key::default(), Duration::from_secs(2)).expect("the agent is there");
+    let library = load(&mut session, &kernels);
+    let function = kernel(&mut session, library, "endless");
+    assert!(session.call(function, vec![]).is_err(), "nobody waits for ever");
+    drop(session);
+    let gone = Instant::now();
+    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(gone.elapsed() < Duration::from_secs(30), "{:?}", gone.elapsed());
+}
+
 #[test]
 fn bad_requests_are_refused_and_the_session_goes_on() {
     let agent = Agent::start(&["--memory-mib", "64"]);

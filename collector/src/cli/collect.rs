@@ -380,7 +380,8 @@ impl Job<'_> {
                         "{heard} times of other tasks, hosts, versions or plans in the store teach the tuners before they begin"
                     )]);
                 }
-                tuning.resume(&pass::records_with_figures(&self.store, tasks, Choose::Middle)?);
+                let records = pass::records_with_figures(&self.store, tasks, Choose::Middle)?;
+                tuning.resume(&records, |key| ledger.is_known(key));
                 let another = "a search repeats no trial; a search with another `--store` reads them";
                 self.tell_of_counters(&ledger, &tuning.keys(), another);
                 tuning.leave_out(|key| ledger.is_known(key));

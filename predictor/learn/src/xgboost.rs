@@ -282,8 +282,8 @@ impl Booster {
         // SAFETY: the library says how many dimensions there are and keeps both arrays until the next call on this
         // thread; they are copied here.
         let values = unsafe {
-            let shape = std::slice::from_raw_parts(shape, dimensions as usize);
-            std::slice::from_raw_parts(values, shape.iter().product::<Count>() as usize).to_vec()
+            let shape = copied(shape, dimensions);
+            copied(values, shape.iter().product())
         };
         match values.len() == data.rows * width {
             true => Ok(values),
@@ -299,8 +299,21 @@ impl Booster {
             (self.functions.booster_save)(self.handle, c"{\"format\": \"json\"}".as_ptr(), &mut length, &mut bytes)
         })?;
         // SAFETY: the library keeps so many bytes until the next call on this thread; they are copied here.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length as usize) }.to_vec();
+        let bytes = unsafe { copied(bytes.cast::<u8>(), length) };
         String::from_utf8(bytes).map_err(|_| Error::XgBoost("XGBoost's JSON is not UTF-8".to_owned()))
+    }
+}
+
+/// The elements of an array that the library keeps. Of none it may give no address, which no slice can have.
+///
+/// # Safety
+///
+/// Where there are elements, so many lie there and nobody writes to them.
+unsafe fn copied<T: Copy>(first: *const T, count: Count) -> Vec<T> {
+    match count == 0 || first.is_null() {
+        true => Vec::new(),
+        // SAFETY: as the caller promises.
+        false => unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec(),
     }
 }
 

@@ -27,7 +27,7 @@ const MOST_WAITING: usize = 32;
 /// Of a body so much is read in any case; what all bodies have beyond it has a bound of its own, so that those who send large ones
 /// slowly do not keep others out.
 const SMALL_BODY_BYTES: usize = 32 << 10;
-const MOST_LARGE_BYTES: usize = 32 << 20;
+const MOST_LARGE_BYTES: usize = 16 << 20;
 /// Connections that are open at the same time; the next ones wait in the system's queue. Half of the files that a process may usually open.
 const MOST_CONNECTIONS: usize = 512;
 /// Request line and header fields.

@@ -127,8 +127,9 @@ impl Tuning {
     }
 
     /// Takes over the records of a store, in the order of time, that are the same experiments as trials that these searches would
-    /// make now. Records of the same configuration count as trials; others are known without being counted.
-    pub fn resume(&mut self, records: &[Record]) {
+    /// make now. Records of the same configuration count as trials; others are known without being counted. What a crash or a deadline
+    /// ended is tried again, unless that was done often enough for it to be known.
+    pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
             places.insert(search.ground(), place);
@@ -138,7 +139,12 @@ impl Tuning {
             let Some(place) = of_task::ground_of(record).and_then(|ground| places.get(&ground).copied()) else {
                 continue;
             };
-            let Some(Trial { key, schedule, .. }) = self.searches[place].trial(record) else { continue };
+            let Some(trial) = self.searches[place].trial(record) else { continue };
+            if matches!(record.outcome, Outcome::Crashed | Outcome::TimedOut) && !is_known(trial.key) {
+                self.searches[place].make_again(&trial);
+                continue;
+            }
+            let Trial { key, schedule, .. } = trial;
             // What another search passed over may be worth more to this one.
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
@@ -273,6 +279,11 @@ impl Source for Tuning {
         if !self.fixed.is_empty() {
             let count = builds.min(self.fixed.len());
             return self.fixed.drain(..count).collect();
+        }
+        let lost: Vec<Attempt> = self.searches.iter_mut().flat_map(Search::take_lost).collect();
+        if !lost.is_empty() {
+            self.left = self.left.saturating_sub(lost.len());
+            return lost;
         }
         let mut proposed = Vec::new();
         // Searches that were not begun are begun together, and one search alone is given more at once.

@@ -84,6 +84,8 @@ pub struct Search {
     is_exhausted: bool,
     /// Hashes of schedules that were begun or heard of.
     known: HashSet<String>,
+    /// Trials of earlier runs that were lost, which says nothing of their schedules; proposed before others.
+    lost: Vec<Attempt>,
 }
 
 impl Search {
@@ -114,6 +116,7 @@ impl Search {
             open: 0,
             is_exhausted: false,
             known: HashSet::new(),
+            lost: Vec::new(),
         })
     }
 
@@ -150,6 +153,20 @@ impl Search {
     /// Returns the trials among some records, in their order.
     pub fn trials<'a>(&self, records: &'a [Record]) -> Vec<Trial<'a>> {
         records.iter().filter_map(|record| self.trial(record)).collect()
+    }
+
+    /// Takes a trial that a crash or a deadline ended, which is to be made again.
+    pub(super) fn make_again(&mut self, trial: &Trial<'_>) {
+        if self.known.insert(trial.schedule.hash()) {
+            self.lost.push(trial.attempt.clone());
+        }
+    }
+
+    /// Begins those trials again.
+    pub(super) fn take_lost(&mut self) -> Vec<Attempt> {
+        self.standing.begun += self.lost.len();
+        self.open += self.lost.len();
+        std::mem::take(&mut self.lost)
     }
 
     /// The next trials. The first one is the default schedule, unless its time is known.

@@ -97,10 +97,32 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     assert_eq!(whole, tune(&mut made.tuning(|_| true), usize::MAX), "the same again");
     let first = tune(&mut made.tuning(|_| true), 15);
     let mut second = made.tuning(|_| true);
-    second.resume(&first);
+    second.resume(&first, |_| true);
     assert_eq!((second.known(), second.left()), (15, 25));
     let rest = tune(&mut second, usize::MAX);
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
+}
+
+/// A worker that crashed says nothing of a schedule, until it did so again and again.
+#[test]
+fn lost_trials_are_made_again_before_others() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 20");
+    let lose = |(place, record): (usize, Record)| match place % 5 {
+        2 => Record { outcome: Outcome::Crashed, median_ns: None, ..record },
+        _ => record,
+    };
+    let first: Vec<Record> = tune(&mut made.tuning(|_| true), 15).into_iter().enumerate().map(lose).collect();
+    let lost = keys(&first.iter().filter(|record| record.outcome == Outcome::Crashed).cloned().collect::<Vec<_>>());
+    assert_eq!(lost.len(), 3);
+    let mut second = made.tuning(|_| true);
+    second.resume(&first, |_| false);
+    assert_eq!((second.known(), second.left()), (12, 28));
+    let rest = tune(&mut second, usize::MAX);
+    assert_eq!((rest.len(), keys(&[first.clone(), rest.clone()].concat()).len()), (28, 40));
+    assert!(lost.is_subset(&keys(&rest[..10])), "first of all");
+    let mut third = made.tuning(|_| true);
+    third.resume(&first, |_| true);
+    assert_eq!((third.known(), third.left()), (15, 25), "often enough");
 }
 
 /// A build whose code says how long it takes: six times as long as the best, or less.
@@ -156,7 +178,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let known = first.iter().filter(|record| !is_passed_over(record)).count();
     assert!(known < 90, "some were passed over");
     let mut second = made.tuning(|_| true);
-    second.resume(&first);
+    second.resume(&first, |_| true);
     assert_eq!((second.known(), second.left()), (known, 120 - known));
     let rest = build_and_tune(&mut second, usize::MAX);
     let all = [first.clone(), rest].concat();
@@ -165,7 +187,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     // Another search thinks for itself.
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let mut third = made.tuning(|_| true);
-    third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>());
+    third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);
     assert_eq!((third.known(), third.left()), (0, 120));
     let again = keys(&build_and_tune(&mut third, usize::MAX));
     assert!(first.iter().filter(is_passed_over).any(|record| again.contains(&record.key)));
@@ -178,7 +200,7 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let others: Vec<Record> = known.iter().map(other).collect();
     let mut tuning = made.tuning(|_| true);
-    tuning.resume(&others);
+    tuning.resume(&others, |_| true);
     assert_eq!((tuning.known(), tuning.left()), (12, 20));
     let records = tune(&mut tuning, usize::MAX);
     assert_eq!(records.len(), 20);
@@ -216,7 +238,7 @@ fn records_of_other_experiments_are_no_trials_and_give_no_time() {
         // An altered row may have kept its key.
         for records in [other.clone(), other.into_iter().map(with_key).collect::<Vec<Record>>()] {
             let mut tuning = made.tuning(|_| true);
-            tuning.resume(&records);
+            tuning.resume(&records, |_| true);
             assert_eq!((tuning.known(), tuning.left()), (0, 20), "change {number}");
             assert_eq!(tune(&mut tuning, usize::MAX), own, "change {number}");
             let all = [records, own.clone()].concat();
