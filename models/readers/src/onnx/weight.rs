@@ -1,18 +1,21 @@
-//! How much memory the messages of a file take once they are decoded: two bytes can say that there is an empty attribute, which
-//! takes some hundreds. Asked before anything is decoded.
+//! Estimates the memory that the messages of a file take once decoded, before anything is decoded: an empty attribute is two bytes
+//! in the file and some hundreds in memory.
 
 use super::messages::{
     Attribute, Dimension, Entry, Function, Graph, Node, OperatorSet, SparseTensor, Tensor, ValueInfo,
 };
+use prost::DecodeError;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// What a file may take for each of its bytes, and in any case.
+/// Decoded bytes that a file may take for each of its own.
 const FOR_EACH_BYTE: u64 = 24;
+/// Decoded bytes that every file may take.
 const ALWAYS: u64 = 64 << 20;
 
-/// Messages are nested no deeper; the decoder stops there, too.
+/// Deepest nesting of messages, which is the decoder's own limit.
 const MAX_DEPTH: usize = 100;
 
-/// What stands in a field.
+/// Content of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Model,
@@ -29,13 +32,13 @@ enum Kind {
     TensorType,
     Shape,
     Dimension,
-    /// A text of a list.
+    /// An element of a list of texts.
     Text,
 }
 
 impl Kind {
-    /// What a field of this message holds, if it takes memory of its own for each time that it is there.
-    fn field(self, tag: u64) -> Option<Kind> {
+    /// Returns the content of a field of this message, if each occurrence takes memory of its own.
+    fn field(self, tag: u32) -> Option<Kind> {
         Some(match (self, tag) {
             (Kind::Model, 7) | (Kind::Attribute, 6) => Kind::Graph,
             (Kind::Model, 8) | (Kind::Function, 9) => Kind::OperatorSet,
@@ -55,7 +58,7 @@ impl Kind {
         })
     }
 
-    /// What one takes beside what is in it.
+    /// Returns the memory of one, without its content.
     fn bytes(self) -> u64 {
         let bytes = match self {
             Kind::Model => 0,
@@ -77,7 +80,7 @@ impl Kind {
     }
 }
 
-/// Why a file is not decoded, if it would take too much.
+/// Returns the reason to refuse a file whose messages would take too much memory.
 pub fn excess(file: &[u8]) -> Option<String> {
     let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
     let found = weight(file, Kind::Model, 0);
@@ -86,40 +89,28 @@ pub fn excess(file: &[u8]) -> Option<String> {
     })
 }
 
-/// What the fields of a message take. Where it is damaged the decoder says so.
-fn weight(mut message: &[u8], kind: Kind, depth: usize) -> u64 {
-    let mut total = 0u64;
-    while let Some(key) = varint(&mut message) {
-        let length = match key & 7 {
-            0 if varint(&mut message).is_some() => continue,
-            1 => 8,
-            5 => 4,
-            2 => varint(&mut message).unwrap_or(u64::MAX),
-            _ => return total,
-        };
-        let Some((inner, rest)) = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length))
-        else {
-            return total;
-        };
-        message = rest;
-        if let Some(field) = kind.field(key >> 3).filter(|_| key & 7 == 2 && depth < MAX_DEPTH) {
-            total = total.saturating_add(field.bytes()).saturating_add(weight(inner, field, depth + 1));
-        }
-    }
+/// Adds what the fields of a message take, up to the first damaged one, which the decoder reports.
+fn weight(message: &[u8], kind: Kind, depth: usize) -> u64 {
+    let mut total = 0;
+    let _ = add(message, kind, depth, &mut total);
     total
 }
 
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
+fn add(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64) -> Result<(), DecodeError> {
+    while !message.is_empty() {
+        let (tag, wire) = decode_key(&mut message)?;
+        let found = kind.field(tag).filter(|_| wire == WireType::LengthDelimited && depth < MAX_DEPTH);
+        let Some(field) = found else {
+            skip_field(wire, tag, &mut message, DecodeContext::default())?;
+            continue;
+        };
+        let length = decode_varint(&mut message)?;
+        let parts = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length));
+        let Some((inner, rest)) = parts else { return Ok(()) };
+        message = rest;
+        *total = total.saturating_add(field.bytes()).saturating_add(weight(inner, field, depth + 1));
     }
-    None
+    Ok(())
 }
 
 #[cfg(test)]
