@@ -9,7 +9,7 @@ use super::whole::{Asked, On, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, mapped, print, print_json, settings, staging};
 use crate::campaign::record;
 use crate::network::{self, Comparison};
-use datasets::{Outcome, Record, RowError, ScheduleSource, Source};
+use datasets::{Covers, Json, Outcome, Record, RowError, ScheduleSource, Source};
 use executor::Program;
 use job::target::is_cuda;
 use job::{Measured, RunReply};
@@ -40,6 +40,9 @@ struct Report<'a> {
     p95_ns: f64,
     n: u32,
     median_interval_ns: Option<(f64, f64)>,
+    interval_covers: Option<Covers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visits_ns: Option<Json>,
     first_run_ns: u64,
     cpu_time_ns: f64,
     activation_bytes: u64,
@@ -210,7 +213,7 @@ pub fn tell(ran: &Ran<'_>, outputs: &[Tensor], folder: Option<&Path>, as_json: b
     if let Some(folder) = folder {
         write_outputs(ran.program, outputs, folder)?;
     }
-    let report = report(ran);
+    let report = report(ran).map_err(Failure::environment)?;
     if as_json {
         print_json(&report)?
     } else {
@@ -234,10 +237,13 @@ fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result
     Ok(())
 }
 
-fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
+fn report<'a>(ran: &Ran<'a>) -> std::result::Result<Report<'a>, RowError> {
     let Ran { program, measured, .. } = ran;
     let m = &measured.measurement;
-    Report {
+    // As a record states it.
+    let mut row = Record::default();
+    record::describe_measurement(&mut row, m)?;
+    Ok(Report {
         model: ran.model.clone(),
         batch: ran.batch,
         target: ran.target,
@@ -252,7 +258,9 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         mean_ns: m.mean_ns,
         p95_ns: m.p95_ns,
         n: m.n,
-        median_interval_ns: m.median_interval_ns,
+        median_interval_ns: row.median_low_ns.zip(row.median_high_ns),
+        interval_covers: row.interval_covers,
+        visits_ns: row.visits_ns,
         first_run_ns: m.first_run_ns,
         cpu_time_ns: m.cpu_time_ns,
         activation_bytes: program.activation_bytes,
@@ -267,7 +275,7 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         promised: ran.stages.and_then(|stages| stages.promise),
         lanes: lanes(ran),
         warnings: m.warnings.iter().map(ToString::to_string).collect(),
-    }
+    })
 }
 
 /// Bytes as a person reads them.
@@ -288,7 +296,11 @@ fn describe(report: &Report<'_>) -> String {
         if report.threads == 1 { "" } else { "s" },
         report.seed
     )];
-    let interval = report.median_interval_ns.map(|(low, high)| format!(", {}", between(low, high)));
+    let covered = match report.interval_covers {
+        Some(Covers::Visits) => "over visits",
+        _ => "within one visit",
+    };
+    let interval = report.median_interval_ns.map(|(low, high)| format!(", {} {covered}", between(low, high)));
     lines.push(format!(
         "  time        {} median{}; least {}, p95 {}, {} samples",
         duration(report.median_ns),
