@@ -9,6 +9,8 @@ use super::failure::Failure;
 use super::stores::failed;
 use super::{Result, tell};
 use datasets::Store;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
@@ -130,8 +132,8 @@ impl Bucket {
         let mut names = BTreeSet::new();
         let mut next: Option<String> = None;
         for _ in 0..LISTS {
-            let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token, false)));
-            let prefix = encoded(&self.prefix, false);
+            let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token)));
+            let prefix = encoded(&self.prefix);
             let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
             let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
             let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), LIST_MOST_BYTES, &[])?;
@@ -175,7 +177,7 @@ impl Bucket {
     }
 
     fn object(&self, name: &str) -> String {
-        format!("{}/{}", self.base, encoded(&format!("{}{name}", self.prefix), true))
+        format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.prefix)))
     }
 
     /// One request; the code of its answer, whose content goes into a file, as long as that is no larger than this.
@@ -207,15 +209,12 @@ impl Bucket {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
                 .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server")
         };
-        let said = children::ask(&mut command, secrets.as_bytes(), &bounds).map_err(|error| match error {
+        let code = children::ask(&mut command, secrets.as_bytes(), &bounds).map_err(|error| match error {
             ChildError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
                 .with_hint("install it, on Debian with `apt install curl`"),
             ChildError::Ended(why) => cannot(&why),
         })?;
-        if !said.status.success() {
-            return Err(cannot(said.errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why")));
-        }
-        let code = String::from_utf8_lossy(&said.output).trim().parse();
+        let code = String::from_utf8_lossy(&code).trim().parse();
         code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
     }
 
@@ -309,33 +308,28 @@ fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// A text as a part of an address, in the one spelling that signatures are made of.
-fn encoded(text: &str, keeps_slashes: bool) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
-            b'/' if keeps_slashes => encoded.push('/'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+/// Bytes that signatures require to be encoded: all but letters, digits and `-._~`.
+const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Encodes a text as a parameter of an address.
+fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, &ENCODED)
 }
 
+/// Encodes a text as a path of an address, in which slashes stay.
+fn encoded_path(text: &str) -> PercentEncode<'_> {
+    const PATH: AsciiSet = ENCODED.remove(b'/');
+    utf8_percent_encode(text, &PATH)
+}
+
+/// Decodes a name of a list, in which a space may be a plus sign, if it is well-formed.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
-                (digit(rest.next())? * 16 + digit(rest.next())?) as u8
-            }
-            b'+' => b' ',
-            other => other,
-        });
+    let is_encoded = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !text.split('%').skip(1).all(is_encoded) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -364,10 +358,12 @@ mod tests {
     #[test]
     fn texts_of_addresses_come_back() {
         for text in ["a=b/c d+e%", "ü", ""] {
-            assert_eq!(decoded(&encoded(text, true)).as_deref(), Some(text));
+            assert_eq!(decoded(&encoded(text).to_string()).as_deref(), Some(text));
+            assert_eq!(decoded(&encoded_path(text).to_string()).as_deref(), Some(text));
         }
-        assert_eq!(encoded("a=/b", true), "a%3D/b");
-        assert_eq!(decoded("%"), None);
+        assert_eq!([encoded("a=/b~").to_string(), encoded_path("a=/b~").to_string()], ["a%3D%2Fb~", "a%3D/b~"]);
+        assert_eq!((decoded("%"), decoded("%4x"), decoded("%ff")), (None, None, None));
+        assert_eq!((decoded("%41"), decoded("a+b").as_deref()), (Some("A".to_owned()), Some("a b")));
         assert_eq!(between("<Key>a</Key><Key>b</Key><Key>c", "Key").collect::<Vec<_>>(), ["a", "b"]);
     }
 

@@ -1,4 +1,4 @@
-//! Other programs that are started for one answer: each has a deadline, ends with a signal to this one, and says no more than is read.
+//! Runs other programs for one answer, with a deadline, an end at a signal to this process, and a bound on what is read.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,29 +20,19 @@ pub struct Bounds<'a> {
     pub look: &'a dyn Fn() -> Option<String>,
 }
 
-/// What a child said.
-pub struct Said {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// Its standard output.
-    pub output: Vec<u8>,
-    /// Its standard error, as text.
-    pub errors: String,
-}
-
 /// Why a child gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// It is not there, or may not be started.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
-    /// It was ended.
+    /// It was ended, or failed and said this.
     #[error("{0}")]
     Ended(String),
 }
 
-/// Starts a program with something to read, and waits for its answer.
-pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<Said, ChildError> {
+/// Starts a program with something to read, and returns its standard output if it succeeds.
+pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<Vec<u8>, ChildError> {
     let signal = super::signals::watch_signals().map_err(|failure| ChildError::Ended(failure.to_string()))?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(ChildError::Start)?;
@@ -59,8 +49,12 @@ pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<S
     }
     let _ = writing.join();
     let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
-    let status = ended?;
-    Ok(Said { status, output, errors: String::from_utf8_lossy(&errors).into_owned() })
+    if ended?.success() {
+        return Ok(output);
+    }
+    let errors = String::from_utf8_lossy(&errors);
+    let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why");
+    Err(ChildError::Ended(why.to_owned()))
 }
 
 fn wait(child: &mut Child, signal: &Arc<AtomicUsize>, bounds: &Bounds<'_>) -> Result<ExitStatus, ChildError> {
@@ -82,7 +76,7 @@ fn wait(child: &mut Child, signal: &Arc<AtomicUsize>, bounds: &Bounds<'_>) -> Re
     }
 }
 
-/// Reads so many bytes; what comes after them is read and forgotten, so that nobody waits for a full pipe.
+/// Keeps the first `most_bytes` of a pipe, and reads on to its end, so that the child never waits for a full pipe.
 fn reading(mut pipe: impl Read + Send + 'static, most_bytes: u64) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -96,15 +90,18 @@ fn reading(mut pipe: impl Read + Send + 'static, most_bytes: u64) -> JoinHandle<
 mod tests {
     use super::*;
 
-    fn shell(script: &str, deadline: Duration) -> Result<Said, ChildError> {
+    fn shell(script: &str, deadline: Duration) -> Result<Vec<u8>, ChildError> {
         let bounds = Bounds { deadline, most_bytes: 10, look: &|| None };
         ask(Command::new("sh").args(["-c", script]), b"in\n", &bounds)
     }
 
     #[test]
     fn answers_are_bounded_and_a_silent_child_is_ended() {
-        let said = shell("read word; echo $word 123456789012345; echo why >&2", Duration::from_secs(20)).unwrap();
-        assert_eq!((said.output.as_slice(), said.errors.as_str()), (&b"in 1234567"[..], "why\n"));
+        let output = shell("read word; echo $word 123456789012345; echo why >&2", Duration::from_secs(20)).unwrap();
+        assert_eq!(output, b"in 1234567");
+        let why = |script: &str| shell(script, Duration::from_secs(20)).err().map(|error| error.to_string());
+        assert_eq!(why("echo; echo why >&2; echo more >&2; exit 1").as_deref(), Some("why"));
+        assert_eq!(why("exit 1").as_deref(), Some("it did not say why"));
         let start = Instant::now();
         let error = shell("exec sleep 60", Duration::from_millis(200)).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), Some("no answer within 0 s"));

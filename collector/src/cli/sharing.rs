@@ -11,7 +11,8 @@ use super::failure::Failure;
 use super::stores::{failed, open, tell_damage};
 use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, SealOptions, Store};
-use measure::host::command::without_password;
+use measure::host::command::{split_password, without_password};
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,30 +44,12 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Reads an address. Arguments of a process can be read by everybody on its machine, so a password is no part of them.
+    /// Reads an address. Every user of a machine can read the arguments of a process, so a password is no part of them.
     fn parse(text: &str) -> Database {
-        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
-        let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
-        let behind_user = user.split_once(':').map(|(_, password)| password);
-        let settings = rest.rsplit('@').next().and_then(|place| place.split_once('?')).map_or("", |(_, all)| all);
-        let of_setting = settings.split('&').find_map(|setting| setting.strip_prefix("password="));
-        let password = behind_user.or(of_setting).map(percent_decoded);
-        Database { address: without_password(text), password }
+        let (address, password) = split_password(text);
+        let password = password.map(|password| percent_decode_str(password).decode_utf8_lossy().into_owned());
+        Database { address, password }
     }
-}
-
-/// A text with what stands as `%20` written as itself.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => (bytes.push(byte), rest = &after[2..]),
-            None => (bytes.push(first), rest = after),
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What was done.
@@ -202,10 +185,7 @@ fn merge_rows(store: &Store, database: &Database) -> Result<u64> {
             .with_hint("install it, on Debian with `apt install postgresql-client`"),
         ChildError::Ended(why) => cannot(&why),
     })?;
-    if !said.status.success() {
-        return Err(cannot(said.errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why")));
-    }
-    let said = String::from_utf8_lossy(&said.output);
+    let said = String::from_utf8_lossy(&said);
     Ok(said.lines().rev().find_map(|line| line.trim().parse().ok()).unwrap_or_default())
 }
 

@@ -6,24 +6,31 @@ pub fn own_command() -> String {
     words.collect::<Vec<String>>().join(" ")
 }
 
-/// An address without what only its owner should know: what stands behind a user's name, and settings of passwords. What is no
-/// address is left alone.
+/// Returns an address without passwords, and any other text as it is.
 pub fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    // A password may hold any sign, also where it should be written as a number.
+    split_password(text).0
+}
+
+/// Splits an address into itself without passwords, and the password as it is written: the one behind the user's name, or else the
+/// setting `password`.
+pub fn split_password(text: &str) -> (String, Option<&str>) {
+    let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), None) };
+    // A password may hold any sign, even one that should be percent-encoded.
     let (user, place) = match rest.rsplit_once('@') {
-        Some((user, place)) => (Some(user.split(':').next().unwrap_or_default()), place),
+        Some((user, place)) => (Some(user), place),
         None => (None, rest),
     };
-    let (place, settings) = match place.split_once('?') {
-        Some((place, settings)) => (place, settings),
-        None => (place, ""),
+    let (user, behind_user) = match user.and_then(|user| user.split_once(':')) {
+        Some((user, password)) => (Some(user), Some(password)),
+        None => (user, None),
     };
-    let settings: Vec<&str> =
-        settings.split('&').filter(|setting| !setting.is_empty() && !is_secret(setting)).collect();
+    let (place, settings) = place.split_once('?').unwrap_or((place, ""));
+    let (secret, open): (Vec<&str>, Vec<&str>) =
+        settings.split('&').filter(|setting| !setting.is_empty()).partition(|setting| is_secret(setting));
+    let password = behind_user.or_else(|| secret.iter().find_map(|setting| setting.strip_prefix("password=")));
     let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-    let settings = if settings.is_empty() { String::new() } else { format!("?{}", settings.join("&")) };
-    format!("{scheme}://{user}{place}{settings}")
+    let settings = if open.is_empty() { String::new() } else { format!("?{}", open.join("&")) };
+    (format!("{scheme}://{user}{place}{settings}"), password)
 }
 
 /// Whether a setting of an address is a password: `password=`, `sslpassword=`, `passfile=` and their like.
