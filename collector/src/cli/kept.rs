@@ -1,13 +1,15 @@
 //! What this program keeps for itself on a machine, outside of stores: others may write to those.
 
+use super::Result;
+use super::failure::{Failure, chain};
+use datasets::Key;
 use measure::host::exclusive;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Names another folder.
-pub const FOLDER_VARIABLE: &str = "OPCOLLECT_STATE";
+const FOLDER_VARIABLE: &str = "OPCOLLECT_STATE";
 
 /// Larger files are none of ours.
 const MOST_BYTES: u64 = 1 << 20;
@@ -21,7 +23,7 @@ impl Kept {
         let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let host = nix::unistd::gethostname().unwrap_or_default();
         let text = format!("{}\n{}", host.to_string_lossy(), folder.display());
-        Kept(home().join(kind).join(format!("{}.json", &blake3::hash(text.as_bytes()).to_hex()[..32])))
+        Kept(home().join(kind).join(format!("{}.json", Key::of_bytes(text.as_bytes()))))
     }
 
     /// A file of a folder, for tests.
@@ -38,15 +40,11 @@ impl Kept {
     }
 
     /// Writes it whole, or leaves what was there.
-    pub fn write<T: Serialize>(&self, value: &T) -> std::io::Result<()> {
+    pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
         let folder = self.0.parent().expect("it lies in a folder");
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut file, value)?;
-        file.flush()?;
-        file.as_file().sync_all()?;
-        file.persist(&self.0)?;
-        Ok(())
+        std::fs::create_dir_all(folder).map_err(Failure::environment)?;
+        let text = serde_json::to_vec(value).map_err(Failure::environment)?;
+        datasets::output::write(&self.0, text).map_err(|error| Failure::environment(chain(&error)))
     }
 
     /// Removes it.

@@ -1,7 +1,7 @@
-//! How far a night is, so that one that was killed goes on where it stopped, and by the time that was given at first.
+//! Keeps how far a night is, so that a killed one goes on where it stopped, within the time that it was given at first.
 
 use super::super::kept::Kept;
-use super::summary::Phase;
+use datasets::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// That of a night which was killed, if it was asked to do the same and its time is not over.
+    /// Returns the course of a killed night, if it was asked to do the same and its time is not over.
     pub fn resumed(kept: &Kept, asked: &str, now_us: i64) -> Option<Course> {
         kept.read::<Course>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
@@ -35,7 +35,7 @@ impl Course {
     /// What a night was asked to do, as one word: its configuration, its store and its time.
     pub fn asked(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
-        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+        Key::of_bytes(text.as_bytes()).hex()
     }
 
     /// Whether a phase has come to its end.
@@ -43,14 +43,14 @@ impl Course {
         self.done.iter().any(|done| done == phase)
     }
 
-    /// Seconds that a phase took before this process.
-    pub fn before(&self, phase: &str) -> f64 {
+    /// Seconds that a phase has taken, those of killed processes included.
+    pub fn spent(&self, phase: &str) -> f64 {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
-    /// Hears how long a phase has taken in all.
-    pub fn hear(&mut self, phase: &Phase, before: f64) {
-        self.spent.insert(phase.name.to_owned(), before + phase.seconds);
+    /// Adds the seconds of a slice to those of its phase.
+    pub fn spend(&mut self, phase: &str, seconds: f64) {
+        *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }
 }
 

@@ -42,7 +42,6 @@ const GRACE: f64 = 60.0;
 struct Job {
     run: NightRun,
     settings: Night,
-    id: String,
     end: Instant,
     start: Instant,
     signal: Arc<AtomicUsize>,
@@ -95,8 +94,8 @@ pub fn run(run: &NightRun) -> Result<u8> {
     let end = Instant::now() + Duration::from_secs_f64(seconds_until(course.end_us));
     let mut sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
     sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
-    let (run, phases, id) = (run.clone(), Vec::new(), course.id.clone());
-    let mut job = Job { run, settings, id, end, start, signal, sentinels, phases, has_losses: false, course, kept };
+    let (run, phases) = (run.clone(), Vec::new());
+    let mut job = Job { run, settings, end, start, signal, sentinels, phases, has_losses: false, course, kept };
     job.keep_course();
     job.work()?;
     job.kept.forget();
@@ -142,6 +141,7 @@ impl Job {
     }
 
     fn work(&mut self) -> Result<()> {
+        const AGAIN: &str = "default schedules again";
         let is_looked_at = self.course.looked.is_some_and(|(at_us, _)| {
             let ago = now_us().saturating_sub(at_us) as f64 / 60e6;
             ago < self.settings.sentinel_minutes
@@ -150,8 +150,8 @@ impl Job {
             self.look_at_the_machine()?;
         }
         let again = self.settings.again_share * self.course.seconds;
-        self.phase("default schedules again", again, &["--schedules", "1", "--iftune", "false", "--again"])?;
-        self.doubts(again)?;
+        self.phase(AGAIN, again, &["--schedules", "1", "--iftune", "false", "--again"])?;
+        self.doubts(again - self.course.spent(AGAIN))?;
         self.phase("new work", f64::INFINITY, &[])?;
         if self.settings.variations > 0 {
             let count = self.settings.variations.to_string();
@@ -162,15 +162,13 @@ impl Job {
 
     /// Slices of one kind of work until it is done or its time is over.
     fn phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
-        let (mut phase, before) = (Phase::new(name), self.course.before(name));
         if self.course.has_done(name) {
             return Ok(());
         }
-        while let Some(slice) = self.slice(seconds - before - phase.seconds) {
+        let mut phase = Phase::new(name);
+        while let Some(slice) = self.slice(seconds - self.course.spent(name)) {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
             let (is_done, made) = self.one(&mut phase, slice, &flags)?;
-            self.course.hear(&phase, before);
-            self.keep_course();
             if is_done || made == 0 {
                 break;
             }
@@ -179,25 +177,24 @@ impl Job {
         Ok(())
     }
 
-    /// What regressed tonight, or is not known well, once more.
+    /// Measures once more what regressed tonight, or is not known well.
     fn doubts(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
-        let (mut phase, before) = (Phase::new(NAME), self.course.before(NAME));
         if self.course.has_done(NAME) {
             return Ok(());
         }
-        let spent: f64 = self.course.spent.values().sum();
-        let mut keys = doubts::of_night(&self.run, &self.id, &self.settings)?;
-        while let Some(slice) = (!keys.is_empty()).then(|| self.slice(seconds - spent - phase.seconds)).flatten() {
+        let mut phase = Phase::new(NAME);
+        let mut keys = doubts::of_night(&self.run, &self.course.id, &self.settings)?;
+        while !keys.is_empty()
+            && let Some(slice) = self.slice(seconds - self.course.spent(NAME))
+        {
             let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
             let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
             std::fs::write(file.path(), lines).map_err(Failure::environment)?;
             let only = file.path().display().to_string();
             let (_, made) =
                 self.one(&mut phase, slice, &["--iftune", "false", "--again", "--keys", &only].map(str::to_owned))?;
-            self.course.hear(&phase, before);
-            self.keep_course();
-            let left = doubts::not_twice(&self.run, &self.id, &keys)?;
+            let left = doubts::not_twice(&self.run, &self.course.id, &keys)?;
             if made == 0 || left.len() == keys.len() {
                 break;
             }
@@ -237,7 +234,10 @@ impl Job {
         let deadline = Duration::from_secs_f64((slice + GRACE).min(self.left_for_work().max(SLICE_LEAST)));
         let ended = Child::start(&arguments)?.finish(deadline, &self.signal)?;
         phase.slices += 1;
-        phase.seconds += begun.elapsed().as_secs_f64();
+        let seconds = begun.elapsed().as_secs_f64();
+        phase.seconds += seconds;
+        self.course.spend(phase.name, seconds);
+        self.keep_course();
         let (left, made) = self.hear(phase, &ended)?;
         self.look_at_the_machine()?;
         Ok((left == 0 && !ended.was_told, made))
@@ -245,7 +245,7 @@ impl Job {
 
     fn common(&self) -> [String; 7] {
         let store = self.run.store.display().to_string();
-        ["--store", &store, "--night", &self.id, "--progress", "0", "--json"].map(str::to_owned)
+        ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
     }
 
     /// Adds what a child reports: attempts left, and attempts made.
@@ -291,7 +291,7 @@ impl Job {
 
     fn report(self, pages: Pages) -> Result<u8> {
         let judging = &self.run.judging;
-        let label = self.id.trim_start_matches("night-");
+        let label = self.course.id.trim_start_matches("night-");
         let found = judge_night(&self.run.store, label, self.settings.nights, bounds(judging))?;
         let report = Report {
             night: label,

@@ -17,6 +17,7 @@ use measure::host::Facts;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long building them may take.
 const BUILDING: Duration = Duration::from_secs(300);
@@ -25,6 +26,8 @@ const BUILDING: Duration = Duration::from_secs(300);
 pub struct Sentinels {
     folder: PathBuf,
     config: RawConfig,
+    /// The copy that is run, once it is known to be ours.
+    private: Option<TempDir>,
     /// How long the last look took.
     pub seconds: f64,
     /// How often they ran.
@@ -58,7 +61,7 @@ impl Sentinels {
             false => Vec::new(),
         };
         let folder = below(store, &facts.host_class());
-        Sentinels { folder, config, seconds: 0.0, looks: 0, notes, is_off }
+        Sentinels { folder, config, private: None, seconds: 0.0, looks: 0, notes, is_off }
     }
 
     /// Runs them within some time; one that finds no time is left out.
@@ -67,16 +70,7 @@ impl Sentinels {
             return Ok(());
         }
         let begun = Instant::now();
-        let private = tempfile::tempdir().map_err(Failure::environment)?;
-        let folder = private.path().join("sentinels");
-        if !self.is_ours(&folder)? {
-            self.set_aside()?;
-            self.build(&folder, BUILDING.min(left), signal)?;
-            if !folder.exists() {
-                return Ok(());
-            }
-            self.keep(&folder)?;
-        }
+        let Some(folder) = self.ready(BUILDING.min(left), signal)? else { return Ok(()) };
         let left = left.saturating_sub(begun.elapsed());
         let measured = Instant::now();
         let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
@@ -97,6 +91,26 @@ impl Sentinels {
         Ok(())
     }
 
+    /// Returns the copy that is run, made at the first look; nothing if there is no time to build it.
+    fn ready(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
+        const NAME: &str = "sentinels";
+        if let Some(private) = &self.private {
+            return Ok(Some(private.path().join(NAME)));
+        }
+        let private = tempfile::tempdir().map_err(Failure::environment)?;
+        let folder = private.path().join(NAME);
+        if !self.is_ours(&folder)? {
+            self.set_aside()?;
+            self.build(&folder, left, signal)?;
+            if !folder.exists() {
+                return Ok(None);
+            }
+            self.keep(&folder)?;
+        }
+        self.private = Some(private);
+        Ok(Some(folder))
+    }
+
     /// Where this machine keeps the hash of what it runs.
     fn kept(&self) -> Kept {
         Kept::about("sentinels", &self.folder)
@@ -114,7 +128,7 @@ impl Sentinels {
 
     /// Puts what was built into the store, and keeps its hash.
     fn keep(&self, built: &Path) -> Result<()> {
-        self.kept().write(&hash_of(built)?).map_err(Failure::environment)?;
+        self.kept().write(&hash_of(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
         let appearing = Appearing::begin(&self.folder)?;
