@@ -23,7 +23,7 @@ pub enum Event<'a> {
     Recorded(&'a Record),
     /// What the source says of how the work stands.
     Standing(&'a str),
-    /// All that is left is what other processes are at: so many attempts.
+    /// Only attempts that other processes have claimed are left; their number.
     Waiting(usize),
 }
 
@@ -36,11 +36,11 @@ pub struct Outcomes {
     pub passed_over: usize,
     /// Why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Attempts not made because the budget ended or a signal came.
+    /// Attempts not made because the budget ended, a signal came, or other processes did not make them in time.
     pub left: usize,
-    /// Those of them that other processes are at, which may have ended.
+    /// Attempts among `left` that other processes have claimed.
     pub held: usize,
-    /// Attempts that others make or have made meanwhile.
+    /// Attempts that other processes have claimed or made, and that are not left.
     pub elsewhere: usize,
     /// Time spent waiting for builds, in milliseconds.
     pub build_ms: u64,
@@ -70,18 +70,18 @@ impl Outcomes {
     }
 }
 
-/// Whose a visit is.
+/// What this process is to do with a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Ours, as the try of its experiment with this number.
+    /// To be made by this process, as the try of its experiment with this number.
     Ours(i64),
-    /// Nobody's any more: another process made it.
+    /// Made by another process.
     Made,
-    /// That of another process, which may end before it is made.
+    /// Claimed by another process, which may end before it is made.
     Held,
 }
 
-/// Whose each of some visits is.
+/// The turn of each of several visits.
 pub type Turns = Vec<Turn>;
 
 impl Turn {
@@ -103,7 +103,7 @@ pub struct Outside<'a, E> {
     pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Turns, E>,
 }
 
-/// All visits are ours: for campaigns of one process.
+/// Claims all visits without asking, for campaigns of one process.
 pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
     Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
@@ -162,7 +162,7 @@ pub fn collect<E: From<RowError>>(
     }
     let mut outcomes = pass.outcomes;
     outcomes.left = pass.source.left() + pass.open;
-    outcomes.held = if pass.waiting_since.is_some() { pass.source.left() } else { 0 };
+    outcomes.held = pass.source.held();
     Ok(outcomes)
 }
 
@@ -182,13 +182,13 @@ struct Pass<'a, 'b, E> {
     /// How many tries the newest batch has.
     newest: usize,
     tickets: Ticket,
-    /// Since when nothing is left but what other processes are at, and none of it was made.
+    /// When this process began to wait for other processes, if none has made anything since.
     waiting_since: Option<Instant>,
 }
 
-/// How often it is asked whether other processes have made what they are at, and how long at most while none of it is made: longer
-/// than the claims of a process hold that was killed on another machine.
+/// Time between two looks at what other processes have made.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
+/// Longest wait while other processes make nothing: more than the claims of a process hold that was killed on another machine.
 const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
 /// What a piece of work is for.
@@ -248,9 +248,10 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             if proposed.is_empty() {
                 return Ok(());
             }
-            self.begin(proposed)?;
-            if self.waiting_since.is_some() && self.open == 0 {
-                self.wait()?;
+            let is_put_off = self.begin(proposed)?;
+            match is_put_off && self.open == 0 {
+                true => self.wait()?,
+                false => self.waiting_since = None,
             }
         }
         Ok(())
@@ -258,34 +259,31 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
     /// Waits a little for what other processes are at.
     fn wait(&mut self) -> Result<(), End<E>> {
-        (self.outside.listener)(Event::Waiting(self.source.left()));
+        (self.outside.listener)(Event::Waiting(self.source.held()));
         let begun = Instant::now();
+        let since = *self.waiting_since.get_or_insert(begun);
         let is_over = |pass: &Self| is_over(pass.outside, &pass.start, pass.campaign.config);
         while begun.elapsed() < ASKED_EVERY && !is_over(self) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        let is_in_vain = self.waiting_since.is_some_and(|since| since.elapsed() > MOST_WAITED);
-        if is_in_vain || is_over(self) { Err(End::Stopped) } else { Ok(()) }
+        if since.elapsed() > MOST_WAITED || is_over(self) { Err(End::Stopped) } else { Ok(()) }
     }
 
-    /// Claims what of a batch is ours, and gives it to the bench.
-    fn begin(&mut self, proposed: Vec<Attempt>) -> Result<(), End<E>> {
+    /// Claims a batch and gives what is ours to the bench. Returns whether the source has put off all of it.
+    fn begin(&mut self, proposed: Vec<Attempt>) -> Result<bool, End<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
-        self.waiting_since = match turns.iter().all(|turn| *turn == Turn::Held) {
-            true => self.waiting_since.or_else(|| Some(Instant::now())),
-            false => None,
-        };
-        let mut ours: Vec<Try> = Vec::new();
+        let (mut ours, mut is_put_off): (Vec<Try>, bool) = (Vec::new(), true);
         for (attempt, turn) in proposed.into_iter().zip(turns) {
             match turn {
                 Turn::Ours(number) => ours.push(Try { attempt, number }),
-                Turn::Held if self.source.put_off(&attempt) => {}
+                Turn::Held if self.source.put_off(&attempt) => continue,
                 Turn::Made | Turn::Held => {
                     self.outcomes.elsewhere += usize::from(attempt.is_first);
                     self.source.forgo(&attempt);
                 }
             }
+            is_put_off = false;
         }
         if !ours.is_empty() {
             self.newest = ours.len();
@@ -298,7 +296,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                 _ => groups.push(vec![one]),
             }
         }
-        groups.into_iter().try_for_each(|group| self.submit(group))
+        groups.into_iter().try_for_each(|group| self.submit(group))?;
+        Ok(is_put_off)
     }
 
     /// The build of a group, or its runs where nothing is built.
@@ -373,7 +372,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.keep(one, &record)
     }
 
-    /// Lets everybody know of a record.
+    /// Hands a record to the sink, the listener and the source.
     fn keep(&mut self, one: &Try, record: &Record) -> Result<(), End<E>> {
         (self.outside.sink)(record).map_err(End::Failed)?;
         match record.outcome {

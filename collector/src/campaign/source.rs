@@ -18,10 +18,11 @@ pub trait Source {
     /// Hears the record of an attempt.
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 
-    /// Hears that an attempt is not made here, because others make it or have made it.
+    /// Hears that an attempt is not made here, because another process makes or has made it.
     fn forgo(&mut self, _attempt: &Attempt) {}
 
-    /// Hears that others are at an attempt; says whether it will propose it again, should they end before it is made.
+    /// Hears that another process has claimed an attempt. Returns whether the source will propose it again, in case that process ends
+    /// before it is made.
     fn put_off(&mut self, _attempt: &Attempt) -> bool {
         false
     }
@@ -33,6 +34,11 @@ pub trait Source {
 
     /// How many attempts it would propose still, as far as it knows.
     fn left(&self) -> usize;
+
+    /// How many of those it has put off.
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 /// A list from its beginning to its end, with all visits of each experiment.
@@ -51,7 +57,7 @@ pub struct Sweep {
     moment: usize,
     /// Attempts between two visits of one experiment.
     between: usize,
-    /// What other processes were at when it was proposed; proposed again when nothing else is left.
+    /// Attempts that other processes had claimed when they were proposed; proposed again when nothing else is left.
     held: VecDeque<Attempt>,
     /// When each experiment was last proposed.
     proposed: HashMap<Key, usize>,
@@ -137,6 +143,10 @@ impl Source for Sweep {
     }
 
     fn left(&self) -> usize {
-        self.waiting.iter().chain(self.later.values()).chain(&self.held).map(Attempt::visits_left).sum()
+        self.waiting.iter().chain(self.later.values()).map(Attempt::visits_left).sum::<usize>() + self.held()
+    }
+
+    fn held(&self) -> usize {
+        self.held.iter().map(Attempt::visits_left).sum()
     }
 }

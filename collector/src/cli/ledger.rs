@@ -4,7 +4,7 @@ use super::dataset::tell_damage;
 use super::failure::chain;
 use super::repeat::Repeat;
 use super::tell;
-use crate::campaign::collect::{Turn, Visit};
+use crate::campaign::collect::{Turn, Turns, Visit};
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
 use measure::host::command::own_command;
@@ -19,7 +19,7 @@ pub struct Ledger<'a> {
     /// Experiments that were measured with the requested counters, if any were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Files of other processes that hold what was last asked for; what they make is looked for when it is asked for again.
+    /// Claim files of other processes that hold what was last asked for; the next claim looks for what they have made.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
 }
@@ -72,13 +72,13 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Files of other processes that hold what was last asked for.
+    /// Returns the claim files of other processes that hold what was last asked for.
     pub fn holders(&self) -> &BTreeSet<PathBuf> {
         &self.holders
     }
 
-    /// Whose each visit is.
-    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Vec<Turn>> {
+    /// Claims visits.
+    pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
                 ledger.keys.attempts(visit.key) > i64::from(visit.number)
@@ -87,25 +87,25 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// The same, where what is known is made again.
-    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Vec<Turn>> {
+    /// Claims visits, known ones too.
+    pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |_, _| false)
     }
 
-    /// The same, where what gave a time is made until it was tried so often.
-    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Vec<Turn>> {
+    /// Claims visits of experiments that gave fewer times than this.
+    pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| ledger.left(visit.key, times) == 0)
     }
 
-    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Vec<Turn>> {
+    fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Turns> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.claims()?),
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
         let Taken { held, holders, has_news } = claims.take(&keys)?;
-        // After claiming: what others finish from now on, they had claimed before. Whoever was waited for may have ended since,
-        // which is no news.
+        // After claiming: what other processes finish from now on, they had claimed before. A holder may also have ended since the
+        // last claim, which does not count as news.
         if has_news || !self.holders.is_empty() {
             self.keys = self.store.keys()?;
             self.counted = counted(self.store, self.repeat)?;
@@ -133,7 +133,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Makes a part of the records, and fewer of what are many small ones.
+    /// Seals the records into a part, and merges small parts.
     pub fn seal(self) -> Result<()> {
         let Some(journal) = self.journal else { return Ok(()) };
         journal.seal()?;
