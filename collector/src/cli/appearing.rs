@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A folder being written beside its final place.
 pub struct Appearing {
     folder: TempDir,
-    /// Locked as long as somebody writes, where locks work.
+    /// Holds a lock on the folder while it is written, where locks work.
     _lock: File,
 }
 
@@ -54,7 +54,8 @@ impl Appearing {
         if out.exists() {
             fs::remove_dir(out).map_err(Failure::environment)?;
         }
-        sync(self.folder.path())?;
+        let path = self.folder.path();
+        sync(path).map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", path.display())))?;
         let written = self.folder.keep();
         fs::rename(&written, out).map_err(|error| {
             Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
@@ -62,26 +63,23 @@ impl Appearing {
     }
 }
 
-/// Sees to it that what a folder holds is on the disk before its name says that it is whole.
-fn sync(folder: &Path) -> Result<()> {
-    let all = || -> std::io::Result<()> {
-        for entry in folder.read_dir()? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => sync(&entry.path()).map_err(|failure| std::io::Error::other(failure.to_string()))?,
-                false => File::open(entry.path())?.sync_all()?,
-            }
+/// Brings a folder with all that it holds to the disk.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
         }
-        File::open(folder)?.sync_all()
-    };
-    all().map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", folder.display())))
+    }
+    File::open(folder)?.sync_all()
 }
 
-/// Removes what killed processes left in a folder: nobody holds its lock.
+/// Removes folders that killed processes left, which hold no lock.
 fn remove_abandoned(parent: &Path) {
     /// A younger folder may not have been locked yet.
     const YOUNG: Duration = Duration::from_secs(60);
-    /// Nobody still writes to an older one.
+    /// An older folder is not being written any more.
     const OLD: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
@@ -94,7 +92,7 @@ fn remove_abandoned(parent: &Path) {
             Err(TryLockError::Error(_)) => age > OLD,
         });
         if is_left {
-            // Whoever cannot remove it can still write beside it.
+            // A folder that cannot be removed does not hinder writing beside it.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

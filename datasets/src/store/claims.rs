@@ -1,13 +1,13 @@
-//! Who is at which experiment: so that processes on one store share their work instead of doing it twice.
+//! Claims of experiments, so that processes on one store share their work instead of doing it twice.
 //!
 //! ```text
-//! store/claims/turn                     locked while somebody claims; holds how often that was done
+//! store/claims/turn                     locked while a process claims; holds the number of claims so far
 //! store/claims/<start>-<pid>-<boot>.txt one per process: a line for each experiment it has claimed, none has two writers
 //! ```
 //!
-//! A claim holds as long as its process lives. On the same boot of a machine the lock on its file tells, and where locks do not
-//! work, whether its process runs; of a process elsewhere, that the file was touched not long ago, by the clock of the file system.
-//! Where a claim was lost, an experiment is made twice: that costs time and no record.
+//! A claim holds as long as its process lives. Within one boot of a machine the lock on its file tells whether that process lives
+//! or, where locks do not work, the process table does; for a process elsewhere, a recent change of the file by the file system's
+//! clock does. A lost claim means that an experiment is made twice, which costs time and no record.
 
 use super::Store;
 use super::files::{list, make_folder, remove};
@@ -24,11 +24,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A process elsewhere that has not touched its claims for so long has ended. It touches them every minute, and some file systems
-/// tell others of that a minute later.
+/// Time after which a process elsewhere that has not touched its claims counts as ended. It touches them every minute, and some file
+/// systems show that to other machines a minute later.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
-/// More than one process claims while it lives.
+/// Largest claim file that is read.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// What this process has claimed; the claims end with it.
@@ -45,11 +45,11 @@ pub struct Claims {
 /// What came of claiming.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// Experiments that other processes are at.
+    /// Experiments that other processes have claimed.
     pub held: HashSet<Key>,
     /// The files that say so.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether others claimed something since this process did, so that the store may have more than it had.
+    /// Whether other processes have claimed since this one did, so that the store may hold new records.
     pub has_news: bool,
 }
 
@@ -61,9 +61,9 @@ impl Store {
         let boot = Identity::current().boot.replace('-', "");
         loop {
             let (path, file) = create_own(&folder, "txt", OpenOptions::new().append(true).read(true))?;
-            // A file system without locks still works; its claims only last longer than their processes.
+            // Where the file system has no locks, other processes look for this process itself.
             let _ = file.lock();
-            // Between the two, somebody may have taken it for one whose process has ended.
+            // Before it was locked, another process may have removed it as that of a process that has ended.
             if path.exists() {
                 let turn = u64::MAX;
                 let _renewal = Renewal::begin(&file);
@@ -74,7 +74,7 @@ impl Store {
 }
 
 impl Claims {
-    /// Claims those of some experiments that no other process is at.
+    /// Claims the experiments that no other process has claimed.
     pub fn take(&mut self, wanted: &[Key]) -> Result<Taken> {
         let turn_path = self.folder.join("turn");
         let mut options = OpenOptions::new();
@@ -99,7 +99,7 @@ impl Claims {
         self.file.write_all(bytes).context("writing", &self.path)
     }
 
-    /// What all other living processes have claimed, with the files that say so.
+    /// Returns the claims of all other living processes, with their files.
     fn others(&self) -> Result<HashMap<Key, PathBuf>> {
         let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
         let mut claimed = HashMap::new();

@@ -22,7 +22,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const MANIFEST: &str = "manifest.json";
+pub(super) const MANIFEST: &str = "manifest.json";
 
 /// Longest manifest that is read.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;

@@ -161,7 +161,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// All entries of a folder, links among them too; none when the folder is not there.
+/// Lists all entries of a folder, links too; none if the folder does not exist.
 pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -172,8 +172,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Files and folders of a folder by name, sorted; none when the folder is not there. Links are not followed, and pipes, of which a reader
-/// waits for a writer, are passed over.
+/// Lists the files and folders of a folder by name, sorted; none if the folder does not exist. Links are not followed, and pipes, whose
+/// readers would wait for a writer, are skipped.
 pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

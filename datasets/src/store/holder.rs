@@ -1,8 +1,8 @@
-//! Whether the process that holds a file open and locked is still there.
+//! Tells whether the process that holds a file open and locked still runs.
 //!
-//! The kernel drops a lock with its process, whichever way that ends, so within one boot of a machine a lock tells best. Network
-//! file systems give an exclusive lock only to who may write, and some mounts give none at all: where a lock is refused for any
-//! other reason than being held, the process itself is looked for.
+//! The kernel drops a lock with its process, however that ends, so within one boot of a machine a lock tells best. Network file
+//! systems give an exclusive lock only to a file opened for writing, and some mounts give none: where a lock is refused although it
+//! is not held, the process itself is looked for.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) enum Holder {
     /// It holds the lock.
     Alive,
-    /// Nobody holds the lock; whoever asked now does.
+    /// No process held the lock; the one that asked now does.
     Gone,
     /// Locks do not work here.
     Unknown,
@@ -23,12 +23,12 @@ pub(super) enum Holder {
 /// Opens a file so that its lock can be asked for.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path);
-    // Who may only read still learns something where locks are local.
+    // A file opened for reading can be locked where locks are local.
     file.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Err(error) } else { File::open(path) })
 }
 
 impl Holder {
-    /// Asks the lock of a file, and takes it where nobody has it.
+    /// Asks for the lock of a file, and takes it if it is free.
     pub fn of(file: &File) -> Holder {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Holder::Alive,
@@ -38,10 +38,10 @@ impl Holder {
     }
 }
 
-/// Whether a process of this boot runs that began before it wrote something at a moment, in microseconds since 1970. Numbers of
-/// processes are used again; one that began later is another.
+/// Whether the process of this number runs and began before `wrote_at_us`, in microseconds since 1970. A process that began later is
+/// another one with the same number.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
-    /// The beginning of a process is known to a hundredth of a second, that of the boot to a second.
+    /// Resolution of the times: that of a process is known to a hundredth of a second, that of the boot to a second.
     const SLACK: Duration = Duration::from_secs(2);
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let began = began_at(&stat);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_asked_for_by_who_may_write() {
+    fn a_lock_is_asked_for_with_write_access() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let held = open(file.path()).unwrap();
         held.lock().unwrap();

@@ -119,7 +119,7 @@ impl Marker {
     }
 }
 
-/// Folders and files of a store that are its own: a link among them would lead what is written or removed to another place.
+/// Folders and files of a store that may not be links: a link among them would lead what is written or removed to another place.
 const OWN: [&str; 13] = [
     MARKER,
     "claims",
@@ -129,7 +129,7 @@ const OWN: [&str; 13] = [
     "dataset",
     "hosts",
     "journal",
-    "manifest.json",
+    compact::MANIFEST,
     "quarantine",
     "sentinels",
     "status",
@@ -187,13 +187,13 @@ impl Store {
         }
     }
 
-    /// What is wrong with the file that says that this is a store.
+    /// Returns what is wrong with the marker file.
     fn marker_problem(&self) -> Option<String> {
         let bytes = std::fs::read(self.root.join(MARKER)).unwrap_or_default();
         Marker::read(&String::from_utf8_lossy(&bytes)).err()
     }
 
-    /// Writes it anew.
+    /// Writes the marker file anew.
     fn write_marker(&self) -> Result<()> {
         files::write_json(&self.root.join(MARKER), &Marker::new())
     }
