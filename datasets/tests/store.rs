@@ -776,7 +776,7 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
     assert_eq!(store.verify().unwrap().rows, 2);
 }
 
-/// What a stranger may put into a store so that a reader waits for ever, or that something elsewhere is changed.
+/// Pipes and links in a store, which would block a reader or lead writes elsewhere.
 #[test]
 fn pipes_are_passed_over_and_links_are_refused() {
     let (folder, store) = new_store();
@@ -808,7 +808,7 @@ fn pipes_are_passed_over_and_links_are_refused() {
     }
 }
 
-/// A flipped bit in the file that says what a folder is blocks nothing: the parts tell their versions themselves.
+/// A flipped bit in the marker does not block a store, since each part has its own version.
 #[test]
 fn a_damaged_marker_is_named_and_written_anew() {
     let (_folder, store) = new_store();

@@ -1,5 +1,5 @@
 //! Puts arbitrary bytes into a store as each of the small files that lie beside its records: marker, manifest, claims, status,
-//! configurations and peaks. Whoever opens the store answers with an error or goes on; nothing is lost of its records.
+//! configurations and peaks. Opening the store either fails with an error or succeeds; no record is lost.
 //!
 //! Run with `fuzz/run store_files`; good starts are such files of a store.
 

@@ -1,5 +1,5 @@
-//! Feeds arbitrary texts to what reads descriptions of targets, which stand in records and configurations; what is taken has the
-//! fields of a list alone, and words without signs that code would need.
+//! Feeds arbitrary texts to the parser of target descriptions; accepted ones have only fields of the allow list, and words without
+//! characters that code would need.
 //!
 //! Run with `fuzz/run target`; good starts are the column `target_text` of a store.
 

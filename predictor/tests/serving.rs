@@ -254,9 +254,9 @@ fn pages_of_other_sites_are_not_answered() {
     }
 }
 
-/// Whoever sends large bodies and leaves, or sends them slowly, takes a bounded amount of memory, and others are answered.
+/// Clients that send large bodies and disconnect, or send them slowly, take a bounded amount of memory and do not block others.
 #[test]
-fn large_bodies_that_nobody_waits_for_do_not_pile_up() {
+fn large_bodies_of_clients_that_disconnect_do_not_pile_up() {
     let address = server(Duration::from_secs(30));
     let head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
     let most = vec![b' '; 999_999];

@@ -1,11 +1,12 @@
-//! Texts of strangers on a terminal: names in files may hold signs that move the cursor, rename the window or answer for the user.
+//! Makes untrusted texts safe for a terminal: names in files may hold control characters that move the cursor, rename the window or
+//! type for the user.
 
 use std::borrow::Cow;
 
-/// What stands in place of a sign that is not shown.
+/// Replacement for a control character.
 const SHOWN: char = '\u{fffd}';
 
-/// A text without signs that command a terminal, other than colours, line breaks and tabulators.
+/// Replaces the control characters of a text, except colours, line breaks and tabs.
 pub fn tame(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_command) {
         return Cow::Borrowed(text);
@@ -24,13 +25,13 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
-/// Whether a sign is for a terminal and not for its reader; those that turn the direction of writing are, too.
+/// Returns whether a character controls the terminal; those that change the direction of text count, too.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// How long a change of colour at the beginning of a text is, if there is one.
+/// Returns the length of a colour sequence at the beginning of a text, if there is one.
 fn colour(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
     let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;

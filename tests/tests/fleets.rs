@@ -68,8 +68,8 @@ fn a_night_keeps_its_deadline_and_seals() {
     assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
 }
 
-/// Its children end with it, so that the next one may measure at once; that goes on under the same name, with what was not done, by
-/// the time that was given at first. Sentinels that were changed meanwhile are not run.
+/// Children of a killed nightly run end with it. The next run goes on under the same name with the work left, within the original
+/// time. Sentinels that were changed in between are not run.
 #[test]
 fn a_killed_night_goes_on_where_it_stopped() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What a stranger puts into a store, a trace or a configuration never becomes code: every door refuses it in words.
+//! Untrusted stores, traces and configurations never become code: every command refuses them with an error.
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record};
@@ -36,7 +36,7 @@ fn moves(mark: &Path) -> Value {
 
 const MODEL: &str = "--modelsource simple --modelname matmul:m=32,n=32,k=32";
 
-/// A store in which a stranger's schedule is by far the fastest of a product; what it holds besides is sound.
+/// A store in which an untrusted schedule is by far the fastest of a product; all else in it is sound.
 fn stranger(bench: &Bench, name: &str, schedule: &Value) -> Record {
     run(bench.opcollect(&format!("{MODEL} --schedules 2 --threads 1 --config quick.toml --store sound"))).expect(0);
     let mut records = stores::records(&bench.path("sound"));
@@ -139,7 +139,7 @@ fn a_configuration_names_no_library() {
     assert!(ran.code() == 2 && ran.stderr.contains("papi_library"), "{ran}");
 }
 
-/// Signs that command a terminal come from names in files; people see that there was something.
+/// Control characters in names of files are shown as a replacement character.
 #[test]
 fn names_of_strangers_do_not_command_the_terminal() {
     let bench = Bench::new();

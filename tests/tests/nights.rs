@@ -129,8 +129,8 @@ fn what_a_dead_machine_has_claimed_is_made_once_it_was_silent_long_enough() {
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
 }
 
-/// Network file systems give exclusive locks only to files opened for writing, and some mounts give none. Work of a killed process is
-/// made again at once, without waiting for other processes.
+/// Network file systems give exclusive locks only to files opened for writing, and some mounts give none. Work of a killed process
+/// is made again at once, without waiting for other processes.
 #[test]
 fn killed_work_is_made_where_locks_work_badly_or_not_at_all() {
     // Locks of CPUs lie elsewhere and work.

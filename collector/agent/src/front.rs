@@ -209,16 +209,16 @@ fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Res
 
 /// How a session's process came to its end.
 enum How {
-    /// By itself.
+    /// It ended by itself.
     By(ExitStatus),
     /// It took too long.
     Late,
-    /// Nobody was there any more to hear its answer.
+    /// Its client closed the connection.
     Left,
 }
 
-/// Waits for the end of a session's process, which is ended when it takes too long or its client has gone: an endless kernel would
-/// take the board away from all others.
+/// Waits for a session's process, and kills it if it takes too long or its client has closed the connection: an endless kernel
+/// would block the board for all other clients.
 fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
     /// A session that sees the end of its client's requests ends by itself, if it is not at work.
@@ -247,13 +247,13 @@ fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Resu
     Ok(how.unwrap_or(How::By(status)))
 }
 
-/// Whether a child has ended; it stays to be waited for.
+/// Returns whether a child has ended, without reaping it.
 fn has_ended(process: Pid) -> std::io::Result<bool> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// Whether a client has closed its connection, and nothing that it sent before is left to be read.
+/// Returns whether a client has closed its connection and all that it sent has been read.
 fn has_gone(stream: &TcpStream) -> bool {
     let mut byte = [0];
     match recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {

@@ -153,7 +153,7 @@ fn what_ends_a_session_does_not_end_the_agent() {
     assert!(agent.session().function(HOST).expect("the agent is there").is_some());
 }
 
-/// Code that never ends takes a board no longer than somebody waits for it.
+/// Code that never ends blocks a board only as long as its client stays connected.
 #[test]
 fn a_board_is_free_soon_after_its_client_has_gone() {
     let Some(kernels) = kernels() else { return };

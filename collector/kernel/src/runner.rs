@@ -24,7 +24,7 @@ pub struct Runner {
     buffers: Option<PlacedBuffers>,
 }
 
-/// Tensors of a task as they were packed and placed.
+/// Packed tensors of a task, at their places in memory.
 struct PlacedBuffers {
     packings: Vec<Packing>,
     placement: Placement,

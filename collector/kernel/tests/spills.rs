@@ -1,5 +1,5 @@
-//! Spills of generated code: default schedules keep accumulators in registers, and what is on the stack is aligned. Machine code for other
-//! processors is generated and read, not run.
+//! Spills of generated code: default schedules keep accumulators in registers, and what is on the stack is aligned. Machine code
+//! for other processors is generated and read, not run.
 
 mod common;
 
@@ -164,11 +164,11 @@ const ALLOWED: &[(&str, &str, usize)] = &[
 /// Share of all estimated cycles from which on a loop is checked.
 const SHARE: f64 = 0.1;
 
-/// A loop counts as a product if it has a multiply-add per so many instructions; exponentials have fewer.
+/// Most instructions per multiply-add of a loop that counts as a product; exponentials have more.
 const INSTRUCTIONS_PER_PRODUCT: usize = 4;
 
-/// Returns the number of vector stores to constant stack addresses in the worst of the hot loops of products. Loads are not counted, because
-/// they may read a buffer.
+/// Returns the number of vector stores to constant stack addresses in the worst of the hot loops of products. Loads are not
+/// counted, because they may read a buffer.
 fn spilled(object: &[u8]) -> usize {
     let functions = computing(object);
     let listed = listing(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
@@ -200,8 +200,8 @@ fn is_spill(step: &Step) -> bool {
     step.is_stack && is_vector && step.instruction.memory_index() == Register::None
 }
 
-/// Returns the same number for the innermost loops of code for AArch64, where LLVM unrolls the reduction by itself and a few spills per
-/// unrolled loop are accepted.
+/// Returns the same number for the innermost loops of code for AArch64, where LLVM unrolls the reduction by itself and a few spills
+/// per unrolled loop are accepted.
 fn spilled_on_arm(object: &[u8]) -> usize {
     let file = object::File::parse(object).expect("an object file");
     let sections = file.sections().filter(|section| section.kind() == object::SectionKind::Text);

@@ -85,7 +85,7 @@ pub enum Turn {
 pub type Turns = Vec<Turn>;
 
 impl Turn {
-    /// The number of the try, where it is ours.
+    /// Returns the number of the try, if this process is to make it.
     pub fn number(self) -> Option<i64> {
         if let Turn::Ours(number) = self { Some(number) } else { None }
     }
@@ -257,7 +257,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    /// Waits a little for what other processes are at.
+    /// Waits for other processes until the next look.
     fn wait(&mut self) -> Result<(), End<E>> {
         (self.outside.listener)(Event::Waiting(self.source.held()));
         let begun = Instant::now();

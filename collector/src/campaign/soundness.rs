@@ -1,10 +1,10 @@
-//! Whether what a record says of its schedule fits together, which the store itself cannot tell.
+//! Checks the schedule columns of a record against each other, which the crate `datasets` cannot.
 
 use datasets::Record;
 use job::space::Schedule;
 use std::collections::BTreeMap;
 
-/// What is wrong with the schedule of a record; nothing if it is sound, or there is none.
+/// Returns what is wrong with the schedule of a record, or None if it is sound or absent.
 pub fn wrong_schedule(record: &Record) -> Option<String> {
     let text = record.schedule.as_ref()?;
     let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);

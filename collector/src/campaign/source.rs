@@ -21,8 +21,8 @@ pub trait Source {
     /// Hears that an attempt is not made here, because another process makes or has made it.
     fn forgo(&mut self, _attempt: &Attempt) {}
 
-    /// Hears that another process has claimed an attempt. Returns whether the source will propose it again, in case that process ends
-    /// before it is made.
+    /// Hears that another process has claimed an attempt. Returns whether the source will propose it again, in case that process
+    /// ends before it is made.
     fn put_off(&mut self, _attempt: &Attempt) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub trait Source {
     /// How many attempts it would propose still, as far as it knows.
     fn left(&self) -> usize;
 
-    /// How many of those it has put off.
+    /// Returns how many of the attempts left it has put off.
     fn held(&self) -> usize {
         0
     }

@@ -1,8 +1,8 @@
 //! Buckets that speak S3's protocol, through `curl`, which signs, checks certificates and knows the site's proxies.
 //!
-//! Whatever of a store is shared is named by the hash of what it holds, so an object is created if it is absent and never
-//! changed: a push or pull that was interrupted goes on where it ended, and two at once bring the same. Keys of access are read
-//! from the variables that all such clients read, and given to `curl` where nobody can look on, never as arguments.
+//! Shared files of a store are named by the hash of their content, so an object is created if it is absent and never changed: an
+//! interrupted push or pull goes on where it ended, and two at once do no harm. Access keys are read from the usual variables and
+//! given to `curl` on its standard input, because every user of a machine can read arguments.
 
 use super::children::{self, Bounds, ChildError};
 use super::failure::Failure;
@@ -18,38 +18,38 @@ use std::time::Duration;
 
 /// Folders of a store whose files are shared, and how their names end.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
-/// Folders of a store lie no deeper.
+/// Deepest folder of a store.
 const DEEPEST: usize = 6;
-/// Answers of lists that are asked for: a thousand names each.
+/// Largest number of list requests, each for a thousand names.
 const LISTS: usize = 10_000;
 const LIST_MOST_BYTES: u64 = 16 << 20;
-/// No part of a store is larger.
+/// Largest part of a store, in bytes.
 const OBJECT_MOST_BYTES: u64 = 4 << 30;
-/// Seconds that one object may take, and how often it is tried once more.
+/// Time limit for one object, in seconds, and retries.
 const OBJECT_SECONDS: u64 = 1800;
 const RETRIES: u64 = 3;
 
 /// A place in a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bucket {
-    /// What all addresses of objects begin with: the server and the bucket.
+    /// Common prefix of all object addresses: the server and the bucket.
     base: String,
     prefix: String,
     region: String,
 }
 
-/// What was brought.
+/// Counts of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Brought {
     /// Objects that were not there.
     pub new: u64,
     /// Objects that were.
     pub known: u64,
-    /// Objects that are not what was pushed, and were left.
+    /// Objects whose content does not match their name, which were skipped.
     pub damaged: u64,
 }
 
-/// Who asks.
+/// Access keys.
 struct Keys {
     user: String,
     token: Option<String>,
@@ -67,7 +67,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Bucket {
-    /// Reads what stands behind `s3://`; the server and its region are taken from the environment.
+    /// Parses the part behind `s3://`; the server and its region come from the environment.
     pub fn parse(rest: &str) -> std::result::Result<Bucket, String> {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
@@ -89,7 +89,7 @@ impl Bucket {
         Ok(Bucket { base, prefix, region })
     }
 
-    /// Brings what a store shares.
+    /// Uploads the shared files of a store.
     pub fn push(&self, store: &Store) -> Result<Brought> {
         let there = self.list()?;
         let mut brought = Brought::default();
@@ -100,7 +100,7 @@ impl Bucket {
         Ok(brought)
     }
 
-    /// Fetches what a store lacks; each object is taken over when its content is what its name says.
+    /// Downloads the objects that a store lacks, and keeps those whose content matches their name.
     pub fn pull(&self, store: &Store) -> Result<Brought> {
         let here: BTreeSet<String> = shared(store.root())?.into_iter().collect();
         let mut brought = Brought::default();
@@ -127,7 +127,7 @@ impl Bucket {
         Ok(brought)
     }
 
-    /// Names of the objects that are of a store.
+    /// Lists the objects that belong to a store.
     fn list(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         let mut next: Option<String> = None;
@@ -153,7 +153,7 @@ impl Bucket {
         Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
     }
 
-    /// Creates an object if it is absent; false where it was there.
+    /// Creates an object if it is absent, and returns whether it was.
     fn put(&self, name: &str, file: &Path) -> Result<bool> {
         let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let more = [
@@ -180,7 +180,7 @@ impl Bucket {
         format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.prefix)))
     }
 
-    /// One request; the code of its answer, whose content goes into a file, as long as that is no larger than this.
+    /// Makes a request, writes the body of the response into a file of at most `most_bytes`, and returns the status code.
     fn ask(&self, url: &str, answer: &Path, most_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([
@@ -218,12 +218,12 @@ impl Bucket {
         code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
     }
 
-    /// What `curl` is told of keys, in the words of its files of settings.
+    /// Returns the access keys as a configuration file of `curl`.
     fn signed(&self, keys: &Keys) -> String {
         let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region)));
         lines.push_str(&format!("user = {}\n", quoted(&keys.user)));
-        // The content of parts is checked by their names, whoever brings them.
+        // The name of a part is the hash of its content, which is checked after every transfer.
         lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
         if let Some(token) = &keys.token {
             lines.push_str(&format!("header = {}\n", quoted(&format!("x-amz-security-token: {token}"))));
@@ -253,7 +253,7 @@ fn read_some(path: &Path) -> String {
     read.map_or_else(|error| error.to_string(), |_| String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Names below a store of what is shared, in order.
+/// Lists the shared files of a store, sorted.
 fn shared(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for (folder, _) in SHARED {
@@ -282,7 +282,7 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// Whether a name is one of what stores share, and stays within a store.
+/// Returns whether a name is that of a shared file within a store.
 fn is_shared(name: &str) -> bool {
     let path = PathBuf::from(name);
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -295,7 +295,7 @@ fn is_shared(name: &str) -> bool {
         })
 }
 
-/// What stands between the tags of a name; those of an answer of S3 have no attributes.
+/// Returns the texts of all elements with a tag; elements of S3's responses have no attributes.
 fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut rest = text;

@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a child is looked at.
+/// Time between two looks at a child.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a child may do.
+/// Bounds on a child.
 pub struct Bounds<'a> {
-    /// How long it may take.
+    /// Longest time until it ends.
     pub deadline: Duration,
     /// Bytes of its standard output, and of its standard error, that are kept.
     pub most_bytes: u64,
-    /// Asked again and again; says why the child must end.
+    /// Called at every look; returns a reason to kill the child.
     pub look: &'a dyn Fn() -> Option<String>,
 }
 
 /// Why a child gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// It is not there, or may not be started.
+    /// The program is missing, or may not be started.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
-    /// It was ended, or failed and said this.
+    /// The child was killed for this reason, or failed with this message.
     #[error("{0}")]
     Ended(String),
 }
@@ -38,7 +38,7 @@ pub fn ask(command: &mut Command, input: &[u8], bounds: &Bounds<'_>) -> Result<V
     let mut child = command.spawn().map_err(ChildError::Start)?;
     let stdin = child.stdin.take().expect("standard input is piped");
     let given = input.to_owned();
-    // A child that ended at once says why itself.
+    // A failed write means that the child has ended, which its status explains.
     let writing = std::thread::spawn(move || drop({ stdin }.write_all(&given)));
     let output = reading(child.stdout.take().expect("standard output is piped"), bounds.most_bytes);
     let errors = reading(child.stderr.take().expect("standard error is piped"), bounds.most_bytes.min(1 << 16));

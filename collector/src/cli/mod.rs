@@ -139,7 +139,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
 
 /// Prints a result; a reader that has gone (`| head`) is no error.
 ///
-/// Names from files may command a terminal, so only a pipe gets them as they are.
+/// Names from files may hold control characters, which only a pipe gets unchanged.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().is_terminal() {
         true => write(&tame(text)),

@@ -1,9 +1,9 @@
 //! `dataset push` and `pull`, and `--sink`: records in other places, by their address.
 //!
-//! A folder gets parts as they are: their names are the hashes of what they hold, so what is there is not written again, and
-//! an interrupted push goes on; a bucket (`bucket.rs`) gets them the same way. A database gets rows through `psql`, PostgreSQL's own client: staged by COPY and merged in one
-//! transaction, so that a client or server that dies leaves all or nothing. The store stays the truth: what could not be
-//! pushed is pushed the next time.
+//! A folder or bucket (`bucket.rs`) gets parts as they are: their names are the hashes of their content, so existing parts are
+//! skipped and an interrupted push goes on. A database gets rows through `psql`, PostgreSQL's own client: staged by COPY and merged
+//! in one transaction, so that a crash of client or server leaves all rows or none. A failed push loses no records: the store keeps
+//! them for the next one.
 
 use super::bucket::{Brought, Bucket};
 use super::children::{self, Bounds, ChildError};
@@ -29,10 +29,10 @@ pub enum Address {
     Postgres(Database),
 }
 
-/// A database, and the password for it that stood in its address.
+/// Address of a database, and its password.
 #[derive(Clone, PartialEq)]
 pub struct Database {
-    /// The address that its client takes, without a password.
+    /// Address without the password.
     address: String,
     password: Option<String>,
 }
@@ -157,7 +157,7 @@ impl Done {
     }
 }
 
-/// How long a server may take for everything, and for one statement.
+/// Time limit of a server, in seconds, for one statement and for all.
 const DATABASE_SECONDS: u64 = 3600;
 
 /// Brings all records of a store into a table of a database; how many were new there.
@@ -171,7 +171,7 @@ fn merge_rows(store: &Store, database: &Database) -> Result<u64> {
     let mut client = Command::new("psql");
     client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--no-password", "--single-transaction"]);
     client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(&database.address);
-    // Who is away is told soon, and who falls silent in the end.
+    // An unreachable server is reported after ten seconds, a silent one at the time limit.
     client.env("PGCONNECT_TIMEOUT", "10");
     client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
     client.envs(database.password.iter().map(|password| ("PGPASSWORD", password)));

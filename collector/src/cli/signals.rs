@@ -1,4 +1,4 @@
-//! Signals that ask to end: work in flight comes to its end, and what there is is kept.
+//! Signals that stop the program: work in flight is finished, and its results are kept.
 
 use super::Result;
 use super::failure::Failure;

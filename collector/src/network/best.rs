@@ -327,7 +327,7 @@ mod tests {
     use job::space::sample;
     use job::target::llvm;
 
-    /// A record whose median is known to this much over visits.
+    /// Returns a record with this half-width of its interval over visits.
     fn known_to(half_ns: f64, record: Record) -> Record {
         Record { median_interval_ns: Some(half_ns), interval_covers: Some(datasets::Covers::Visits), ..record }
     }

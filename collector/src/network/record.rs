@@ -81,7 +81,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     Ok(record)
 }
 
-/// Stable hash of the schedules of tasks, in the order of their hashes, and of which calls run side by side, where some do.
+/// Returns a stable hash of schedules, given in the order of their task hashes, and of the stages of a parallel plan.
 pub fn schedules_hash<'a>(schedules: impl Iterator<Item = (&'a str, &'a Schedule)>, staged: Option<String>) -> String {
     hash(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged))
 }

@@ -53,7 +53,7 @@ pub enum ConfineError {
     },
 }
 
-/// Ends the calling process together with the one that started it, whichever way that ends.
+/// Makes the kernel kill the calling process when its parent ends.
 ///
 /// The parent-death signal is sent when the *thread* that started the worker ends, not only when the process does.
 /// [`super::Supervisor`] therefore starts all workers from one thread that lasts as long as the process; anyone who

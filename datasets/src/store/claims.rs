@@ -24,8 +24,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Time after which a process elsewhere that has not touched its claims counts as ended. It touches them every minute, and some file
-/// systems show that to other machines a minute later.
+/// Time after which a process elsewhere that has not touched its claims counts as ended. It touches them every minute, and some
+/// file systems show that to other machines a minute later.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
 /// Largest claim file that is read.

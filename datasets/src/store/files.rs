@@ -172,8 +172,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists the files and folders of a folder by name, sorted; none if the folder does not exist. Links are not followed, and pipes, whose
-/// readers would wait for a writer, are skipped.
+/// Lists the files and folders of a folder by name, sorted; none if the folder does not exist. Links are not followed, and pipes,
+/// whose readers would wait for a writer, are skipped.
 pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

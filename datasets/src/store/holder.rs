@@ -38,8 +38,8 @@ impl Holder {
     }
 }
 
-/// Whether the process of this number runs and began before `wrote_at_us`, in microseconds since 1970. A process that began later is
-/// another one with the same number.
+/// Whether the process of this number runs and began before `wrote_at_us`, in microseconds since 1970. A process that began later
+/// is another one with the same number.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Resolution of the times: that of a process is known to a hundredth of a second, that of the boot to a second.
     const SLACK: Duration = Duration::from_secs(2);

@@ -70,10 +70,10 @@ impl Identity {
     }
 }
 
-/// Who made a file of its own, by the name of that.
+/// Maker of a file, as the file's name gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Maker {
-    /// When, in microseconds since 1970.
+    /// Time of creation, in microseconds since 1970.
     pub moment_us: u64,
     /// The number of the process.
     pub pid: u32,
@@ -82,7 +82,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Of a file with such a name.
+    /// Parses the name of a file.
     pub fn of(path: &Path) -> Option<Maker> {
         let name = path.file_stem()?.to_str()?;
         let mut parts = name.splitn(3, '-');

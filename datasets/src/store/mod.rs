@@ -86,12 +86,12 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// What says that a folder is a store.
+/// Content of the marker file of a store.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     store: String,
     schema_version: i64,
-    /// A hash of both; stores of before it have none.
+    /// Hash of both fields; older stores have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     check: Option<String>,
 }
@@ -107,7 +107,7 @@ impl Marker {
         Key::of_bytes(format!("{store} {schema_version}").as_bytes()).hex()
     }
 
-    /// Reads it; a text that says why where it is not what was written.
+    /// Parses a marker, or returns what is wrong with it.
     fn read(text: &str) -> std::result::Result<Marker, String> {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {

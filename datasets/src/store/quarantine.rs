@@ -49,7 +49,7 @@ impl Store {
         self.quarantine_with(&|_| None)
     }
 
-    /// The same, and sets aside rows of which somebody who knows more of their columns says that something is wrong.
+    /// Does what [`Store::quarantine`] does, and also sets aside rows that a check of the caller refuses.
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };

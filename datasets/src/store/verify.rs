@@ -47,7 +47,7 @@ pub struct Problem {
     pub problem: String,
 }
 
-/// What else is wrong with a row, for somebody who knows more of its columns than this crate; nothing if it is sound.
+/// Check of a row by a caller that knows more of its columns than this crate. Returns what is wrong, or None.
 pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
@@ -56,7 +56,7 @@ impl Store {
         self.verify_with(&|_| None)
     }
 
-    /// The same, and asks of every row what else is wrong with it.
+    /// Reads every file, and checks every row with a check of the caller, too.
     pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.journals()?;
@@ -192,7 +192,7 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
     Ok(problem)
 }
 
-/// What is wrong with a record: its key, or what else is looked at.
+/// Returns what is wrong with a record: its key, or what the caller's check reports.
 pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {

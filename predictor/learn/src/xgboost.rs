@@ -304,11 +304,11 @@ impl Booster {
     }
 }
 
-/// The elements of an array that the library keeps. Of none it may give no address, which no slice can have.
+/// Copies an array that the library owns. The address of an empty array may be null, which a slice does not allow.
 ///
 /// # Safety
 ///
-/// Where there are elements, so many lie there and nobody writes to them.
+/// If `count` is not 0 and `first` is not null, `first` points to `count` elements that are not written during the call.
 unsafe fn copied<T: Copy>(first: *const T, count: Count) -> Vec<T> {
     match count == 0 || first.is_null() {
         true => Vec::new(),

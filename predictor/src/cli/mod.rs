@@ -70,7 +70,7 @@ pub fn run() -> ExitCode {
 
 /// Prints a result; a reader that has gone (`| head`) is no error.
 ///
-/// Names from files may command a terminal, so only a pipe gets them as they are.
+/// Names from files may hold control characters, which only a pipe gets unchanged.
 fn print(text: &str) -> Result<()> {
     let is_terminal = std::io::stdout().is_terminal();
     let text = if is_terminal { report::tame(text) } else { text.into() };

@@ -21,11 +21,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Requests that are answered at the same time, and those whose bodies wait for that beside them.
+/// Requests that are processed at the same time, and requests that wait with their bodies read.
 const WORKERS: usize = 4;
 const MOST_WAITING: usize = 32;
-/// Of a body so much is read in any case; what all bodies have beyond it has a bound of its own, so that those who send large ones
-/// slowly do not keep others out.
+/// Bytes of a body that need no room among large bodies, which share `MOST_LARGE_BYTES`: clients that send large bodies slowly do
+/// not block clients with small ones.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
 /// Connections that are open at the same time; the next ones wait in the system's queue. Half of the files that a process may usually open.
@@ -100,7 +100,7 @@ async fn respond(
     }
     let (reply, is_last) = match timeout(service.patience, read(body, &room)).await {
         Ok(Ok((body, held))) => {
-            // Whoever has asked and gone leaves a question behind, so that only so many wait.
+            // A client that disconnects leaves its request behind, so the number of waiting requests is bounded.
             let Ok(place) = Arc::clone(&room.answers).try_acquire_owned() else {
                 return Ok(response(full(), true));
             };
@@ -118,8 +118,7 @@ async fn respond(
     Ok(response(reply, is_last))
 }
 
-/// Why a request to this machine alone is not answered: a page of another site may send one, under a name of its own for this
-/// machine.
+/// Returns why a server on loopback refuses a request: a page of another site may send one, under its own name for this machine.
 fn foreign(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST)?;
@@ -131,7 +130,7 @@ fn foreign(headers: &HeaderMap) -> Option<String> {
     (!is_loopback(of_page)).then(|| format!("pages of `{origin:.80}` are not answered"))
 }
 
-/// Whether a name, with or without a port, is this machine's own.
+/// Returns whether a host name, with or without a port, is one of this machine's.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => name,
@@ -141,9 +140,9 @@ fn is_loopback(host: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// What all connections share.
+/// Bounds that all connections share.
 struct Room {
-    /// Questions that are answered or wait for it.
+    /// Requests that are processed or wait.
     answers: Arc<Semaphore>,
     /// Bytes of large bodies.
     large: Arc<Semaphore>,
@@ -160,7 +159,7 @@ fn full() -> Reply {
     refusal(503, "too many questions wait for answers; ask again a little later")
 }
 
-/// The whole body and the room that it takes, or why not.
+/// Reads a whole body, and returns it with the room that it takes, or a refusal.
 async fn read(mut body: Incoming, room: &Room) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut held: Option<OwnedSemaphorePermit> = None;

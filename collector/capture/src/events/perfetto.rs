@@ -281,7 +281,7 @@ impl Reader {
     }
 }
 
-/// Takes arguments as long as there is room; whether all of them were.
+/// Takes arguments while there is room, and returns whether all were taken.
 fn annotations(
     list: &mut Vec<(String, Value)>,
     texts: &Texts,

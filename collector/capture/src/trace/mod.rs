@@ -48,7 +48,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The file stands for more than it holds.
+    /// The decoded file would be too large for its size on disk.
     #[error("the trace is not read: {0}")]
     TooLarge(String),
     /// The query is wrong, or the tables could not be filled.

@@ -70,15 +70,15 @@ pub enum Error {
     /// The database refuses it.
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
-    /// Its texts stand for many more: names within names, or one name for everything.
+    /// Its texts would be too large once repeated: names within names, or one name for everything.
     #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
     TooLarge {
-        /// What a file of its size may fill.
+        /// The bound for a file of this size, in bytes.
         most: u64,
     },
 }
 
-/// What the texts of tables may take, by the size of a file: names are stored once and used again and again.
+/// Returns the bound on texts of tables, in bytes: names are stored once in a file and repeated in tables.
 struct Budget {
     most: u64,
     left: u64,

@@ -66,7 +66,8 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-/// Returns how many queries a tile may have: divisors, and if all are small, numbers whose last tile reaches at most an eighth past the end.
+/// Returns how many queries a tile may have: divisors, and if all are small, numbers whose last tile reaches at most an eighth past
+/// the end.
 fn tiles(queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
@@ -76,8 +77,8 @@ fn tiles(queries: i64) -> Vec<i64> {
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns the block of places and the queries of the default tile: the fewest loads per multiply-add among tiles that fit the registers
-/// and whose blocks reach past the last place the least.
+/// Returns the block of places and the queries of the default tile: the fewest loads per multiply-add among tiles that fit the
+/// registers and whose blocks reach past the last place the least.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
     let vectors = |block: i64| block / machine.vector_lanes;
     let fits = |(block, rows): &(i64, i64)| {

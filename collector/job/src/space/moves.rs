@@ -1,78 +1,77 @@
-//! The moves of a schedule as TVM writes them down, checked against a list.
+//! Moves of a schedule (TVM's trace instructions), checked against an allow list.
 //!
-//! A record's moves may come from a stranger, and TVM makes whatever code they ask for: an annotation can hold assembly text, and
-//! an index map can call any function. So moves are data of this type, which has no other way in than the list below: each move
-//! by its name, what it works on by names that TVM gives, and numbers and words in the places where a move takes them. Everything
-//! else is refused before TVM sees it.
+//! Moves may come from an untrusted record, and TVM generates any code that they request: an annotation can hold assembly text, and
+//! an index map can call any function. [`Moves`] can only be made of moves on the list below, which gives for each instruction the
+//! form of its inputs and attributes. All other input is refused before TVM reads it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The moves of a schedule; none of them can bring in code.
+/// Moves of a schedule that passed the allow list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct Moves(Value);
 
-/// Moves that are refused.
+/// Error for a move that is not on the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("move {place} of the schedule is refused: {why}")]
 pub struct MovesError {
-    /// Which move, from 0 on.
+    /// Index of the move.
     place: usize,
     why: String,
 }
 
-/// Moves at most; TVM's own traces have some hundreds.
+/// Largest number of moves; TVM's own traces have some hundreds.
 const MOST_MOVES: usize = 10_000;
 
-/// Signs of a name or word at most.
+/// Largest length of a name or word, in bytes.
 const MOST_SIGNS: usize = 200;
 
-/// Nodes of an index map at most.
+/// Largest number of nodes of an index map.
 const MOST_NODES: usize = 1_000;
 
-/// The name under which an object of TVM's own stands in a move.
+/// Key of a serialized TVM object within a move.
 pub const OBJECT: &str = "object";
 
-/// What may stand in one place of a move.
+/// Form of one input or attribute.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// Something that an earlier move found or drew, such as `b0`, `l3` or `v7`.
+    /// Result of an earlier move: a block, loop or variable, such as `b0`, `l3` or `v7`.
     Found,
-    /// The same, or a number.
+    /// Result of an earlier move, or a number.
     FoundOrNumber,
-    /// The same, or nothing: the part of a split that is left over.
+    /// Result of an earlier move, or null for the inferred factor of a split.
     FoundOrNothing,
-    /// A list of things that were found.
+    /// List of results of earlier moves.
     AllFound,
-    /// A list of things that were found, or one of them.
+    /// List of results of earlier moves, or one of them.
     FoundOrAll,
-    /// A whole number, or yes or no.
+    /// Integer or boolean.
     Number,
     /// A list of numbers.
     Numbers,
-    /// A name of a block or function of the program that is scheduled.
+    /// Name of a block or function of the scheduled program.
     Name,
-    /// Where memory lies.
+    /// Storage scope.
     Scope,
-    /// What of a GPU a loop becomes.
+    /// GPU thread axis.
     Thread,
-    /// A step of a tensor core that this program or TVM has registered.
+    /// Tensor intrinsic registered by this program or TVM.
     Step,
-    /// A map of indices: arithmetic on them and nothing else.
+    /// Index map made of integer arithmetic alone.
     IndexMap,
-    /// Nothing, or a number.
+    /// Null or a number.
     NothingOrNumber,
-    /// The key of an annotation; what is annotated with it is asked apart.
+    /// Key of an annotation, whose value is checked by that key.
     Key,
-    /// The value of an annotation.
+    /// Value of an annotation.
     Annotated,
 }
 
-/// The forms in the places of a list: the first ones in order, and what all further ones are, if there may be any.
+/// Forms of a list: of its first elements in order, and of all further ones, if further ones are allowed.
 type Forms = (&'static [Form], Option<Form>);
 
-/// Each move, what it works on, and what it is told.
+/// Instructions with the forms of their inputs and attributes.
 const MOVES: &[(&str, Forms, Forms)] = {
     use Form::*;
     const NONE: Forms = (&[], None);
@@ -122,18 +121,18 @@ const MOVES: &[(&str, Forms, Forms)] = {
     ]
 };
 
-/// What an annotation may be.
+/// Form of an annotation's value.
 #[derive(Clone, Copy, Debug)]
 enum Annotation {
-    /// A number, or something drawn.
+    /// Number, or a sampled variable.
     Number,
     /// A list of numbers.
     Numbers,
-    /// A word, or the name of a step of a tensor core.
+    /// Word, or the name of a tensor intrinsic.
     Word,
 }
 
-/// Keys of annotations, and what they may be set to.
+/// Keys of annotations with the forms of their values.
 const ANNOTATIONS: &[(&str, Annotation)] = {
     use Annotation::*;
     &[
@@ -161,11 +160,11 @@ const ANNOTATIONS: &[(&str, Annotation)] = {
     ]
 };
 
-/// Where memory may lie.
+/// Storage scopes.
 const SCOPES: &[&str] =
     &["global", "local", "shared", "shared.dyn", "warp", "wmma.accumulator", "wmma.matrix_a", "wmma.matrix_b"];
 
-/// What loops of a GPU may become.
+/// GPU thread axes.
 const THREADS: &[&str] = &[
     "blockIdx.x",
     "blockIdx.y",
@@ -179,32 +178,32 @@ const THREADS: &[&str] = &[
 ];
 
 impl Moves {
-    /// Takes moves that are on the list.
+    /// Reads moves from JSON and checks them against the list.
     ///
     /// # Errors
     ///
-    /// Which move is not, and why.
+    /// The index of the first move that is not on the list, and the reason.
     pub fn new(trace: Value) -> Result<Moves, MovesError> {
         check(&trace)?;
         Ok(Moves(trace))
     }
 
-    /// As TVM writes them.
+    /// Returns the moves in the form of TVM's traces.
     pub fn json(&self) -> &Value {
         &self.0
     }
 
-    /// Asks again whether all moves are on the list.
+    /// Checks all moves against the list again.
     pub fn check(&self) -> Result<(), MovesError> {
         check(&self.0)
     }
 
-    /// How many there are.
+    /// Returns the number of moves.
     pub fn count(&self) -> usize {
         self.names().count()
     }
 
-    /// Whether one of them replaces loops by a step of the tensor cores.
+    /// Returns whether a move replaces loops by a tensor intrinsic.
     pub fn has_fragments(&self) -> bool {
         self.names().any(|name| name == "Tensorize")
     }
@@ -317,7 +316,7 @@ fn fits(form: Form, value: &Value) -> bool {
     }
 }
 
-/// Something that an earlier move found: a letter and a number.
+/// Returns whether a text names a result of an earlier move: a letter and a number.
 fn is_found(text: &str) -> bool {
     let digits = text.strip_prefix(['b', 'l', 'v']);
     text == "_"
@@ -330,13 +329,15 @@ fn is_word(text: &str) -> bool {
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// The name of a step may say what it is of, such as `opcollect.F16.Multiply { is_left_transposed: false }`.
+/// Returns whether a text can name a tensor intrinsic, whose parameters may follow: `opcollect.F16.Multiply { is_left_transposed:
+/// false }`.
 fn is_step(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// A map of indices: a graph of TVM's objects, itself or as text, each of which is on a list and made of earlier ones.
+/// Returns whether a value is an index map: a serialized graph of TVM objects, inline or as text, whose nodes are all on a list and
+/// refer to earlier nodes only.
 fn is_index_map(value: &Value) -> bool {
     let graph = match value {
         // Nothing may stand before the brace by which such a text is known where it is handed on.
@@ -353,7 +354,7 @@ fn is_index_map(value: &Value) -> bool {
     nodes.len() <= MOST_NODES && is_root && nodes.iter().enumerate().all(|(place, node)| is_node(place, node))
 }
 
-/// The type of a map of indices among TVM's objects.
+/// TVM's type of index maps.
 const INDEX_MAP: &str = "tirx.IndexMap";
 
 fn is_node(place: usize, node: &Value) -> bool {
@@ -383,7 +384,7 @@ fn is_node(place: usize, node: &Value) -> bool {
     }
 }
 
-/// What stands between the quotes of a word.
+/// Returns the text between the quotes of a word.
 fn quoted(value: &Value) -> Option<&str> {
     value.as_str()?.strip_prefix('"')?.strip_suffix('"')
 }
@@ -392,7 +393,7 @@ fn list(value: &Value) -> Option<&[Value]> {
     value.as_array().map(Vec::as_slice)
 }
 
-/// The beginning of what is refused, for a message.
+/// Returns the beginning of a refused value, for a message.
 fn shown(value: &Value) -> String {
     const MOST_SHOWN: usize = 60;
     let text = value.to_string();
@@ -408,7 +409,7 @@ mod tests {
     use expect_test::{Expect, expect};
     use serde_json::json;
 
-    /// Of a schedule that otherwise does nothing wrong.
+    /// Returns sound moves of a schedule with one more move.
     #[track_caller]
     fn check(step: Value, expected: Expect) {
         let block = json!(["GetSBlock", [], ["sum", "main"], ["b0"]]);

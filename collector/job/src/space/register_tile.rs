@@ -75,7 +75,7 @@ pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
 fn spilling(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
     /// Unrolled taps that hide the latency.
     const HIDING_TAPS: i64 = 9;
-    /// Registers beside the accumulators without which a window is not computed.
+    /// Fewest registers besides the accumulators of a window.
     const OTHERS: i64 = 4;
     let accumulators = vectors * broadcasts;
     if registers(extents, vectors, broadcasts) <= machine.vector_registers {
@@ -90,8 +90,8 @@ fn spilling(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> 
     }
 }
 
-/// Returns the slowdown of a convolution's tile with a single position, which uses each loaded weight once, if the weights of its channels
-/// exceed a core's caches.
+/// Returns the slowdown of a convolution's tile with a single position, which uses each loaded weight once, if the weights of its
+/// channels exceed a core's caches.
 fn reading(extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
     const CACHED_BYTES: i64 = 1 << 19;
     let bytes = channels.saturating_mul(extents.summed).saturating_mul(extents.weight_bytes);
@@ -100,8 +100,8 @@ fn reading(extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
 
 /// Returns how many vector registers a tile needs for accumulators, weights and broadcast inputs.
 ///
-/// The taps of a window row are unrolled, so inputs that several taps read stay in registers. With a stride `s` the taps of one column
-/// read `s` interleaved sequences of inputs, of which neighbouring columns share those with more than one tap.
+/// The taps of a window row are unrolled, so inputs that several taps read stay in registers. With a stride `s` the taps of one
+/// column read `s` interleaved sequences of inputs; neighbouring columns share the sequences that have more than one tap.
 pub(super) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
     // A transposed convolution is computed phase by phase, each with a stride of one.
     let (window, step) = match extents.may_fill {

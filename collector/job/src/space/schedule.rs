@@ -171,7 +171,7 @@ impl Schedule {
         digits(&named.to_json())
     }
 
-    /// The same of the moves that a draw came to, once they are known.
+    /// Stable identity of the moves that a draw led to, once they are known.
     pub fn moves_hash(&self) -> Option<String> {
         let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
         Some(digits(&trace.json().to_string()))

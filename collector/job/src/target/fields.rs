@@ -1,24 +1,26 @@
-//! What a description of a target may hold. It may come from a record or a configuration of a stranger, and TVM's own fields can
-//! set any option of LLVM by its name; so there is a list, and everything else is refused.
+//! Fields that a JSON description of a target may have.
+//!
+//! A description may come from an untrusted record or configuration, and TVM's own fields can set any LLVM option by its name.
+//! Fields that are not on the list below are refused.
 
 use serde_json::Value;
 
-/// What a field may be.
+/// Form of a field's value.
 #[derive(Clone, Copy)]
 enum Form {
     /// A name, such as that of a processor.
     Word,
     /// Names that each begin with `+` or `-`.
     Switches,
-    /// A name or several.
+    /// A name, or a list of names.
     Words,
     /// A number that is not negative.
     Number,
-    /// Yes or no.
+    /// A boolean.
     Flag,
 }
 
-/// The fields of each kind of target, beside `kind`.
+/// Fields of each kind of target, without `kind`.
 const FIELDS: &[(&str, &[(&str, Form)])] = {
     use Form::*;
     &[
@@ -64,7 +66,7 @@ const FIELDS: &[(&str, &[(&str, Form)])] = {
     ]
 };
 
-/// A description of a target, of which every field is on the list.
+/// Reads a description of a target and checks every field against the list.
 pub fn checked(text: &str) -> Result<Value, String> {
     let described: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
     let fields = described.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;

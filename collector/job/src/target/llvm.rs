@@ -57,7 +57,8 @@ pub fn described(text: &str, host: Target) -> Result<Target, String> {
     Ok(Target { text: json.to_string(), machine: described.unwrap_or(host.machine), ..host })
 }
 
-/// Returns the feature with the widest vectors that a processor of x86-64 has, by the name that LLVM gives it, or None of unknown names.
+/// Returns the feature with the widest vectors that a processor of x86-64 has, by the name that LLVM gives it, or None of unknown
+/// names.
 fn vector_feature(cpu: &str) -> Option<&'static str> {
     const AVX512: &str = "x86-64-v4 skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server rocketlake \
                           tigerlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids znver4 znver5";

@@ -84,8 +84,8 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     Ok(())
 }
 
-/// Returns how many vectors of a row of values are accumulated at once: as many as a tile of scores has, which the knobs chose to fit the
-/// registers, or as many as fit on any processor.
+/// Returns how many vectors of a row of values are accumulated at once: as many as a tile of scores has, which the knobs chose to
+/// fit the registers, or as many as fit on any processor.
 fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     const FEWEST_REGISTERS: i64 = 16;
     let (vector, rows) = (number(knobs, "vector")?, number(knobs, "tile_y")?);

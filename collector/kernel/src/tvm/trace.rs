@@ -1,5 +1,5 @@
-//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs. What a trace may hold is said
-//! by [`Moves`].
+//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs. [`Moves`] lists
+//! what a trace may hold.
 
 use super::call::{TvmError, Value, call};
 use super::names;
@@ -18,7 +18,7 @@ pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     Moves::new(json).map_err(|error| TvmError::new(names::TRACE_AS_JSON.text, error))
 }
 
-/// Makes the moves of a trace on a fresh schedule. They are checked once more: TVM makes any code that moves ask for.
+/// Applies the moves of a trace to a fresh schedule. They are checked once more, because TVM generates any code that moves request.
 pub fn replay(moves: &Moves, schedule: &Schedule) -> Result<()> {
     moves.check().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
     call!(names::TRACE_APPLY_JSON, value_of(moves.json())?, &schedule.0).map(drop)

@@ -1,6 +1,6 @@
-//! The command line of this process, as others may read it: in locks, journals and a store's status.
+//! The command line of this process without passwords, for locks, journals and a store's status.
 
-/// The words of this process, without passwords.
+/// Returns the command line of this process, without passwords.
 pub fn own_command() -> String {
     let words = std::env::args_os().map(|word| without_password(&word.to_string_lossy()));
     words.collect::<Vec<String>>().join(" ")
@@ -33,7 +33,7 @@ pub fn split_password(text: &str) -> (String, Option<&str>) {
     (format!("{scheme}://{user}{place}{settings}"), password)
 }
 
-/// Whether a setting of an address is a password: `password=`, `sslpassword=`, `passfile=` and their like.
+/// Returns whether a setting of an address is secret: `password=`, `sslpassword=`, `passfile=` and the like.
 fn is_secret(setting: &str) -> bool {
     let name = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
     name.contains("pass") || name.contains("secret") || name.contains("token")

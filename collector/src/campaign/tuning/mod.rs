@@ -127,8 +127,8 @@ impl Tuning {
     }
 
     /// Takes over the records of a store, in the order of time, that are the same experiments as trials that these searches would
-    /// make now. Records of the same configuration count as trials; others are known without being counted. What a crash or a deadline
-    /// ended is tried again, unless that was done often enough for it to be known.
+    /// make now. Records of the same configuration count as trials; others are known without being counted. What a crash or a
+    /// deadline ended is tried again, unless that was done often enough for it to be known.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {

@@ -84,7 +84,7 @@ pub struct Search {
     is_exhausted: bool,
     /// Hashes of schedules that were begun or heard of.
     known: HashSet<String>,
-    /// Trials of earlier runs that were lost, which says nothing of their schedules; proposed before others.
+    /// Trials of earlier runs that a crash or a deadline ended; proposed before other trials, since their schedules may be fine.
     lost: Vec<Attempt>,
 }
 
@@ -155,14 +155,14 @@ impl Search {
         records.iter().filter_map(|record| self.trial(record)).collect()
     }
 
-    /// Takes a trial that a crash or a deadline ended, which is to be made again.
+    /// Adds a trial that a crash or a deadline ended, to be made again.
     pub(super) fn make_again(&mut self, trial: &Trial<'_>) {
         if self.known.insert(trial.schedule.hash()) {
             self.lost.push(trial.attempt.clone());
         }
     }
 
-    /// Begins those trials again.
+    /// Begins lost trials again.
     pub(super) fn take_lost(&mut self) -> Vec<Attempt> {
         self.standing.begun += self.lost.len();
         self.open += self.lost.len();

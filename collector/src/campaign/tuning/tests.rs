@@ -103,7 +103,7 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
 
-/// A worker that crashed says nothing of a schedule, until it did so again and again.
+/// A schedule is to blame for crashes only after several of them.
 #[test]
 fn lost_trials_are_made_again_before_others() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 20");

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Tells a child which process started it.
+/// Variable with the number of the process that started a child.
 const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
-/// Ends this process with the night that started it, if one did: it would measure on beside the next one.
+/// Ties this process to the nightly run that started it, if one did, so that it does not measure alongside the next one.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
     worker::end_with(parent).map_err(Failure::environment)

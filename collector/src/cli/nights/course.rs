@@ -1,4 +1,4 @@
-//! Keeps how far a night is, so that a killed one goes on where it stopped, within the time that it was given at first.
+//! Progress of a nightly run, so that a killed one goes on where it stopped, within its original time.
 
 use super::super::kept::Kept;
 use datasets::Key;
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How far a night is.
+/// Progress of a nightly run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Course {
-    /// Its name.
+    /// Name of the nightly run.
     pub id: String,
-    /// What it was asked to do.
+    /// Hash of its configuration, store and time.
     pub asked: String,
-    /// When it has to be over, in microseconds since 1970.
+    /// Deadline, in microseconds since 1970.
     pub end_us: i64,
-    /// How long it was given, in seconds.
+    /// Its time, in seconds.
     pub seconds: f64,
-    /// Phases that have come to their end.
+    /// Completed phases.
     pub done: Vec<String>,
-    /// Seconds that each phase has taken.
+    /// Time of each phase, in seconds.
     pub spent: BTreeMap<String, f64>,
-    /// When the sentinels ran last, and how long that took.
+    /// Last run of the sentinels: its end in microseconds since 1970, and its duration in seconds.
     pub looked: Option<(i64, f64)>,
 }
 
 impl Course {
-    /// Returns the course of a killed night, if it was asked to do the same and its time is not over.
+    /// Returns the progress of a killed run, if it was asked to do the same and its time is not over.
     pub fn resumed(kept: &Kept, asked: &str, now_us: i64) -> Option<Course> {
         kept.read::<Course>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
 
-    /// What a night was asked to do, as one word: its configuration, its store and its time.
+    /// Returns the hash of a configuration, store and time.
     pub fn asked(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
         Key::of_bytes(text.as_bytes()).hex()
     }
 
-    /// Whether a phase has come to its end.
+    /// Returns whether a phase is completed.
     pub fn has_done(&self, phase: &str) -> bool {
         self.done.iter().any(|done| done == phase)
     }
 
-    /// Seconds that a phase has taken, those of killed processes included.
+    /// Returns the time of a phase in seconds, including that in killed processes.
     pub fn spent(&self, phase: &str) -> f64 {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
-    /// Adds the seconds of a slice to those of its phase.
+    /// Adds the time of a slice, in seconds, to that of its phase.
     pub fn spend(&mut self, phase: &str, seconds: f64) {
         *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }

@@ -1,8 +1,8 @@
 //! `night`: slices of campaigns, each a process with a deadline, and sentinels between them; then what changed.
 //!
-//! This process measures nothing, and keeps only how far it is: what its children keep is in the store, however it ends. A child is
-//! told its budget, then to end (it seals), then killed; so a deadline is kept whatever a child is at. Children end with this
-//! process; begun again, it goes on where it was.
+//! This process measures nothing and keeps only its progress; its children write records to the store. A child gets a budget, later
+//! a signal to end, upon which it seals, and is killed at its deadline. Children end with this process. A nightly run that is
+//! started again goes on where it stopped.
 
 mod child;
 mod course;
@@ -105,7 +105,7 @@ pub fn run(run: &NightRun) -> Result<u8> {
     job.report(pages)
 }
 
-/// Seconds from now until a moment; none where it is over.
+/// Returns the seconds from now until a moment, 0 if it is past.
 fn seconds_until(moment_us: i64) -> f64 {
     moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
 }
@@ -131,7 +131,7 @@ impl Job {
         self.left() - 1.5 * self.sentinels.seconds
     }
 
-    /// Keeps how far the night is. Where that cannot be kept, a night that is killed begins anew.
+    /// Writes the progress. If that fails, a killed run starts from the beginning.
     fn keep_course(&self) {
         let _ = self.kept.write(&self.course);
     }
@@ -204,7 +204,7 @@ impl Job {
         Ok(())
     }
 
-    /// Notes that a phase has come to its end, unless that was a signal's.
+    /// Marks a phase as completed, unless a signal ended it.
     fn end_phase(&mut self, phase: Phase) {
         if !self.is_stopped() {
             self.course.done.push(phase.name.to_owned());

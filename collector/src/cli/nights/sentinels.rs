@@ -1,7 +1,7 @@
 //! Sentinels: built once for a store and a class of hosts, kept as machine code, and run again and again, bit for bit the same.
 //!
-//! Others may write to a store, so this machine keeps a hash of what it built, runs nothing else, and runs a copy that only its user
-//! can write to.
+//! Other machines may write to a store. So this machine keeps a hash of the sentinels it built, and runs only a copy that matches
+//! the hash, in a folder that only its user can write to.
 
 use super::super::Result;
 use super::super::appearing::Appearing;
@@ -26,7 +26,7 @@ const BUILDING: Duration = Duration::from_secs(300);
 pub struct Sentinels {
     folder: PathBuf,
     config: RawConfig,
-    /// The copy that is run, once it is known to be ours.
+    /// Folder of the copy that is run, once it matches the hash.
     private: Option<TempDir>,
     /// How long the last look took.
     pub seconds: f64,
@@ -91,7 +91,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the copy that is run, made at the first look; nothing if there is no time to build it.
+    /// Returns the copy that is run, which the first call makes; None if there is no time to build it.
     fn ready(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {
@@ -111,12 +111,12 @@ impl Sentinels {
         Ok(Some(folder))
     }
 
-    /// Where this machine keeps the hash of what it runs.
+    /// Returns the state file with the hash of the sentinels.
     fn kept(&self) -> Kept {
         Kept::about("sentinels", &self.folder)
     }
 
-    /// Copies the store's sentinels, where there are some; whether the copy is what this machine built.
+    /// Copies the store's sentinels, if it has any, and returns whether this machine built them.
     fn is_ours(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.kept().read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
         let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
@@ -126,7 +126,7 @@ impl Sentinels {
         Ok(is_ours)
     }
 
-    /// Puts what was built into the store, and keeps its hash.
+    /// Moves built sentinels into the store, and keeps their hash.
     fn keep(&self, built: &Path) -> Result<()> {
         self.kept().write(&hash_of(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
@@ -136,7 +136,7 @@ impl Sentinels {
         appearing.finish(&self.folder)
     }
 
-    /// Moves sentinels out of the way that are not ours to run.
+    /// Sets sentinels aside that this machine did not build.
     fn set_aside(&mut self) -> Result<()> {
         if !self.folder.exists() {
             return Ok(());
@@ -170,7 +170,7 @@ impl Sentinels {
     }
 }
 
-/// The files of a folder, in the order of their names. Sentinels have no others, and few and small ones.
+/// Lists the files of a folder of sentinels, sorted. Fails if it has folders, links, many files or large ones.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     const MOST_FILES: usize = 1000;
     const MOST_BYTES: u64 = 64 << 20;
@@ -188,7 +188,7 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Copies the files of a folder into another one, which is made where it is not there.
+/// Copies the files of a folder into another folder, which is created if needed.
 fn copied(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).map_err(Failure::environment)?;
     for path in files_of(from)? {
@@ -198,7 +198,7 @@ fn copied(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A hash of all files of a folder, with their names.
+/// Hashes all files of a folder with their names.
 fn hash_of(folder: &Path) -> Result<String> {
     let names = files_of(folder)?;
     let mut hasher = blake3::Hasher::new();

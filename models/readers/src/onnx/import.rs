@@ -59,7 +59,7 @@ struct Importer<'a> {
     /// What skipped nodes read: results of the graph that remains.
     loose_ends: Vec<ValueId>,
     visited: usize,
-    /// Nodes at most, functions inlined: a function that calls another again and again makes a small file a graph without end.
+    /// Largest number of nodes after inlining, which nested calls of functions multiply.
     most: usize,
 }
 

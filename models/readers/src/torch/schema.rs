@@ -48,14 +48,14 @@ pub(super) struct Node {
     pub metadata: Metadata,
 }
 
-/// What is read of a node's notes. Others are passed over, which may be many times as large in memory as in the file.
+/// Metadata of a node that is read. All other metadata is skipped, because it may be many times larger in memory than in the file.
 #[derive(Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
     pub nn_module_stack: Note,
 }
 
-/// A note that is a text, or none that is read.
+/// Text of a metadata entry; other types are skipped.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Note {

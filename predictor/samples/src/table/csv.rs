@@ -2,8 +2,7 @@
 //!
 //! A column is one of numbers until a cell is met that is none; then the cells before it are read again as words. Quoted
 //! cells may hold separators but no line ends: a file whose pieces could start inside quotes cannot be cut. Lengths are
-//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES` and so many times their size as tables are
-//! packed.
+//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES` and a multiple of their size.
 
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};

@@ -37,11 +37,10 @@ pub enum LoadError {
         /// The part, with the section or symbol that uses it.
         what: String,
     },
-    /// Loading the object would run its code before anybody calls it. Generated code does not ask for that, so no way of loading
-    /// takes it.
+    /// The object has code that would run on loading, before any call. Generated code never has, so every loader refuses it.
     #[error("the object has code that runs on loading ({what}), which no generated code has; it is not loaded")]
     RunsOnLoading {
-        /// The section or symbol that asks for it.
+        /// The section or symbol that would run code.
         what: String,
     },
     /// A relocation of an unknown type.

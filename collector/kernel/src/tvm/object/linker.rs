@@ -18,8 +18,8 @@ use super::{Backing, LoadError, Loaded, context, on_loading};
 ///
 /// # Safety
 ///
-/// Opening a library gives an unchecked file to the system's linker and loader, which may have faults. So whoever calls this
-/// promises that this process may be lost to it.
+/// The system's linker and loader read an unchecked file and may have faults. The caller must accept that they can crash this
+/// process.
 ///
 /// # Errors
 ///
@@ -36,8 +36,8 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded,
     let (object, linked) = (folder.path().join("kernel.o"), folder.path().join("kernel.so"));
     fs::write(&object, bytes).map_err(unavailable(&object))?;
     link(&object, &linked)?;
-    // SAFETY: the object has no initialisers; the file is the linker's, since the folder is ours. What else may go wrong, the caller
-    // allows.
+    // SAFETY: the object has no initialisers; the file is the linker's, since the folder is ours. What else may go wrong, the
+    // caller allows.
     let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;

@@ -5,7 +5,7 @@
 //! work is done here for the small part of ELF that compilers emit for a kernel: `read` says what the object
 //! contains, `layout` decides where it goes, `relocate` patches it, `image` owns the memory, `context` fills the
 //! pointers that TVM's generated code expects. Whatever is outside that part is a named error, never a guess, and
-//! [`load_through_linker`] takes such objects, unless loading them would run their code: nothing takes those.
+//! [`load_through_linker`] takes such objects, unless loading them would run their code: every loader refuses those.
 //!
 //! Loading executes nothing and survives any bytes. *Calling* what was loaded, and letting the system's loader open it,
 //! runs machine code that nobody checked: both are `unsafe` here, and only runner processes do them, which may die.

@@ -1,8 +1,8 @@
-//! Whether a linked library of an object would run code as soon as it is opened.
+//! Detects objects whose linked library would run code on opening.
 //!
 //! The loader in memory runs nothing. The system's loader calls what an object registers for loading and unloading, and picks
 //! functions by calling others; generated code does none of this, so such an object is never given to a linker. Nor is a file that
-//! is no object at all: a linker takes it for a script, which can name any file.
+//! is not an object: a linker would read it as a script, which can name any file.
 
 use object::LittleEndian;
 use object::elf::{
@@ -20,13 +20,13 @@ const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".i
 /// Functions that linkers register for loading and unloading by their names alone.
 const REGISTERED: [&str; 2] = ["_init", "_fini"];
 
-/// Whether a section holds code, or addresses of it, that the system's loader calls.
+/// Returns whether the system's loader calls code in a section, or at addresses in it.
 pub fn is_called(name: &str, kind: SectionType) -> bool {
     let is_of = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
 }
 
-/// Refuses an object whose linked library would run code on loading, and what is no object.
+/// Refuses objects whose linked library would run code on loading, and files that are not objects.
 pub fn refuse(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
         true => refuse_in::<FileHeader32<LittleEndian>>(bytes),
