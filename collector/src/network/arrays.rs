@@ -5,14 +5,11 @@
 
 use super::npy;
 use models::TensorType;
+use readers::archive::{Archive, Store};
 use reference::Tensor;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::BufReader;
 use std::path::Path;
-use zip::ZipArchive;
-
-/// More inputs than a model has.
-const NAMES_MAX: usize = 1 << 16;
 
 /// What a file is.
 enum Format {
@@ -34,7 +31,7 @@ pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, Stri
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
         Format::Npy => open(path).and_then(|file| npy::take(file, wanted)).map_err(failed),
-        Format::Npz => open(path).and_then(|file| member(file, name, wanted)).map_err(failed),
+        Format::Npz => archive(path).and_then(|archive| member(&archive, name, wanted)).map_err(failed),
         Format::SafeTensors => {
             let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
             let entry = entries.get(name);
@@ -52,10 +49,7 @@ pub fn names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
         Format::Npy => Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned())),
-        Format::Npz => {
-            let archive = open(path).and_then(archive).map_err(failed)?;
-            Ok(members(&archive))
-        }
+        Format::Npz => archive(path).map(|archive| members(&archive)).map_err(failed),
         Format::SafeTensors => {
             let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
             Ok(entries.into_keys().collect())
@@ -67,26 +61,23 @@ fn open(path: &Path) -> Result<BufReader<File>, String> {
     File::open(path).map(BufReader::new).map_err(|error| error.to_string())
 }
 
-fn archive<Reader: Read + Seek>(reader: Reader) -> Result<ZipArchive<Reader>, String> {
-    let archive = ZipArchive::new(reader).map_err(|error| format!("it is no archive of arrays ({error})"))?;
-    if archive.len() > NAMES_MAX { Err(format!("it has {} members", archive.len())) } else { Ok(archive) }
+fn archive(path: &Path) -> Result<Archive, String> {
+    let store = Store::open(path).map_err(|error| error.to_string())?;
+    Archive::read(store).map_err(|error| format!("it is no archive of arrays ({error})"))
 }
 
-/// The names of an archive's arrays; whose name is no text has none.
-fn members<Reader: Read + Seek>(archive: &ZipArchive<Reader>) -> Vec<String> {
-    let names = archive.file_names().flatten();
-    names.map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_owned()).collect()
+/// The names of an archive's arrays.
+fn members(archive: &Archive) -> Vec<String> {
+    archive.names().map(|name| name.strip_suffix(".npy").unwrap_or(name).to_owned()).collect()
 }
 
 /// The array of this name in an archive.
-fn member(reader: impl Read + Seek, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
-    let mut archive = archive(reader)?;
-    let Some(place) = archive.index_for_name(&format!("{name}.npy")) else {
-        return Err(missing(name, members(&archive)));
-    };
-    let failed = |why: &dyn std::fmt::Display| format!("`{name}`: {why}");
-    let entry = archive.by_index(place).map_err(|error| failed(&error))?;
-    npy::take(entry, wanted).map_err(|why| failed(&why))
+fn member(archive: &Archive, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+    let entry = format!("{name}.npy");
+    if archive.length(&entry).is_none() {
+        return Err(missing(name, members(archive)));
+    }
+    archive.stream(&entry).and_then(|stream| npy::take(stream, wanted)).map_err(|why| format!("`{name}`: {why}"))
 }
 
 fn missing(name: &str, mut names: Vec<String>) -> String {
@@ -110,6 +101,11 @@ mod tests {
         Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("a tensor")
     }
 
+    /// The array `x` of an archive in memory.
+    fn member(bytes: Vec<u8>, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+        super::member(&Archive::read(Store::Memory(bytes.into()))?, name, wanted)
+    }
+
     fn npz(method: CompressionMethod) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         let options = SimpleFileOptions::default().compression_method(method);
@@ -124,7 +120,7 @@ mod tests {
     fn members_of_archives_are_read() {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let bytes = npz(method);
-            let read = |name: &str, wanted: &str| member(Cursor::new(&bytes), name, &wanted.parse().expect("a type"));
+            let read = |name: &str, wanted: &str| member(bytes.clone(), name, &wanted.parse().expect("a type"));
             assert_eq!(read("x", "f32[2,3]").expect("it is there"), tensor());
             assert_eq!(read("y", "f32[2,3]").unwrap_err(), "it has no `y`; it has other, x");
             assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: it is f32[2,3], the model takes f32[6]");
@@ -141,14 +137,14 @@ mod tests {
         writer.write_all(&content).expect("its bytes");
         let bytes = writer.finish().expect("an archive").into_inner();
         assert!(bytes.len() < 10_000, "zeros are deflated well");
-        member(Cursor::new(bytes), "x", tensor().ty()).expect_err("it is longer than it says");
+        member(bytes, "x", tensor().ty()).expect_err("it is longer than it says");
     }
 
     #[test]
     fn damaged_archives_give_no_other_numbers() {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let bytes = npz(method);
-            let read = |bytes: &[u8]| member(Cursor::new(bytes), "x", tensor().ty());
+            let read = |bytes: &[u8]| member(bytes.to_vec(), "x", tensor().ty());
             for length in 0..bytes.len() {
                 read(&bytes[..length]).expect_err("it is cut off");
             }

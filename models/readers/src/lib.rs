@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 mod emit;
 pub mod onnx;
 pub mod tflite;

@@ -5,7 +5,6 @@
 //! file states about shapes is compared with them. Weights stay in the archive until they are wanted. Operators that
 //! write to their input are followed to whatever else shares its memory, or refused.
 
-mod archive;
 mod call;
 mod import;
 mod rules;
@@ -14,8 +13,8 @@ mod schema;
 mod tests;
 mod weights;
 
+use crate::archive::{self, Archive, Store};
 use crate::{Imported, Options};
-use archive::{Archive, Store};
 use bytes::Bytes;
 use models::error::{Error, Result};
 use schema::Program;
@@ -60,6 +59,7 @@ fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
         return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
     }
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    archive.check_stored().map_err(|reason| malformed("as a whole", reason))?;
     let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
     if let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) {
         let bytes = archive.bytes(order, 64).map_err(|reason| malformed("as a whole", reason))?;

@@ -114,7 +114,7 @@ fn archives_that_are_tricks_are_refused() {
     check_refused(whole[..whole.len() - 1].to_vec(), "no zip archive, or it is cut off");
     check_refused(changed(&|bytes| bytes[at + 10] = 8), "is compressed");
     check_refused(changed(&|bytes| bytes[at + 8] |= 1), "is encrypted");
-    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is compressed");
+    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is neither stored nor deflated");
     check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has another name in its own place");
     check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "does not lie before the directory");
     check_refused(changed(&|bytes| bytes[at] = 0), "its directory is damaged");

@@ -3,8 +3,8 @@
 //! A tensor is a view of stored elements: an offset and a stride per dimension. Those that are a permutation of a
 //! contiguous tensor become its lazy transposition; others do not occur in saved weights.
 
-use super::archive::Archive;
 use super::schema::{Meta, Payload, Payloads, dtype, integer};
+use crate::archive::Archive;
 use models::graph::Const;
 use models::infer::check_type;
 use models::operator::Op;

@@ -1,16 +1,18 @@
-//! The zip archive around an exported program: where each entry lies, and its bytes when they are wanted.
+//! The directory of a zip archive: where each member lies, and its bytes when they are needed.
 //!
-//! Such archives are written without compression, so an entry is a slice of the file and a weight stays there until it is
-//! wanted. Anything else (compressed, encrypted or overlapping entries, two of one name) is refused: it would be a trick.
-//! Nothing is ever unpacked, so names are only looked up. What an archive contains may itself be a zip; only the
-//! directory at the end of the file counts.
+//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked up. Encrypted
+//! or overlapping members, two members of one name, and a local header that disagrees with the directory are refused. A stored
+//! member is a slice of the file, and a weight stays there until it is needed; a deflated one can only be read as a stream. What
+//! an archive contains may itself be a zip: only the directory at the end of the file counts.
 
 use bytes::Bytes;
+use flate2::Crc;
+use flate2::read::DeflateDecoder;
 use models::contents::Contents;
 use models::graph::Const;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -25,22 +27,33 @@ const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
 /// Bytes asked of the system at once.
 const READ_AT_ONCE: usize = 4 << 20;
 
-/// Where the bytes of an archive are.
-pub(super) enum Store {
+/// The bytes of an archive.
+pub enum Store {
+    /// All in memory.
     Memory(Bytes),
-    File { path: PathBuf, file: File, length: u64 },
+    /// In a file, read when they are needed.
+    File {
+        /// The absolute path of the file.
+        path: PathBuf,
+        /// The open file.
+        file: File,
+        /// Its length when it was opened.
+        length: u64,
+    },
 }
 
 impl Store {
-    pub fn open(path: &Path) -> std::io::Result<Store> {
+    /// Opens a regular file.
+    pub fn open(path: &Path) -> io::Result<Store> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(std::io::Error::other("it is not a file"));
+            return Err(io::Error::other("it is not a file"));
         }
         Ok(Store::File { path: path.canonicalize()?, file, length: metadata.len() })
     }
 
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         match self {
             Store::Memory(bytes) => bytes.len() as u64,
@@ -85,14 +98,25 @@ impl Store {
     }
 }
 
-/// An archive with its directory read.
-pub(super) struct Archive {
-    store: Store,
-    entries: BTreeMap<String, Range<u64>>,
+/// A member of an archive.
+struct Entry {
+    /// The place of its bytes in the file.
+    range: Range<u64>,
+    /// Its size once inflated.
+    size: u64,
+    /// The checksum of the inflated bytes.
+    crc: u32,
+    is_deflated: bool,
 }
 
-/// The names in the directory of any archive, whatever its entries are like.
-pub(super) fn names(store: &Store) -> Result<Vec<String>, String> {
+/// An archive whose directory was read.
+pub struct Archive {
+    store: Store,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// The names in the directory of any archive, whatever its members are like.
+pub fn names(store: &Store) -> Result<Vec<String>, String> {
     let directory = Directory::find(store)?;
     let bytes = store.read(directory.range)?;
     let mut fields = Fields { bytes: &bytes };
@@ -110,19 +134,21 @@ pub(super) fn names(store: &Store) -> Result<Vec<String>, String> {
 }
 
 impl Archive {
-    /// Reads the directory, and compares it with what stands before each entry.
+    /// Reads the directory and compares it with the header before each member.
     pub fn read(store: Store) -> Result<Archive, String> {
         let directory = Directory::find(&store)?;
         let bytes = store.read(directory.range.clone())?;
         let mut entries = BTreeMap::new();
         let mut fields = Fields { bytes: &bytes };
         for _ in 0..directory.count {
-            let (name, range) = entry(&mut fields, &store, directory.range.start)?;
-            if entries.insert(name.clone(), range).is_some() {
-                return Err(format!("two entries are called `{}`", shortened(&name)));
+            let (name, entry) = entry(&mut fields, &store, directory.range.start)?;
+            let shown = shortened(&name);
+            if entries.insert(name, entry).is_some() {
+                return Err(format!("two entries are called `{shown}`"));
             }
         }
-        let mut order: Vec<(&String, &Range<u64>)> = entries.iter().filter(|(_, range)| !range.is_empty()).collect();
+        let places = entries.iter().map(|(name, entry)| (name, &entry.range));
+        let mut order: Vec<(&String, &Range<u64>)> = places.filter(|(_, range)| !range.is_empty()).collect();
         order.sort_by_key(|(_, range)| range.start);
         if let Some(pair) = order.windows(2).find(|pair| pair[0].1.end > pair[1].1.start) {
             return Err(format!("entries `{}` and `{}` overlap", shortened(pair[0].0), shortened(pair[1].0)));
@@ -130,47 +156,118 @@ impl Archive {
         Ok(Archive { store, entries })
     }
 
+    /// The names of all members.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
+    /// The size of a member once inflated.
     pub fn length(&self, name: &str) -> Option<u64> {
-        self.entries.get(name).map(|range| range.end - range.start)
+        self.entries.get(name).map(|entry| entry.size)
     }
 
-    /// All bytes of an entry of bounded size.
+    fn entry(&self, name: &str) -> Result<&Entry, String> {
+        self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))
+    }
+
+    /// The place of a member that is not compressed.
+    fn stored(&self, name: &str) -> Result<Range<u64>, String> {
+        let entry = self.entry(name)?;
+        if entry.is_deflated {
+            return Err(format!("entry `{}` is compressed; `torch.export.save` never does that", shortened(name)));
+        }
+        Ok(entry.range.clone())
+    }
+
+    /// Refuses an archive in which a member is compressed.
+    pub fn check_stored(&self) -> Result<(), String> {
+        self.names().try_for_each(|name| self.stored(name).map(drop))
+    }
+
+    /// All bytes of a stored member of bounded size.
     pub fn bytes(&self, name: &str, most: u64) -> Result<Bytes, String> {
-        let range = self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))?;
+        let range = self.stored(name)?;
         let length = range.end - range.start;
         if length > most {
             return Err(format!("`{}` has {length} bytes, at most {most} are read", shortened(name)));
         }
-        self.store.read(range.clone())
+        self.store.read(range)
     }
 
-    /// A part of an entry as the contents of a constant.
+    /// A part of a stored member as the contents of a constant.
     pub fn contents(&self, name: &str, start: u64, length: u64) -> Result<Const, String> {
-        let range = self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))?;
+        let range = self.stored(name)?;
         let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
             format!("`{}` has {} bytes, too few for {length} from {start} on", shortened(name), range.end - range.start)
         })?;
         self.store.contents(range.start + start..range.start + end)
     }
 
+    /// The bytes of a stored or deflated member as a stream. At its end, the stream fails if the member's size or checksum differs
+    /// from the directory. The caller bounds how much is read.
+    pub fn stream(&self, name: &str) -> Result<impl Read + '_, String> {
+        let entry = self.entry(name)?;
+        let packed = Slice { store: &self.store, range: entry.range.clone() };
+        let inflated: Box<dyn Read + '_> = match entry.is_deflated {
+            true => Box::new(DeflateDecoder::new(packed)),
+            false => Box::new(packed),
+        };
+        Ok(Checked { inner: inflated, found: Crc::new(), size: entry.size, crc: entry.crc })
+    }
+
+    /// The length of the whole file.
     pub fn file_length(&self) -> u64 {
         self.store.length()
     }
 
-    /// Identity of the bytes of some entries and of the places of all.
+    /// Identity of the bytes of some members and of the places of all.
     pub fn hash(&self, names: &[&str]) -> Result<String, String> {
         let mut hasher = blake3::Hasher::new();
-        for (name, range) in &self.entries {
+        for (name, Entry { range, .. }) in &self.entries {
             hasher.update(format!("{name} {} {}\n", range.start, range.end).as_bytes());
         }
         for name in names {
             hasher.update(&self.bytes(name, u64::MAX)?);
         }
         Ok(hasher.finalize().to_hex().to_string())
+    }
+}
+
+/// A part of an archive as a stream.
+struct Slice<'a> {
+    store: &'a Store,
+    range: Range<u64>,
+}
+
+impl Read for Slice<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
+        let length = buffer.len().min(left).min(READ_AT_ONCE);
+        let end = self.range.start + length as u64;
+        buffer[..length].copy_from_slice(&self.store.read(self.range.start..end).map_err(io::Error::other)?);
+        self.range.start = end;
+        Ok(length)
+    }
+}
+
+/// A stream whose length and checksum must be the expected ones at its end.
+struct Checked<Inner> {
+    inner: Inner,
+    found: Crc,
+    size: u64,
+    crc: u32,
+}
+
+impl<Inner: Read> Read for Checked<Inner> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.size =
+            (self.size.checked_sub(length as u64)).ok_or_else(|| io::Error::other("it is longer than it says"))?;
+        self.found.update(&buffer[..length]);
+        if length == 0 && !buffer.is_empty() && (self.size != 0 || self.found.sum() != self.crc) {
+            return Err(io::Error::other("it is damaged: its length or checksum is wrong"));
+        }
+        Ok(length)
     }
 }
 
@@ -232,13 +329,14 @@ fn wide_end(store: &Store, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), S
 }
 
 /// One entry of the directory: its name and where its bytes lie.
-fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, Range<u64>), String> {
+fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, Entry), String> {
     if fields.take(4)? != b"PK\x01\x02" {
         return Err("its directory is damaged".to_owned());
     }
     fields.take(4)?;
     let (flags, method) = (fields.u16()?, fields.u16()?);
-    fields.take(8)?;
+    fields.take(4)?;
+    let crc = fields.u32()?;
     let (mut packed, mut size) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
     let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
     fields.take(8)?;
@@ -262,9 +360,11 @@ fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, 
     if flags & 1 != 0 {
         return Err(format!("entry `{shown}` is encrypted"));
     }
-    if method != 0 || packed != size {
-        return Err(format!("entry `{shown}` is compressed; `torch.export.save` never does that"));
-    }
+    let is_deflated = match method {
+        0 if packed == size => false,
+        8 => true,
+        _ => return Err(format!("entry `{shown}` is neither stored nor deflated")),
+    };
     // What stands before the bytes has lengths of its own for the name and what follows it.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
     let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the directory"))?;
@@ -276,12 +376,12 @@ fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, 
     local_fields.take(22)?;
     let (local_name, local_extra) = (u64::from(local_fields.u16()?), u64::from(local_fields.u16()?));
     let start = head + local_name + local_extra;
-    let stop = start.checked_add(size).filter(|stop| *stop <= limit);
-    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {size} bytes does not lie before the directory"))?;
+    let stop = start.checked_add(packed).filter(|stop| *stop <= limit);
+    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the directory"))?;
     if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
         return Err(format!("entry `{shown}` has another name in its own place"));
     }
-    Ok((name, start..stop))
+    Ok((name, Entry { range: start..stop, size, crc, is_deflated }))
 }
 
 /// Numbers one after the other, little-endian.
