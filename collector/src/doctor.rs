@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use cuda::cupti::{self, Cupti, CuptiError};
@@ -195,7 +194,7 @@ fn look(request: &DoctorRequest) -> Evidence {
         counters: available(&request.counters),
         noise: Noise::probe(&mut clock, Duration::from_millis(200)),
         clock_precision_ns: clock.precision_ns(),
-        memory_limit: memory_limit(),
+        memory_limit: measure::host::memory::limit(),
         libraries: LIBRARIES.iter().map(|library| find(library, &request.library_folders)).collect(),
         library_folders: request.library_folders.clone(),
     }
@@ -249,30 +248,6 @@ fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
 fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
     let candidates = folders.iter().flat_map(|folder| library.files.iter().map(move |file| folder.join(file)));
     LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
-}
-
-/// The lowest of the control groups' limits (either version) and the process's own, and who sets it.
-pub(crate) fn memory_limit() -> Option<(u64, String)> {
-    let mut limits: Vec<(u64, String)> = Vec::new();
-    for line in fs::read_to_string("/proc/self/cgroup").unwrap_or_default().lines() {
-        let (folder, file, group) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
-            [_, "", group] => ("/sys/fs/cgroup", "memory.max", group),
-            [_, "memory", group] => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", group),
-            _ => continue,
-        };
-        // A limit of any group above holds too. The group may be named as seen from outside of our mount.
-        let groups = Path::new(group.trim_start_matches('/')).ancestors();
-        let files = groups.map(|group| Path::new(folder).join(group).join(file));
-        limits.extend(files.filter_map(|file| Some((read_number(&file)?, "control group".to_string()))));
-    }
-    for (resource, name) in [(Resource::RLIMIT_AS, "address space"), (Resource::RLIMIT_DATA, "data")] {
-        if let Ok((soft, _)) = getrlimit(resource)
-            && soft != nix::sys::resource::RLIM_INFINITY
-        {
-            limits.push((soft, format!("the process's limit of {name}")));
-        }
-    }
-    limits.into_iter().min()
 }
 
 /// Judges what was seen: one finding per topic, in the order in which they matter.

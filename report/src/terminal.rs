@@ -25,6 +25,21 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
+/// The longest line of an error: messages of parsers quote the line that is wrong, and a line of a file can be megabytes long.
+const ERROR_LINE_CHARS: usize = 1000;
+/// The most lines of an error.
+const ERROR_LINES: usize = 60;
+
+/// An error as a terminal shows it: without control characters and of bounded length.
+pub fn error_text(text: &str) -> String {
+    let lines = tame(text);
+    let shown = lines.lines().take(ERROR_LINES).map(|line| match line.char_indices().nth(ERROR_LINE_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
+        None => Cow::Borrowed(line),
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns whether a character controls the terminal; those that change the direction of text count, too.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
@@ -40,7 +55,7 @@ fn colour(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::tame;
+    use super::*;
 
     #[test]
     fn only_colours_reach_a_terminal() {
@@ -48,5 +63,11 @@ mod tests {
         assert_eq!(tame("\x1b]0;title\x07x"), "\u{fffd}]0;title\u{fffd}x");
         assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), "\u{fffd}[2Jx\u{fffd}\u{fffd}2J\u{fffd}");
         assert_eq!(tame("a\u{202e}b\x1b["), "a\u{fffd}b\u{fffd}[");
+    }
+    #[test]
+    fn errors_are_short_whatever_they_quote() {
+        assert_eq!(error_text("error: a\n  at b\x07\n"), "error: a\n  at b\u{fffd}");
+        let long = error_text(&format!("error: it is wrong\n{}\nhint: µ\n{}", "µ".repeat(1 << 20), "x\n".repeat(1000)));
+        assert!(long.contains("hint: µ") && long.len() < 4000, "{}", long.len());
     }
 }

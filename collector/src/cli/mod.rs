@@ -45,6 +45,8 @@ mod program;
 mod progress;
 mod query;
 mod race;
+#[doc(hidden)]
+pub mod readers;
 mod repeat;
 mod replay;
 mod revisions;
@@ -65,7 +67,7 @@ mod whole;
 use arguments::{Arguments, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use report::{Paper, tame};
+use report::{Paper, error_text, tame};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -80,11 +82,12 @@ const SLOWER: u8 = 4;
 
 /// Runs the program.
 pub fn run() -> ExitCode {
+    measure::host::memory::bound_process();
     let arguments = Arguments::parse();
     match nights::end_with_parent().and_then(|()| dispatch(arguments)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("{}", tame(&failure.to_string()));
+            eprintln!("{}", error_text(&failure.to_string()));
             ExitCode::from(failure.kind().code())
         }
     }

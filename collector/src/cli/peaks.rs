@@ -5,14 +5,13 @@ use super::dataset::failed;
 use super::settings::allowed_cpus;
 use crate::campaign::Config;
 use crate::campaign::record::now_us;
-use crate::doctor::memory_limit;
 use bench::{Bench, Build};
 use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use job::space::{Schedule, space};
 use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};
-use measure::host::{Facts, Streaming, stream_rates};
+use measure::host::{Facts, Streaming, memory, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
 use report::{number, or_unknown};
@@ -75,7 +74,7 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
 /// Measures the peaks of some thread counts. What cannot be measured is left out.
 fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
     let Ok(cpus) = allowed_cpus() else { return };
-    let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let limit = memory::limit().map_or(u64::MAX, |(bytes, _)| bytes);
     let memory_bytes = facts.memory_bytes.unwrap_or(1 << 30).min(limit);
     for &count in counts {
         let cpus = cpus[..count.min(cpus.len())].to_vec();

@@ -39,6 +39,7 @@ use std::process::ExitCode;
 
 /// Runs the program.
 pub fn run() -> ExitCode {
+    measure::host::memory::bound_process();
     let done = match Arguments::parse().command {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
@@ -62,7 +63,7 @@ pub fn run() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {}", report::tame(&error.to_string()));
+            eprintln!("error: {}", report::error_text(&error.to_string()));
             ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
         }
     }

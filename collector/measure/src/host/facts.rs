@@ -151,7 +151,7 @@ impl Facts {
             is_smt_active: files.text("sys/devices/system/cpu/smt/active").map(|text| text == "1"),
             isolated_cpus: files.cpu_list("sys/devices/system/cpu/isolated").unwrap_or_default(),
             caches: files.caches(first),
-            memory_bytes: files.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?)),
+            memory_bytes: files.memory_bytes(),
             governor: clock("scaling_governor"),
             is_boost_on: files.boost(),
             clock_min_khz: clock_khz("scaling_min_freq"),
@@ -240,6 +240,11 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 impl Files<'_> {
+    /// The memory of the machine.
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        self.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?))
+    }
+
     /// Different values of one topology file over the processors.
     fn cpu_ids(&self, cpus: &[usize], name: &str) -> Option<BTreeSet<String>> {
         let read = |cpu: &usize| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));

@@ -13,6 +13,7 @@ mod facts;
 mod files;
 mod floor;
 mod load;
+pub mod memory;
 mod noise;
 mod peaks;
 #[allow(unsafe_code)]

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The largest table that is read, unpacked.
 pub const MAX_BYTES: u64 = 16 << 30;
-/// A packed table becomes this many times as large, and in any case so large: public ones are packed to a tenth.
+/// A packed table may unpack to this many times its size plus a constant; public tables unpack to ten times their size.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 /// Columns of a table.
@@ -45,7 +45,12 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
     source.take(most + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
     match bytes.len() as u64 > most {
         true if most < MAX_BYTES => {
-            Err(Error::table(path, format!("it unpacks to more than {MOST_UNPACKED} times its size, as no table does")))
+            let mib = ALWAYS_UNPACKED >> 20;
+            let limit = format!("{MOST_UNPACKED} times its size and {mib} MiB");
+            Err(Error::table(
+                path,
+                format!("it unpacks to more than {limit}, as no table does; unpack it first if it is sound"),
+            ))
         }
         true => Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
         false => Ok(bytes),

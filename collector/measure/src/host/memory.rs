@@ -1,0 +1,63 @@
+//! The memory that this process may use.
+
+use super::files::Files;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// The lowest limit of the control groups (either version) and of the process, and what sets it, as found by the first call.
+pub fn limit() -> Option<(u64, String)> {
+    static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
+    FOUND.get_or_init(find).clone()
+}
+
+fn find() -> Option<(u64, String)> {
+    let mut limits: Vec<(u64, String)> = Vec::new();
+    for line in fs::read_to_string("/proc/self/cgroup").unwrap_or_default().lines() {
+        let (folder, file, group) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+            [_, "", group] => ("/sys/fs/cgroup", "memory.max", group),
+            [_, "memory", group] => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", group),
+            _ => continue,
+        };
+        // A limit of any group above holds too. The group may be named as seen from outside of our mount.
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        let files = groups.map(|group| Path::new(folder).join(group).join(file));
+        let bytes = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+        limits.extend(bytes.map(|bytes| (bytes, "control group".to_owned())));
+    }
+    for (resource, name) in [(Resource::RLIMIT_AS, "address space"), (Resource::RLIMIT_DATA, "data")] {
+        if let Ok((soft, _)) = getrlimit(resource)
+            && soft != RLIM_INFINITY
+        {
+            limits.push((soft, format!("the process's limit of {name}")));
+        }
+    }
+    limits.into_iter().min()
+}
+
+/// Limits the private memory of this process to what the machine, or its control group, has. An allocation beyond that ends this
+/// process with an error, before the kernel ends another one. Children inherit the limit.
+pub fn bound_process() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
+    let limit = limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let bytes = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit).min(hard);
+    if bytes < soft {
+        // Only a safeguard: a system that refuses it runs on without.
+        let _ = setrlimit(Resource::RLIMIT_DATA, bytes, hard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_the_memory_of_the_machine_and_no_limit_of_others() {
+        let before = limit();
+        bound_process();
+        assert_eq!(limit(), before);
+        let (soft, _) = getrlimit(Resource::RLIMIT_DATA).unwrap();
+        assert!((64 << 20..1 << 50).contains(&soft), "{soft}");
+    }
+}
