@@ -146,6 +146,19 @@ fn a_night_that_cannot_be_is_refused() {
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
 
+/// What another process is to blame for must not cost the series of the sentinels' times.
+#[test]
+fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
+    let bench = Bench::new();
+    night_config(&bench, "");
+    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
+    let _held =
+        measure::host::Exclusive::take(bench.locks(), &cpus, std::time::Duration::ZERO, &mut |_| ()).expect("free");
+    let ran = run(bench.opcollect("night --config night.toml --store busy")).expect(3);
+    assert!(ran.stderr.contains("is measured on by another process"), "{ran}");
+    assert!(ran.stderr.contains("did not run, see above") && !ran.stderr.contains("remove that folder"), "{ran}");
+}
+
 /// Stores whose difference is known: all of one copied, one of its lines slower.
 #[test]
 fn drift_tells_what_was_made_slower() {

@@ -5,7 +5,7 @@
 
 use super::super::Result;
 use super::super::appearing::Appearing;
-use super::super::failure::Failure;
+use super::super::failure::{Failure, Kind};
 use super::super::kept::Kept;
 use super::below;
 use super::child::Child;
@@ -79,12 +79,13 @@ impl Sentinels {
         match ended.code {
             Some(0 | 1) => self.looks += 1,
             _ if ended.was_told => self.notes.push("the last sentinels ran out of time".to_owned()),
-            _ => {
+            code => {
                 let folder = self.folder.display();
-                return Err(Failure::environment(format!(
-                    "the sentinels in `{folder}` did not run; what they said stands above"
-                ))
-                .with_hint("remove that folder to have them built anew: the machine's course then begins anew, too"));
+                let failure = Failure::environment(format!("the sentinels in `{folder}` did not run, see above"));
+                // Only what is wrong with the folder itself goes away with it.
+                let is_of_folder = code == Some(Kind::Use.code().into());
+                let hint = "remove that folder to have them rebuilt; the series of their times then starts again";
+                return Err(if is_of_folder { failure.with_hint(hint) } else { failure });
             }
         }
         self.seconds = measured.elapsed().as_secs_f64();
