@@ -141,11 +141,9 @@ impl Bucket {
             if code != 200 {
                 return Err(self.refused("cannot list", "", code, &text));
             }
-            for key in between(&text, "Key") {
-                let name = decoded(key).and_then(|key| Some(key.strip_prefix(&self.prefix)?.to_owned()));
-                names.extend(name.filter(|name| is_shared(name)));
-            }
-            next = between(&text, "NextContinuationToken").next().map(str::to_owned);
+            let page = list_page(&text, &self.prefix);
+            names.extend(page.0);
+            next = page.1;
             if next.is_none() {
                 return Ok(names);
             }
@@ -293,6 +291,13 @@ fn is_shared(name: &str) -> bool {
         && SHARED.iter().any(|(folder, end)| {
             name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end)
         })
+}
+
+/// Returns the names of a store's shared files in one response to a list request, and the token of the next request.
+pub fn list_page(text: &str, prefix: &str) -> (Vec<String>, Option<String>) {
+    let names = between(text, "Key").filter_map(decoded).filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()));
+    let next = between(text, "NextContinuationToken").next().map(str::to_owned);
+    (names.filter(|name| is_shared(name)).collect(), next)
 }
 
 /// Returns the texts of all elements with a tag; elements of S3's responses have no attributes.

@@ -47,6 +47,15 @@ struct Runner {
     cores: Option<usize>,
 }
 
+impl Runner {
+    fn read(&self) -> Result<(Task, Schedule)> {
+        let task = self.operator.task()?;
+        let schedule = Schedule::from_json(&self.schedule.to_string())
+            .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", self.operator)))?;
+        Ok((task, schedule))
+    }
+}
+
 /// What is run, in either form.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected an operator in its short form, or a task")]
@@ -103,9 +112,7 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
     let runners: Vec<&Runner> = choice.together.iter().chain(&choice.in_turns).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for runner in &runners {
-        let task = runner.operator.task()?;
-        let schedule = Schedule::from_json(&runner.schedule.to_string())
-            .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", runner.operator)))?;
+        let (task, schedule) = runner.read()?;
         flops += task.work().map_or(0, |work| work.flops);
         jobs.push(BuildJob::new(&serde_json::to_string(&task).map_err(Failure::environment)?, &target, &schedule));
     }
@@ -160,6 +167,13 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
         print(&describe(&seen))?
     }
     Ok(DONE)
+}
+
+/// Reads the tasks and schedules of a choice for a machine with so many cores.
+pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
+    let choice = read(path)?;
+    check(&choice, cpus, path)?;
+    choice.together.iter().chain(&choice.in_turns).map(Runner::read).collect()
 }
 
 fn read(path: &Path) -> Result<Choice> {

@@ -21,10 +21,13 @@ use models::Task;
 use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use worker::Fault;
+
+/// More than a candidate takes. JSON values may take a hundred times the memory of their text.
+const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// First line of a trace file.
 #[derive(Deserialize)]
@@ -373,6 +376,12 @@ fn candidate(line: &Line, measured: std::result::Result<Box<Measured>, String>) 
     }
 }
 
+/// Reads the task and the moves of all candidates of a trace file.
+pub fn read_moves(path: &Path) -> Result<(Task, Vec<Moves>)> {
+    let (task, _, lines) = read(path, None)?;
+    Ok((task, lines.into_iter().map(|line| line.trace).collect()))
+}
+
 /// The task, the operator's name and the candidates of a file.
 fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> {
     let at = |line: usize, error: &dyn std::fmt::Display| {
@@ -383,8 +392,15 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
         .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
     let mut lines = Vec::new();
     let mut header: Option<Header> = None;
-    for (index, text) in BufReader::new(file).lines().enumerate() {
-        let text = text.map_err(|error| at(index + 1, &error))?;
+    let mut file = BufReader::new(file);
+    for index in 0.. {
+        let mut text = String::new();
+        let read = (&mut file).take(LINE_BYTES_MAX + 1).read_line(&mut text).map_err(|error| at(index + 1, &error))?;
+        match read as u64 {
+            0 => break,
+            1..=LINE_BYTES_MAX => {}
+            _ => return Err(at(index + 1, &format!("it is longer than {LINE_BYTES_MAX} bytes"))),
+        }
         if header.is_none() {
             header = Some(serde_json::from_str(&text).map_err(|error| at(1, &error))?);
         } else if limit.is_none_or(|limit| lines.len() < limit) {
@@ -457,4 +473,24 @@ fn table(all: &[Replayed]) -> String {
         ]);
     }
     table.on(&paper())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(content: &[u8]) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        read(file.path(), None).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn long_lines_are_not_read() {
+        let line = " ".repeat(usize::try_from(LINE_BYTES_MAX).unwrap() + 1);
+        assert!(refusal(line.as_bytes()).contains("line 1: it is longer than 4194304 bytes"));
+        let later = format!("{{\"op\":\"matmul16\"}}\n{line}\n");
+        assert!(refusal(later.as_bytes()).contains("line 2: it is longer"));
+        assert!(refusal(b"").contains("the file is empty"));
+    }
 }

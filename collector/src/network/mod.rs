@@ -140,7 +140,7 @@ pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Res
 
 /// Tensors of these types from their bytes, one after the other.
 pub fn tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &[u8]) -> Result<Vec<Tensor>> {
-    let wanted = types.clone().map(|ty| ty.bytes().unwrap_or(0)).sum();
+    let wanted = types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add);
     if bytes.len() as u64 != wanted {
         return Err(NetworkError::Output { wanted, found: bytes.len() });
     }
@@ -152,4 +152,16 @@ pub fn tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &
             Ok(Tensor::from_bytes(ty.clone(), own.to_vec())?)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_overflow_together_are_refused() {
+        let huge = TensorType::new(models::DType::U8, &[i64::MAX]);
+        tensors([&huge, &huge, &huge].into_iter(), &[]).expect_err("nothing is that large");
+        assert!(tensors(std::iter::empty(), &[]).expect("no tensors").is_empty());
+    }
 }

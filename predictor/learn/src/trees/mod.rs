@@ -10,6 +10,7 @@ pub mod columns;
 use crate::error::{Error, Result};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::ops::Range;
 
 /// Trees in one file, nodes in one tree, steps from a root to a leaf.
@@ -80,7 +81,8 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// The parts of XGBoost's model file that matter here.
+/// The parts of XGBoost's model file that matter here. Parts that are only written stay text, because JSON values may take a hundred
+/// times the memory of their text.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -90,14 +92,22 @@ struct Document {
 #[derive(Deserialize, Serialize)]
 struct Learner {
     #[serde(default)]
-    attributes: serde_json::Map<String, serde_json::Value>,
+    attributes: Box<RawValue>,
     #[serde(default)]
     feature_names: Vec<String>,
     #[serde(default)]
     feature_types: Vec<String>,
     gradient_booster: Gradient,
     learner_model_param: ModelParameters,
-    objective: serde_json::Value,
+    objective: Objective,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Objective {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    reg_loss_param: Box<RawValue>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -108,13 +118,13 @@ struct Gradient {
 
 #[derive(Deserialize, Serialize)]
 struct Model {
-    gbtree_model_param: serde_json::Value,
+    gbtree_model_param: Box<RawValue>,
     #[serde(default)]
     iteration_indptr: Vec<u32>,
     tree_info: Vec<u32>,
     trees: Vec<Tree>,
     #[serde(default)]
-    cats: Option<serde_json::Value>,
+    cats: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -143,7 +153,11 @@ struct Tree {
     split_indices: Vec<u32>,
     split_type: Vec<u8>,
     sum_hessian: Vec<f32>,
-    tree_param: serde_json::Value,
+    tree_param: Box<RawValue>,
+}
+
+fn raw(value: &serde_json::Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("a value has a JSON form")
 }
 
 impl Trees {
@@ -161,16 +175,18 @@ impl Trees {
         let count = trees.len() as u32;
         let document = Document {
             learner: Learner {
-                attributes: serde_json::Map::new(),
+                attributes: raw(&serde_json::json!({})),
                 feature_names: names.to_vec(),
                 feature_types: vec!["float".to_owned(); names.len()],
                 gradient_booster: Gradient {
                     model: Model {
-                        gbtree_model_param: serde_json::json!({"num_parallel_tree": "1", "num_trees": count.to_string()}),
+                        gbtree_model_param: raw(
+                            &serde_json::json!({"num_parallel_tree": "1", "num_trees": count.to_string()}),
+                        ),
                         iteration_indptr: (0..=count).collect(),
                         tree_info: vec![0; trees.len()],
                         trees,
-                        cats: Some(serde_json::json!({"enc": [], "feature_segments": [], "sorted_idx": []})),
+                        cats: Some(raw(&serde_json::json!({"enc": [], "feature_segments": [], "sorted_idx": []}))),
                     },
                     name: "gbtree".to_owned(),
                 },
@@ -181,7 +197,10 @@ impl Trees {
                     num_feature: self.features.to_string(),
                     num_target: "1".to_owned(),
                 },
-                objective: serde_json::json!({"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}),
+                objective: Objective {
+                    name: "reg:squarederror".to_owned(),
+                    reg_loss_param: raw(&serde_json::json!({"scale_pos_weight": "1"})),
+                },
             },
             version: vec![3, 2, 0],
         };
@@ -304,12 +323,12 @@ impl Trees {
             split_indices: nodes.iter().map(|node| u32::from(node.feature)).collect(),
             split_type: vec![0; nodes.len()],
             sum_hessian: self.covers[root..end].to_vec(),
-            tree_param: serde_json::json!({
+            tree_param: raw(&serde_json::json!({
                 "num_deleted": "0",
                 "num_feature": self.features.to_string(),
                 "num_nodes": nodes.len().to_string(),
                 "size_leaf_vector": "1",
-            }),
+            })),
         }
     }
 
@@ -483,7 +502,7 @@ fn from_document(document: &Document) -> std::result::Result<Trees, String> {
         learner.learner_model_param.num_feature.parse().map_err(|_| "`num_feature` is not a number".to_owned())?;
     let base_text = learner.learner_model_param.base_score.trim_matches(['[', ']']);
     let base: f32 = base_text.parse().map_err(|_| "`base_score` is not one number".to_owned())?;
-    let objective = learner.objective.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let objective = learner.objective.name.as_str();
     if !(objective.starts_with("reg:") || objective.starts_with("rank:")) || objective == "reg:logistic" {
         return Err(format!("its objective `{objective}` is not a regression or a ranking"));
     }
