@@ -170,6 +170,89 @@ fn conflicts_are_a_part_of_the_cycles_as_the_vendors_tool_rounds_them() {
     assert_eq!(ratios(File::default().tiu(&records).nodes(&nodes).extras(&[product])), "0.7% ");
 }
 
+/// Two records such as the profiler leaves when it is switched off: they move nothing, and no node is theirs.
+const MARKERS: [[u32; 6]; 2] = [[9000, 9012, 0, 0, 0, 0], [9100, 9112, 1, 0, 0, 0]];
+
+#[test]
+fn markers_of_the_profiler_do_not_take_the_commands_of_the_last_kernel() {
+    // Two kernels of two transfers each: the markers span as many numbers as each of them.
+    let (mut tiu, mut gdma, mut nodes) = card::preamble();
+    tiu.push([2000, 2499, 0, 0]);
+    gdma.extend([[2000, 2999, 0, 0, 65536, 1024], [3000, 3199, 1, 8192, 0, 128]]);
+    gdma.extend([[4000, 4299, 0, 16384, 0, 256], [5000, 5399, 1, 0, 32768, 512]]);
+    gdma.extend(MARKERS);
+    let load = card::node(1, 0, 0, card::route(1, card::DDR, card::LMEM));
+    let store = card::node(1, 0, 0, card::route(1, card::LMEM, card::DDR));
+    nodes.extend(card::kernel("mm"));
+    nodes.extend([card::reset(0), card::reset(1), load, card::node(0, 2, 4, 1), store, card::KERNEL_END]);
+    nodes.extend(card::kernel("add"));
+    nodes.extend([card::reset(1), store, load, card::KERNEL_END]);
+    let file = File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes);
+    let timeline = view(&[(0, file.clone())], &Reading::default());
+    assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
+    expect![[r#"
+        [
+            "0..999 1000 tensorLd in mm",
+            "1000..1199 200 tensorSt in mm",
+            "2000..2299 300 tensorSt in add",
+            "3000..3399 400 tensorLd in add",
+        ]
+    "#]]
+    .assert_debug_eq(&lines(&timeline, 0, Engine::Gdma));
+    assert_eq!(timeline.tail_ns, 9112 - 2000, "host calls are placed by the last record, markers included");
+    // The vendor's tool leaves the markers out too, but only after they took part: all commands are a kernel late.
+    let compat = view(&[(0, file)], &Reading { compat: true, ..Reading::default() });
+    expect![[r#"
+        [
+            "0..999 1000 unknown in -",
+            "1000..1199 200 unknown in -",
+            "2000..2299 300 tensorLd in mm",
+            "3000..3399 400 tensorSt in mm",
+        ]
+    "#]]
+    .assert_debug_eq(&lines(&compat, 0, Engine::Gdma));
+}
+
+#[test]
+fn a_last_kernel_of_messages_is_no_marker() {
+    // A kernel that ends the capture with a send and a wait, as the profiler would; both have commands.
+    let ends = |markers: &[[u32; 6]]| {
+        let (tiu, mut gdma, mut nodes) = card::preamble();
+        gdma.extend([[2000, 2999, 0, 0, 65536, 1024], [3000, 3199, 1, 8192, 0, 128], [3300, 3499, 2, 8192, 0, 128]]);
+        gdma.extend([[4000, 4010, 0, 0, 0, 0], [4020, 6000, 1, 0, 0, 0], [6100, 6199, 2, 0, 4096, 64]]);
+        gdma.extend([[7000, 7010, 0, 0, 0, 0], [7020, 8000, 1, 0, 0, 0]]);
+        gdma.extend(markers);
+        let data = card::node(1, 0, 0, card::route(1, card::DDR, card::LMEM));
+        let (send, wait) = (card::node(1, 6, 3, 0), card::node(1, 6, 4, 0));
+        nodes.extend([card::reset(1), data, data, data, card::reset(1), send, wait, data, card::reset(1), send, wait]);
+        let timeline = view(&[(0, File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes))], &Reading::default());
+        timeline.cores[0].streams[1].records.iter().filter(|record| record.command != u32::MAX).count()
+    };
+    // Trimming drops the last pair of messages with and without the profiler's own behind it.
+    assert_eq!((ends(&[]), ends(&MARKERS)), (6, 6));
+}
+
+#[test]
+fn markers_do_not_take_the_commands_of_a_compiled_model() {
+    let (mut tiu, mut gdma, _) = card::preamble();
+    tiu.push([2500, 2999, 0, 8]);
+    gdma.extend([[2000, 2999, 0, 0, 65536, 1024], [3000, 3199, 1, 8192, 0, 128]]);
+    gdma.extend(MARKERS);
+    let data = card::descriptor(768, &[(544, 13, 1 << 8), (608, 13, 31 << 8)]);
+    let file = File::default().tiu(&tiu).gdma(&gdma).block(14, &[data.clone(), data].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let capture = card::write(folder.path(), &[(0, file)]);
+    let global = capture.join("global.profile");
+    std::fs::write(&global, format!("bmodel\n{}", std::fs::read_to_string(&global).unwrap())).unwrap();
+    let cycles = |compat| {
+        let timeline = read(&capture, &Reading { compat, ..Reading::default() }).unwrap();
+        let records = &timeline.cores[0].streams[1].records;
+        records.iter().map(|record| record.cycles).collect::<Vec<_>>()
+    };
+    assert_eq!(cycles(false), [1000, 200]);
+    assert!(cycles(true).is_empty(), "the vendor's tool drops the work for the markers, and then the markers");
+}
+
 #[test]
 fn a_counter_that_begins_again_keeps_order_and_commands() {
     let straight = view(&[(0, small_core(0))], &Reading::default());

@@ -1,9 +1,10 @@
 //! One clock for all cores and ports, beginning at the first record; and the trimming of the profiler's own markers.
 
-use super::chip::{Chip, Engine};
+use super::chip::Engine;
 use super::core::{Core, ENGINES};
 use super::event;
 use super::record::{Label, Origin, Record};
+use super::settings::Settings;
 use super::timeline::Timeline;
 
 /// Moves every core so that all met at the same time, and the whole so that it begins at zero.
@@ -59,11 +60,11 @@ fn shift(timeline: &mut Timeline) {
 
 /// Drops pairs of system records that the profiler itself left at the ends of streams.
 pub fn trim(timeline: &mut Timeline) {
-    let chip = timeline.settings.chip;
+    let settings = timeline.settings;
     let mut ports = std::mem::take(&mut timeline.ports);
     for port in &mut ports {
         let core = |record: &Record| record.core.map(|core| &timeline.cores[usize::from(core)]);
-        let is_system = |record: &Record| is_system(chip, Engine::Cdma, record, core(record));
+        let is_system = |record: &Record| is_system(&settings, Engine::Cdma, record, core(record));
         trim_ends(&mut port.stream.records, is_system);
         drop_lonely(&mut port.stream.records, is_system);
     }
@@ -72,7 +73,7 @@ pub fn trim(timeline: &mut Timeline) {
     for core in &mut timeline.cores {
         let mut streams = std::mem::take(&mut core.streams);
         for (stream, engine) in streams.iter_mut().zip(ENGINES) {
-            let is_system = |record: &Record| is_system(chip, engine, record, Some(core));
+            let is_system = |record: &Record| is_system(&settings, engine, record, Some(core));
             trim_ends(&mut stream.records, is_system);
             if no_ports {
                 drop_lonely(&mut stream.records, is_system);
@@ -108,12 +109,17 @@ fn drop_lonely(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
 }
 
 /// Whether a record is a message or a marker; `core` is the one whose command it is.
-fn is_system(chip: Chip, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
+///
+/// A known command decides. The vendor's tool (`compat`) keeps what it took the record for before it had one.
+fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
+    if settings.compat && record.label != Label::None {
+        return true;
+    }
     match core.and_then(|core| core.nodes.commands.get(record.command as usize).map(|command| (core, command))) {
         None => record.label != Label::None,
         Some((core, command)) => {
             command.origin != Origin::Rvt
-                && event::operation(chip, engine, command, &core.bytes).0 == Some(engine.system_op())
+                && event::operation(settings.chip, engine, command, &core.bytes).0 == Some(engine.system_op())
         }
     }
 }

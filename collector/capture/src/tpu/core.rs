@@ -3,6 +3,7 @@
 use super::block::{self, Block, Kind};
 use super::chip::{Chip, Engine};
 use super::clean;
+use super::label::label;
 use super::loss::Losses;
 use super::node::{self, Node, Nodes, Source, slot};
 use super::pair::{self, Commands, Keyed, Numbers};
@@ -240,9 +241,9 @@ pub fn pair(settings: &Settings, core: &mut Core) {
     }
     for engine in ENGINES {
         if settings.is_bmodel {
-            pair_bmodel(settings.chip, core, engine, &mut losses);
+            pair_bmodel(settings, core, engine, &mut losses);
         } else {
-            pair_nodes(settings.chip, core, engine, &mut losses);
+            pair_nodes(settings, core, engine, &mut losses);
             if engine == Engine::Tiu && !core.nodes.lists[0].is_empty() {
                 drop_unpaired_edges(&mut core.streams[0].records);
             }
@@ -303,36 +304,51 @@ fn drop_unpaired_edges(records: &mut Vec<Record>) {
     records.drain(..unpaired);
 }
 
-fn pair_nodes(chip: Chip, core: &mut Core, engine: Engine, losses: &mut Losses) {
-    let slot = slot(engine);
+fn pair_nodes(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
     let source = Source { path: &core.path, bytes: &core.bytes };
-    let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[slot]);
-    let commands = pair::of_nodes(chip, engine, &list, &mut core.nodes.commands, &core.keyed, source, losses);
-    core.nodes.lists[slot] = list;
-    let stream = &mut core.streams[slot];
-    let mut records = std::mem::take(&mut stream.records);
-    let rows = stream.rows(&core.bytes);
-    pair::pair(chip, engine, &mut records, rows, &commands, &core.nodes.commands, losses);
-    stream.records = records;
+    let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[slot(engine)]);
+    let pool = &mut core.nodes.commands;
+    let commands = pair::of_nodes(settings.chip, engine, &list, pool, &core.keyed, source, losses);
+    core.nodes.lists[slot(engine)] = list;
+    pair_stream(settings, core, engine, &commands, true, losses);
 }
 
-fn pair_bmodel(chip: Chip, core: &mut Core, engine: Engine, losses: &mut Losses) {
+fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
     let slot = slot(engine);
     let source = Source { path: &core.path, bytes: &core.bytes };
-    let commands = pair::of_static(chip, engine, &core.statics[slot], &mut core.nodes.commands, source, losses);
-    let stream = &mut core.streams[slot];
-    let mut records = std::mem::take(&mut stream.records);
-    let rows = stream.rows(&core.bytes);
-    let paired = pair::pair(chip, engine, &mut records, rows, &commands, &core.nodes.commands, losses);
-    if !paired && chip == Chip::Cv84x6 {
-        pair::pair_by_number(&mut records, &commands);
-    }
+    let pool = &mut core.nodes.commands;
+    let commands = pair::of_static(settings.chip, engine, &core.statics[slot], pool, source, losses);
     let has_nodes = !core.nodes.lists[slot].is_empty();
+    let paired = pair_stream(settings, core, engine, &commands, !has_nodes, losses);
+    let records = &mut core.streams[slot].records;
+    if !paired && settings.chip == Chip::Cv84x6 {
+        pair::pair_by_number(records, &commands);
+    }
     if !has_nodes && !commands.is_empty() {
-        drop_unpaired_edges(&mut records);
+        drop_unpaired_edges(records);
     }
-    core.streams[slot].records = records;
     if has_nodes {
-        pair_nodes(chip, core, engine, losses);
+        pair_nodes(settings, core, engine, losses);
     }
+}
+
+/// Pairs the records of an engine; whether any got a command. `are_all`: no other commands will be looked at later.
+fn pair_stream(
+    settings: &Settings,
+    core: &mut Core,
+    engine: Engine,
+    commands: &Commands,
+    are_all: bool,
+    losses: &mut Losses,
+) -> bool {
+    let stream = &mut core.streams[slot(engine)];
+    let mut records = std::mem::take(&mut stream.records);
+    label(settings.chip, engine, &mut records, stream.rows(&core.bytes));
+    let pool = &core.nodes.commands;
+    // The vendor's tool lets the profiler's own records take part.
+    let has_markers = are_all && !settings.compat && pair::ends_with_markers(&records, commands, pool);
+    let work = records.len() - if has_markers { 2 } else { 0 };
+    let paired = pair::pair(&mut records[..work], commands, pool, losses);
+    core.streams[slot(engine)].records = records;
+    paired
 }

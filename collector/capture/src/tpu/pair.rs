@@ -5,11 +5,9 @@
 
 use super::chip::{Chip, Engine};
 use super::descriptor::{self, Stream};
-use super::label::label;
 use super::loss::Losses;
 use super::node::{Node, Source};
-use super::record::{Command, NONE, Origin, Record};
-use super::rows::Rows;
+use super::record::{Command, Label, NONE, Origin, Record};
 use super::section;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -38,6 +36,16 @@ impl Commands {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
+    }
+
+    /// How many sections have a command of this number.
+    fn count(&self, number: u64, pool: &[Command]) -> usize {
+        let covers = |section: &&Section| {
+            let first = self.list[section.first..].first().filter(|_| section.count > 0);
+            let first = first.map_or(0, |command| u64::from(pool[*command as usize].id));
+            (first..first + section.span).contains(&number)
+        };
+        self.sections.iter().filter(covers).count()
     }
 
     fn begin(&mut self, tags: u32) {
@@ -144,21 +152,27 @@ fn add_stream(
 }
 
 /// Pairs what has no command yet; whether any record got one.
-pub fn pair(
-    chip: Chip,
-    engine: Engine,
-    records: &mut [Record],
-    rows: Rows<'_>,
-    commands: &Commands,
-    pool: &[Command],
-    losses: &mut Losses,
-) -> bool {
-    label(chip, engine, records, rows);
+pub fn pair(records: &mut [Record], commands: &Commands, pool: &[Command], losses: &mut Losses) -> bool {
     let matches = matches(records, commands, losses);
     for matched in &matches {
         matched.apply(&mut records[matched.record], pool);
     }
     matches.iter().any(|matched| matched.command != NONE)
+}
+
+/// Whether the last two records are those that switching the profiler off leaves, which no command caused.
+///
+/// Both moved nothing, their numbers begin again, and with them each of these numbers occurs more often among the records
+/// than among the commands. They span as many numbers as any section of two commands: where the last section is one, they
+/// would take its place, and each section before them that of its predecessor.
+pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Command]) -> bool {
+    let [.., before, first, last] = records else { return false };
+    let is_open = |record: &Record| record.command == NONE;
+    let is_marker = |record: &Record| {
+        let occurs = records.iter().filter(|other| is_open(other) && other.id == record.id).count();
+        is_open(record) && record.label != Label::None && occurs > commands.count(record.id, pool)
+    };
+    last.id == first.id + 1 && first.id <= before.id && is_marker(first) && is_marker(last)
 }
 
 /// A record and what explains it.
