@@ -2,6 +2,7 @@
 
 use crate::{program, skip, workspace};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -23,11 +24,14 @@ impl Server {
         killpg(Pid::from_raw(self.child.id() as i32), signal)
     }
 
-    /// Whether it ends by itself within this time.
-    pub fn ends(&mut self, within: Duration) -> bool {
+    /// Whether it ends by itself within this time. It is not reaped, so that its number stays that of its group until this value
+    /// ends.
+    pub fn ends(&self, within: Duration) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let process = Pid::from_raw(self.child.id() as i32);
         let until = Instant::now() + within;
         while Instant::now() < until {
-            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            if waitid(Id::Pid(process), flags).is_ok_and(|status| status != WaitStatus::StillAlive) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(20));

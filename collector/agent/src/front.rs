@@ -1,30 +1,33 @@
-//! The process that listens: greets clients, gives each a process of its own, and is there again when that ends.
+//! The process that listens: gives each client a process of its own, and is there again when that ends.
 
+use crate::admission::{Admission, greet_all, has_hung_up};
 use crate::fabric;
+use crate::folder::{self, CORE_AT_WORK, SessionFolder};
+use crate::native::detect_dead_peer;
 use crate::registration::Registration;
 use crate::session::EMULATED_VARIABLE;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use remote::fabric::FabricKind;
-use remote::handshake::{self, Key, Verdict};
+use remote::handshake::Key;
 use remote::packet::Packet;
-use remote::{Address, RemoteError, Waiting};
+use remote::{Address, Waiting};
 use std::ffi::OsString;
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// A client is given so long to say who it is.
-const GREETING: Duration = Duration::from_secs(5);
+/// A client is given this long to receive why its session ended.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How often the tracker is asked.
-const TICK_MS: u16 = 2000;
+const TICK: Duration = Duration::from_secs(2);
 
 /// The exit code of a session whose client wants that nobody is served after it.
 pub const LEAVING: u8 = 17;
@@ -65,6 +68,8 @@ pub enum ServeError {
     Open(IpAddr),
     #[error("cannot listen on {0}: {1}")]
     Listen(Address, std::io::Error),
+    #[error("cannot serve: the thread that greets clients has ended")]
+    Greeting,
     #[error("cannot serve: {0}")]
     System(#[from] std::io::Error),
 }
@@ -75,73 +80,40 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
         return Err(ServeError::Open(options.bind));
     }
     let address = || Address { host: options.bind.to_string(), port: options.port };
-    let listener =
-        TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }
 
-/// Serves one client after the other, until one wants it to end; news goes to `tell`.
-pub fn serve(listener: &TcpListener, options: &Options, tell: &dyn Fn(String)) -> Result<(), ServeError> {
+/// Serves one client after the other, until one asks the agent to end; messages for the log go to `tell`.
+pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
-    let mut registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
+    let mut is_core_at_work = folder::sweep(&std::env::temp_dir());
+    let registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
+    let admission = Arc::new(Admission::new(&options.key, options.secret.as_deref(), registration, tell));
+    let (admit, admitted) = channel();
+    std::thread::spawn({
+        let admission = Arc::clone(&admission);
+        move || greet_all(&listener, &admission, &admit)
+    });
     loop {
-        if let Some(registration) = &mut registration
-            && let Err(error) = registration.look()
-        {
-            tell(format!("the tracker is not there: {error}; trying again"));
-        }
-        let mut waiting = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut waiting, PollTimeout::from(TICK_MS)).unwrap_or(0) == 0 {
-            continue;
-        }
-        let Ok((stream, client)) = listener.accept() else { continue };
-        stream.set_nonblocking(false)?;
-        let expected =
-            registration.as_ref().map(|registration| registration.match_key().unwrap_or_default().to_owned());
-        match greet(&stream, options, expected.as_deref()) {
-            Ok(key) => {
-                match attend(&stream, options, &key) {
-                    Ok(End::Fine) => {}
-                    Ok(End::Leaving) => {
-                        tell(format!("{client} wants that nobody is served any more"));
-                        return Ok(());
-                    }
-                    Ok(End::Bad(end)) => tell(format!("session of {client}: {end}")),
-                    Err(error) => tell(format!("session of {client} could not begin: {error}")),
-                }
-                if let Some(registration) = &mut registration {
-                    registration.offer_again();
-                }
+        admission.offer();
+        let (client, key) = match admitted.recv_timeout(TICK) {
+            Ok(admitted) => admitted,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Err(ServeError::Greeting),
+        };
+        let end = attend(&client.stream, options, &key, &mut is_core_at_work);
+        admission.release(&client);
+        let address = client.address;
+        match end {
+            Ok(End::Fine) => {}
+            Ok(End::Leaving) => {
+                tell(format!("{address} wants that nobody is served any more"));
+                return Ok(());
             }
-            Err(error) => tell(format!("{client} was sent away: {error}")),
+            Ok(End::Bad(end)) => tell(format!("session of {address}: {end}")),
+            Err(error) => tell(format!("session of {address} could not begin: {error}")),
         }
     }
-}
-
-/// Hears a client's key and says whether it is taken. At a tracker's agent that is the key that the tracker gave away.
-fn greet(stream: &TcpStream, options: &Options, match_key: Option<&str>) -> Result<Key, RemoteError> {
-    let copy = stream.try_clone().map_err(|error| RemoteError::Malformed(error.to_string()))?;
-    let mut waiting = Waiting::new(copy, GREETING);
-    waiting.begin("hearing who it is", GREETING);
-    let key = handshake::hear(&mut waiting)?;
-    let expected = match_key.unwrap_or(&options.key);
-    let knows =
-        options.secret.as_deref().is_none_or(|secret| is_same(secret, key.secret.as_deref().unwrap_or_default()));
-    // An agent without a key of its own takes any.
-    let is_ours = expected.is_empty() && match_key.is_none() || is_same(expected, &key.name) && !expected.is_empty();
-    let verdict = if knows && is_ours { Verdict::Taken } else { Verdict::Mismatch };
-    handshake::answer(verdict, &options.key, &mut waiting)?;
-    match verdict {
-        Verdict::Taken => Ok(key),
-        _ => Err(RemoteError::Refused("its key is wrong".to_owned())),
-    }
-}
-
-/// Compares in a time that does not tell how much of it was right.
-fn is_same(left: &str, right: &str) -> bool {
-    let differences = left.bytes().zip(right.bytes()).fold(0, |all, (left, right)| all | (left ^ right));
-    differences == 0 && left.len() == right.len()
 }
 
 /// How a session ended.
@@ -152,14 +124,26 @@ enum End {
     Bad(String),
 }
 
-/// Sees to a session from beginning to end.
-fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<End> {
-    let folder = tempfile::Builder::new().prefix("opcollect-board-").tempdir()?;
-    let mut child = match start(stream, options, folder.path().to_owned()) {
+/// Sees to a session from beginning to end. A board's core may be at work longer than the session, which the next one has to know.
+fn attend(stream: &TcpStream, options: &Options, key: &Key, is_core_at_work: &mut bool) -> std::io::Result<End> {
+    let folder = SessionFolder::new()?;
+    let mark = folder.path().join(CORE_AT_WORK);
+    if *is_core_at_work {
+        std::fs::write(&mark, "")?;
+    }
+    detect_dead_peer(stream);
+    let end = run(stream, options, key, folder.path());
+    *is_core_at_work = mark.exists();
+    end
+}
+
+/// Runs a session in this folder.
+fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<End> {
+    let mut child = match start(stream, options, folder) {
         Ok(child) => child,
         Err(error) => {
             let said = format!("RPCError: the agent cannot start a session: {error}");
-            let _ = Packet::exception(said).send(&mut Waiting::new(stream.try_clone()?, GREETING));
+            let _ = Packet::exception(said).send(&mut Waiting::new(stream.try_clone()?, FAREWELL));
             return Err(error);
         }
     };
@@ -167,6 +151,10 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<E
     let (said, end) = match wait(&mut child, stream, limit)? {
         How::Left => return Ok(End::Bad("ended, since its client had gone".to_owned())),
         How::By(status) => match status.signal() {
+            Some(number) if number == Signal::SIGALRM as i32 => {
+                let end = "a request took longer than its client's limit";
+                (format!("RPCSessionTimeoutError: {end}"), end.to_owned())
+            }
             Some(number) => {
                 let name = Signal::try_from(number).map_or("an unknown signal", Signal::as_str);
                 (format!("RPCError: the session crashed with {name} ({number})"), format!("crashed with {name}"))
@@ -182,12 +170,12 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<E
         }
     };
     // A client that waits for an answer hears why there is none. One that has gone hears nothing.
-    let mut waiting = Waiting::new(stream.try_clone()?, GREETING);
+    let mut waiting = Waiting::new(stream.try_clone()?, FAREWELL);
     let _ = Packet::exception(said).send(&mut waiting);
     Ok(End::Bad(end))
 }
 
-fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Result<Child> {
+fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Result<Child> {
     let mut words = options.through.iter().cloned();
     let mut command = match words.next() {
         Some(program) => {
@@ -221,18 +209,18 @@ enum How {
 /// would block the board for all other clients.
 fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
-    /// A session that sees the end of its client's requests ends by itself, if it is not at work.
-    const LEAVING: Duration = Duration::from_millis(500);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let until = Instant::now() + limit;
-    let mut gone_since: Option<Instant> = None;
+    let (mut leaving, mut leaving_since) = (None, Instant::now());
     let mut pause = Duration::from_millis(1);
     let how = loop {
         if has_ended(process)? {
             break None;
         }
-        gone_since = if has_gone(stream) { gone_since.or_else(|| Some(Instant::now())) } else { None };
-        if gone_since.is_some_and(|since| since.elapsed() > LEAVING) {
+        if leaving != leaving_limit(stream) {
+            (leaving, leaving_since) = (leaving_limit(stream), Instant::now());
+        }
+        if leaving.is_some_and(|limit| leaving_since.elapsed() > limit) {
             break Some(How::Left);
         }
         if Instant::now() >= until {
@@ -253,11 +241,9 @@ fn has_ended(process: Pid) -> std::io::Result<bool> {
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// Returns whether a client has closed its connection and all that it sent has been read.
-fn has_gone(stream: &TcpStream) -> bool {
+/// How long a session has to end by itself once its client has closed the connection: longer while requests are unread.
+fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
-    match recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
-        Ok(count) => count == 0,
-        Err(errno) => errno != Errno::EAGAIN && errno != Errno::EINTR,
-    }
+    let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);
+    has_hung_up(stream).then(has_unread).map(|has_unread| Duration::from_millis(if has_unread { 5000 } else { 500 }))
 }

@@ -15,7 +15,8 @@ const HELP: &str = "\
 Serve sessions of TVM's RPC on this machine: kernels are uploaded, run, and timed.
 
 A session can run any code, so this listens on 127.0.0.1 unless it is told otherwise, and then wants a secret. It serves one
-client at a time: kernel libraries on the CPU, no whole models in TVM's own form. A client of TVM gives `KEY#SECRET` as key.
+client at a time, and tells others that it is busy: kernel libraries on the CPU, no whole models in TVM's own form. A client of
+TVM gives `KEY#SECRET` as key.
 
 Usage: opcollect-board serve [OPTIONS]
 
@@ -88,7 +89,7 @@ fn serve(options: &Options) -> Result<(), String> {
              where others listen, use a tunnel"
         );
     }
-    front::serve(&listener, options, &|news| eprintln!("{news}")).map_err(|error| error.to_string())
+    front::serve(listener, options, |news| eprintln!("{news}")).map_err(|error| error.to_string())
 }
 
 /// The part of a session's own process; its connection is its standard input.

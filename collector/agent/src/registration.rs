@@ -59,7 +59,7 @@ impl Registration {
         if was_told { Ok(()) } else { looked }
     }
 
-    /// A session is over: the next one gets a key of its own.
+    /// A client has come with the key: the next session gets a key of its own.
     pub fn offer_again(&mut self) {
         self.match_key.clear();
     }

@@ -2,62 +2,24 @@
 //! The core is simulated; no board was ever seen.
 #![allow(missing_docs)]
 
+mod common;
+
 use accelerator::{
     Core, Image, Instruction, Knobs, Memory, Multiply, Pads, Program, Steps, Tokens, default_knobs, encode, generate,
     layer_of, result, result_place,
 };
+use common::Agent;
 use models::Task;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use reference::Tensor;
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, Fabric, FabricKind, INFO, PROGRAM, READ, RUN, Ran, Status, WRITE};
-use remote::handshake::Key;
 use remote::wire::Value;
-use remote::{Address, RemoteError, Session};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use remote::{RemoteError, Session};
+use std::process::Command;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(120);
 const CONVOLUTION: &str = r#"conv(i8[1,16,5,5], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | binary(_, const i32[32,1,1]) function="shift_right" | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
 const DENSE: &str = r#"dense(i8[5,96], const i8[40,96]) | bias_add(_, const i32[40]) axis=1 | binary(_, const i32[40]) function="shift_right" | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
-
-/// An agent that ends with the test.
-struct Agent {
-    child: Child,
-    address: Address,
-}
-
-impl Agent {
-    fn start(options: &[&str]) -> Agent {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
-        command.args(["serve", "--port", "0"]).args(options).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program was built");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped"))
-            .read_line(&mut line)
-            .expect("it says where it listens");
-        let address = line.trim().strip_prefix("listening on ").expect(&line).parse().expect("an address");
-        Agent { child, address }
-    }
-
-    fn session(&self) -> Session {
-        Session::open(&self.address, &Key::default(), LONG).expect("the agent listens")
-    }
-
-    /// The process of the session that there is.
-    fn process_of_session(&self) -> Pid {
-        let id = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("it runs");
-        Pid::from_raw(children.trim().parse().expect("one session"))
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill().and_then(|()| self.child.wait());
-    }
-}
 
 fn simulated() -> Agent {
     Agent::start(&["--fpga", "simulated", "--memory-mib", "16"])

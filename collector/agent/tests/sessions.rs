@@ -4,6 +4,9 @@
 #![allow(clippy::print_stderr)]
 #![allow(missing_docs)]
 
+mod common;
+
+use common::{Agent, LONG, kernel, kernels, load};
 use measure::counters::CounterRequest;
 use measure::{Measurement, Method, Plan};
 use remote::agent::{HOST, MEASURE, Order, Told};
@@ -11,71 +14,12 @@ use remote::handshake::Key;
 use remote::packet::Packet;
 use remote::wire::{DataType, Tensor, Value};
 use remote::{Address, RemoteError, Session, Tracker, Waiting, connect};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-const LONG: Duration = Duration::from_secs(60);
 const FLOAT: DataType = DataType { code: 2, bits: 32, lanes: 1 };
-
-/// An agent that ends with the test.
-struct Agent {
-    child: Child,
-    address: Address,
-}
-
-impl Agent {
-    fn start(options: &[&str]) -> Agent {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
-        command.args(["serve", "--port", "0"]).args(options).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program was built");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped"))
-            .read_line(&mut line)
-            .expect("it says where it listens");
-        let address = line.trim().strip_prefix("listening on ").expect(&line).parse().expect("an address");
-        Agent { child, address }
-    }
-
-    fn session(&self) -> Session {
-        Session::open(&self.address, &Key::default(), LONG).expect("the agent listens")
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill().and_then(|()| self.child.wait());
-    }
-}
-
-/// The kernels, linked for this machine; nothing, said aloud, without a compiler.
-fn kernels() -> Option<Vec<u8>> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (source, library) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.c"), folder.path().join("kernels.so"));
-    let made = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-    match made {
-        Ok(status) if status.success() => Some(std::fs::read(&library).expect("it was just made")),
-        _ => {
-            // Past libtest, which keeps the output of tests that pass to itself.
-            let _ = std::io::stderr().write_all(b"skipped: there is no C compiler `cc` here\n");
-            None
-        }
-    }
-}
-
-fn load(session: &mut Session, kernels: &[u8]) -> u64 {
-    session.upload("kernels.so", kernels.to_vec()).expect("a file");
-    session.load("kernels.so").expect("a library")
-}
-
-fn kernel(session: &mut Session, library: u64, name: &str) -> u64 {
-    let arguments = vec![Value::Module(library), Value::Text(name.to_owned()), Value::Bool(false)];
-    match session.call_named("tvm.rpc.server.ModuleGetFunction", arguments) {
-        Ok(Value::Function(handle)) => handle,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Two tensors of so many numbers: 0, 1, 2 …, and zeros.
 fn tensors(session: &mut Session, count: i64) -> [Tensor; 2] {

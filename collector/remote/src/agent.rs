@@ -14,6 +14,9 @@ pub const MEASURE: &str = "opcollect.measure";
 /// asked with such a function, a library, the name of a function of it and that one's arguments, it adds a call to the row.
 pub const CALLS: &str = "opcollect.calls";
 
+/// The function by which a client limits each later request of its session, in whole seconds. An agent ends a session whose
+/// request takes longer, even where its client has disappeared without closing the connection.
+pub const LIMIT: &str = "opcollect.limit";
 /// The function by which an agent is asked to serve nobody after this session, and to end.
 pub const LEAVE: &str = "opcollect.leave";
 

@@ -40,6 +40,12 @@ pub enum RemoteError {
         /// What it said.
         why: &'static str,
     },
+    /// The server serves another client.
+    #[error("{address} is busy with another client")]
+    Busy {
+        /// The address.
+        address: Address,
+    },
     /// No answer in time.
     #[error("no answer within {limit_ms} ms while {doing}")]
     TimedOut {
@@ -81,13 +87,16 @@ impl RemoteError {
             RemoteError::KeyRefused { .. } => {
                 Some("give the key that the server was started with by `--key`, and its secret by `--secret-file`")
             }
+            RemoteError::Busy { .. } => {
+                Some("a board serves one client at a time: end the other one, or wait longer by `--board-wait`")
+            }
             RemoteError::TimedOut { doing: LENDING, .. } => Some(
                 "all devices of the key are lent, or the tracker knows none of it: see `opcollect fleet status`, or wait longer \
                  by `--board-wait`",
             ),
             RemoteError::TimedOut { doing: GREETING_SERVER | GREETING_TRACKER, .. } => Some(
-                "another session may have it, it may be frozen, or the port may belong to something else, such as a web server: \
-                 look at what listens there",
+                "TVM's server may be in another session, it may be frozen, or the port may belong to something else, such as a web \
+                 server: look at what listens there",
             ),
             RemoteError::TimedOut { .. } => Some(
                 "the other side may be busy with another session, or frozen: wait for it, or start its server again",

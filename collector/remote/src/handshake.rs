@@ -54,7 +54,7 @@ impl Key {
 pub enum Verdict {
     /// It is taken.
     Taken = 0,
-    /// Somebody has it already.
+    /// Another client has the server. TVM's clients end with an error at this code.
     Duplicate = 1,
     /// It is not this server's.
     Mismatch = 2,
@@ -66,11 +66,14 @@ pub fn offer(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), Remot
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     put_key(&text, &mut bytes);
     to.send(&bytes)?;
-    let refused = |why| Err(RemoteError::KeyRefused { address: address.clone(), key: key.name.clone(), why });
     match to.number()?.wrapping_sub(MAGIC) {
         0 => take_key(to).map(drop),
-        1 => refused("somebody else has it"),
-        2 => refused("it is not its key, or the secret is wrong"),
+        1 => Err(RemoteError::Busy { address: address.clone() }),
+        2 => Err(RemoteError::KeyRefused {
+            address: address.clone(),
+            key: key.name.clone(),
+            why: "it is not its key, or the secret is wrong",
+        }),
         other => Err(otherwise(address, "RPC server", other.wrapping_add(MAGIC))),
     }
 }

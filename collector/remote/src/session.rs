@@ -2,6 +2,7 @@
 //!
 //! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
 
+use crate::agent::LIMIT;
 use crate::error::GREETING_SERVER;
 use crate::handshake::{self, Key};
 use crate::packet::{Code, PIECE_BYTES, Packet, VERSION};
@@ -17,24 +18,56 @@ pub struct Session {
     waiting: Waiting,
     limit: Duration,
     until: Option<Instant>,
+    /// Whether the server has yet to be told of `until`.
+    is_limit_due: bool,
+    /// The function that limits requests, once it was looked up; TVM's server has none.
+    limit_function: Option<Option<u64>>,
     is_open: bool,
 }
 
 impl Session {
-    /// Begins a session within this time, which every later request gets, too, unless `until` says otherwise.
+    /// Begins a session within this time, which every later request gets, too, unless `until` says otherwise. Tries again while
+    /// the server is busy with another client.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
-        let mut waiting = connect(address, within)?;
-        waiting.begin(GREETING_SERVER, within);
-        handshake::offer(key, address, &mut waiting)?;
-        let mut session = Session { waiting, limit: within, until: None, is_open: true };
+        const PAUSE_MIN: Duration = Duration::from_millis(50);
+        const PAUSE_MAX: Duration = Duration::from_secs(1);
+        let until = Instant::now() + within;
+        let (mut left, mut pause) = (within, PAUSE_MIN);
+        let waiting = loop {
+            let result = greeted(address, key, left);
+            left = until.saturating_duration_since(Instant::now());
+            match result {
+                Err(RemoteError::Busy { .. }) if left > 2 * PAUSE_MIN => std::thread::sleep(pause.min(left / 2)),
+                result => break result?,
+            }
+            left = until.saturating_duration_since(Instant::now()).max(PAUSE_MIN);
+            pause = (pause * 2).min(PAUSE_MAX);
+        };
+        let mut session =
+            Session { waiting, limit: within, until: None, is_limit_due: false, limit_function: None, is_open: true };
         session
             .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
         Ok(session)
     }
 
-    /// All requests from now on together may last until then: a server that answers each of them late is late.
+    /// All requests from now on together may last until then: a server that answers each of them late is late. An agent is told
+    /// of it with the next call, so that it ends a kernel without an end although this client may have disappeared.
     pub fn until(&mut self, until: Instant) {
-        self.until = Some(until);
+        (self.until, self.is_limit_due) = (Some(until), true);
+    }
+
+    /// Tells an agent how long a request may take.
+    fn send_limit(&mut self) -> Result<(), RemoteError> {
+        let Some(until) = self.until.filter(|_| self.is_limit_due) else { return Ok(()) };
+        self.is_limit_due = false;
+        if self.limit_function.is_none() {
+            self.limit_function = Some(self.function(LIMIT)?);
+        }
+        let Some(function) = self.limit_function.flatten() else { return Ok(()) };
+        // Rounded up, and a second more: where this client is still there, its own deadline is the first to pass.
+        let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 2;
+        let arguments = vec![Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX))];
+        self.ask("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
     }
 
     /// The handle of a function of this name, if the server has one.
@@ -46,6 +79,7 @@ impl Session {
 
     /// Calls a function.
     pub fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Value, RemoteError> {
+        self.send_limit()?;
         let answer = self.ask("calling a function", &Packet::CallFunction { function, arguments })?;
         let mut answer = answer.into_iter();
         match (answer.next(), answer.next()) {
@@ -180,6 +214,14 @@ impl Drop for Session {
             let _ = Packet::Shutdown.send(&mut self.waiting);
         }
     }
+}
+
+/// Connects, and greets a server that takes the key.
+fn greeted(address: &Address, key: &Key, within: Duration) -> Result<Waiting, RemoteError> {
+    let mut waiting = connect(address, within)?;
+    waiting.begin(GREETING_SERVER, within);
+    handshake::offer(key, address, &mut waiting)?;
+    Ok(waiting)
 }
 
 /// A tensor as rows of bytes, each short enough for a packet.

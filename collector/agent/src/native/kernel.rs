@@ -49,10 +49,12 @@ pub struct Kernel {
     _library: Library,
 }
 
-/// Arguments of a call, made once for many calls.
+/// Arguments of a call, made once for many calls. What they point to is in vectors: pointers into a box would not outlive a move
+/// of it, by the rules of Rust.
 pub struct Arguments {
     cells: Vec<Cell>,
-    _tensors: Vec<Laid>,
+    _tensors: Vec<RawTensor>,
+    _extents: Vec<[Vec<i64>; 2]>,
 }
 
 impl Library {
@@ -98,7 +100,16 @@ impl Library {
 impl Arguments {
     /// Of a client's values; tensors lie in this memory.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
-        let mut tensors: Vec<Laid> = Vec::new();
+        let (mut tensors, mut extents) = (Vec::new(), Vec::new());
+        for value in values {
+            if let Value::Tensor(tensor) = value {
+                let (tensor, own) = laid(tensor, memory)?;
+                tensors.push(tensor);
+                extents.push(own);
+            }
+        }
+        // All tensors are in their places.
+        let mut addresses = tensors.iter_mut().map(|tensor| std::ptr::from_mut(tensor).expose_provenance() as u64);
         let mut cells = Vec::with_capacity(values.len());
         for value in values {
             let bits = match value {
@@ -106,30 +117,20 @@ impl Arguments {
                 Value::Int(number) => number.cast_unsigned(),
                 Value::Bool(claim) => u64::from(*claim),
                 Value::Float(number) => number.to_bits(),
-                Value::Tensor(tensor) => {
-                    let laid = laid(tensor, memory)?;
-                    let address = std::ptr::from_ref::<RawTensor>(&*laid.tensor) as usize as u64;
-                    tensors.push(laid);
-                    address
-                }
+                Value::Tensor(_) => addresses.next().expect("each tensor has a place"),
                 other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
             };
             cells.push(Cell { kind: value.kind(), zero: 0, value: bits });
         }
-        Ok(Arguments { cells, _tensors: tensors })
+        Ok(Arguments { cells, _tensors: tensors, _extents: extents })
     }
 }
 
-/// A tensor at a place of its own, with the extents and strides that it points to.
-struct Laid {
-    tensor: Box<RawTensor>,
-    _extents: [Box<[i64]>; 2],
-}
-
-fn laid(tensor: &Tensor, memory: &Memory) -> Result<Laid, NativeError> {
+/// A tensor as kernels take it, with the extents and strides that it points to.
+fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), NativeError> {
     let address = memory.address(tensor)?;
-    let mut shape: Box<[i64]> = tensor.shape.clone().into();
-    let mut strides: Box<[i64]> = vec![1; shape.len()].into();
+    let mut shape = tensor.shape.clone();
+    let mut strides = vec![1_i64; shape.len()];
     for place in (1..shape.len()).rev() {
         strides[place - 1] = strides[place].saturating_mul(shape[place]);
     }
@@ -144,7 +145,7 @@ fn laid(tensor: &Tensor, memory: &Memory) -> Result<Laid, NativeError> {
         strides: strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    Ok(Laid { tensor: Box::new(raw), _extents: [shape, strides] })
+    Ok((raw, [shape, strides]))
 }
 
 impl Kernel {

@@ -1,17 +1,19 @@
 //! **Fence**: memory that kernels work on, libraries that are loaded, the functions that these call, and the threads that
-//! they start, and a board's registers. Everything unsafe of the agent is here.
+//! they start, a board's registers, and options of sockets. Everything unsafe of the agent is here.
 
 mod devmem;
 mod exports;
 mod kernel;
 mod memory;
 mod pool;
+mod socket;
 mod workspace;
 
 pub use devmem::Devmem;
 pub use kernel::{Arguments, Kernel, Library};
 pub use memory::Memory;
 pub use pool::{has_cpus, pool_threads, use_cpus};
+pub use socket::detect_dead_peer;
 
 /// Why something native was not done.
 #[derive(Debug, thiserror::Error)]

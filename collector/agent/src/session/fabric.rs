@@ -4,12 +4,14 @@
 //! of memory end with the session, which is the only one.
 
 use super::{Refusal, refuse};
+use crate::folder::CORE_AT_WORK;
 use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch, read_stream};
 use remote::fabric::{self, Fabric, FabricKind, RUN_US_MAX, Ran, Status};
 use remote::packet::PACKET_BYTES_MAX;
 use remote::wire::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// Blocks begin at multiples of this: of all sizes of elements, and of pages.
 const ALIGNMENT: u64 = 4096;
@@ -56,14 +58,33 @@ pub struct OnFabric {
     /// Blocks of memory by their handles, as places in it.
     blocks: BTreeMap<i64, Range<u64>>,
     next: i64,
-    /// Whether a run had no end.
+    /// Whether a run had no end, in this session or before it.
     is_stuck: bool,
+    /// The file by which the agent learns of it, for a core that outlives the session.
+    mark: Option<PathBuf>,
 }
 
 impl OnFabric {
     /// Behind this bus.
     pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> OnFabric {
-        OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false }
+        OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
+    }
+
+    /// Reads from a session's folder whether the core of a board was still at work at the end of another session.
+    pub(super) fn in_folder(self, folder: &Path) -> OnFabric {
+        let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
+        OnFabric { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
+    }
+
+    /// Notes whether the core is at work without an end in sight, also for later sessions.
+    fn set_stuck(&mut self, is_stuck: bool) -> Result<(), Refusal> {
+        self.is_stuck = is_stuck;
+        let done = match &self.mark {
+            Some(mark) if is_stuck => std::fs::write(mark, ""),
+            Some(mark) if mark.exists() => std::fs::remove_file(mark),
+            _ => Ok(()),
+        };
+        done.map_err(|error| Refusal(format!("cannot note the state of the core: {error}")))
     }
 
     /// Answers a call.
@@ -118,7 +139,9 @@ impl OnFabric {
         })?;
         let file = Some(name).filter(|name| *name != named);
         self.bus.program(&core, file).map_err(Refusal)?;
-        self.is_stuck &= file.is_none();
+        if file.is_some() {
+            self.set_stuck(false)?;
+        }
         self.core = Some((named.to_owned(), core));
         Ok(())
     }
@@ -190,8 +213,12 @@ impl OnFabric {
         let address = u32::try_from(origin + own.start).map_err(|error| Refusal(error.to_string()))?;
         let count = u32::try_from(count).map_err(|error| Refusal(error.to_string()))?;
         let limit_ns = timeout_us.unsigned_abs() * 1000;
+        // The session may be killed before the core ends.
+        self.set_stuck(true)?;
         let ran = launch(&mut *self.bus, address, count, limit_ns);
-        self.is_stuck = ran.is_err();
+        if ran.is_ok() {
+            self.set_stuck(false)?;
+        }
         Ok(match ran {
             Ok(taken_ns) => Ran(Status::Done, taken_ns as f64 / 1e3),
             Err(LaunchError::TimedOut(_)) => Ran(Status::TimedOut, timeout_us as f64),
@@ -224,4 +251,98 @@ fn size(number: i64) -> Result<u64, Refusal> {
 
 fn json(value: &impl serde::Serialize) -> Result<Value, Refusal> {
     serde_json::to_string(value).map(Value::Text).map_err(|error| Refusal(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use accelerator::{Block, Instruction, SimulatedBus, encode, registers};
+
+    /// A core that starts only with the mark in its place, and then not at all where it hangs.
+    struct Board {
+        bus: SimulatedBus,
+        mark: PathBuf,
+        hangs: bool,
+    }
+
+    impl Bus for Board {
+        fn write(&mut self, block: Block, register: u32, value: u32) {
+            let is_start = register == registers::CONTROL;
+            assert!(!is_start || self.mark.exists(), "a session that is killed now leaves no word of the run");
+            if !is_start || !self.hangs {
+                self.bus.write(block, register, value);
+            }
+        }
+
+        fn read(&mut self, block: Block, register: u32) -> u32 {
+            self.bus.read(block, register)
+        }
+
+        fn bytes(&self) -> u64 {
+            self.bus.bytes()
+        }
+
+        fn address(&self) -> u64 {
+            self.bus.address()
+        }
+
+        fn put(&mut self, at: u64, bytes: &[u8]) {
+            self.bus.put(at, bytes);
+        }
+
+        fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+            self.bus.get(at, count)
+        }
+
+        fn now_ns(&mut self) -> u64 {
+            self.bus.now_ns()
+        }
+
+        fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
+            self.hangs = false;
+            self.bus.program(core, file)
+        }
+    }
+
+    fn session(folder: &Path, kind: FabricKind) -> OnFabric {
+        let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
+        let mut fabric = OnFabric::new(kind, Box::new(bus)).in_folder(folder);
+        program(&mut fabric, "1x16");
+        fabric
+    }
+
+    fn program(fabric: &mut OnFabric, name: &str) {
+        fabric.call(Asked::Program, &[Value::Text(name.to_owned())]).unwrap();
+    }
+
+    /// Runs a program that only ends.
+    fn run(fabric: &mut OnFabric) -> Result<Status, String> {
+        let core = Core::named("1x16").unwrap();
+        let bytes: Vec<u8> = encode(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();
+        let block = fabric.call(Asked::Allocate, &[Value::Int(4096)]).unwrap();
+        fabric.call(Asked::Write, &[block.clone(), Value::Int(0), Value::Bytes(bytes)]).unwrap();
+        let ran = fabric.call(Asked::Run, &[block, Value::Int(1), Value::Int(1000)]).map_err(|why| why.to_string())?;
+        let Value::Text(text) = ran else { panic!("{ran:?}") };
+        Ok(serde_json::from_str::<Ran>(&text).unwrap().0)
+    }
+
+    #[test]
+    fn a_core_without_an_end_is_known_to_the_next_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join(CORE_AT_WORK);
+        let mut first = session(folder.path(), FabricKind::Devmem);
+        let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
+        first.bus = Box::new(Board { bus, mark: mark.clone(), hangs: true });
+        assert_eq!(run(&mut first), Ok(Status::TimedOut));
+        drop(first);
+        let mut next = session(folder.path(), FabricKind::Devmem);
+        assert!(run(&mut next).unwrap_err().contains("had no end before"));
+        // A simulated core ends with its session.
+        assert_eq!(run(&mut session(folder.path(), FabricKind::Simulated)), Ok(Status::Done));
+        assert!(mark.exists());
+        program(&mut next, "1x16_i8w8a32_15_15_18_17.bin");
+        assert!(!mark.exists());
+        assert_eq!(run(&mut next), Ok(Status::Done));
+        assert_eq!(run(&mut session(folder.path(), FabricKind::Devmem)), Ok(Status::Done));
+    }
 }

@@ -8,7 +8,7 @@ use crate::native::{self, Arguments, Kernel, Library};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
 use measure::{Cache, HostClock, evaluate, measure};
-use remote::agent::{CALLS, HOST, LEAVE, MEASURE, Order, Told};
+use remote::agent::{CALLS, HOST, LEAVE, LIMIT, MEASURE, Order, Told};
 use remote::wire::Value;
 
 /// An environment variable by which the front says that its programs run on an emulator.
@@ -31,6 +31,7 @@ pub enum Builtin {
     Measure,
     Calls,
     Leave,
+    Limit,
     Fabric(Asked),
 }
 
@@ -49,6 +50,7 @@ impl Builtin {
             MEASURE => Builtin::Measure,
             CALLS => Builtin::Calls,
             LEAVE => Builtin::Leave,
+            LIMIT => Builtin::Limit,
             other => Builtin::Fabric(Asked::of(other)?),
         })
     }
@@ -110,6 +112,11 @@ impl Session {
             (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
             (Builtin::Leave, []) => {
                 self.end = End::AgentToo;
+                value(Value::None)
+            }
+            (Builtin::Limit, [Value::Int(seconds)]) => {
+                let limit = u32::try_from(*seconds).ok().filter(|seconds| *seconds > 0);
+                self.limit_seconds = Some(limit.ok_or_else(|| Refusal(format!("{seconds} s are no limit")))?);
                 value(Value::None)
             }
             (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {

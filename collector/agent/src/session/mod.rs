@@ -13,6 +13,7 @@ use calls::Calls;
 use files::Files;
 use functions::{Builtin, Evaluator};
 use measure::host;
+use nix::unistd::alarm;
 use remote::packet::{Code, PACKET_BYTES_MAX, Packet, VERSION};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Waiting};
@@ -53,6 +54,8 @@ pub struct Session {
     fabric: Option<OnFabric>,
     /// The CPUs of this process, as they were before kernels were pinned to some of them.
     cpus: Vec<usize>,
+    /// A request may take this long, as the client said.
+    limit_seconds: Option<u32>,
     end: End,
 }
 
@@ -86,8 +89,9 @@ pub fn serve(
         next: 1,
         memory: Memory::new(memory_bytes),
         files: Files::new(folder),
-        fabric,
+        fabric: fabric.map(|fabric| fabric.in_folder(folder)),
         cpus: host::allowed_cpus().unwrap_or_else(|_| vec![0]),
+        limit_seconds: None,
         end: End::Session,
     };
     loop {
@@ -101,8 +105,13 @@ pub fn serve(
                 return Err(error);
             }
         };
+        // The signal ends this process, whatever a kernel does; the front says so to the client.
+        let is_limited = session.limit_seconds.map(alarm::set).is_some();
         let answer = session.answer(request).unwrap_or_else(|why| Packet::exception(format!("RPCError: {why}")));
         answer.send(&mut waiting)?;
+        if is_limited {
+            alarm::cancel();
+        }
     }
 }
 

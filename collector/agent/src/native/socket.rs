@@ -1,0 +1,26 @@
+//! Options of sockets for which `nix` has no function with the features that this workspace asks for.
+
+use nix::libc::{
+    IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_USER_TIMEOUT, c_int,
+    setsockopt, socklen_t,
+};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+/// Lets the system end a connection whose other side has not answered for a minute, as after a loss of power. Where an option
+/// cannot be set, the other limits of a session hold.
+pub fn detect_dead_peer(stream: &TcpStream) {
+    for (level, option, value) in [
+        (SOL_SOCKET, SO_KEEPALIVE, 1),
+        (IPPROTO_TCP, TCP_KEEPIDLE, 15),
+        (IPPROTO_TCP, TCP_KEEPINTVL, 15),
+        (IPPROTO_TCP, TCP_KEEPCNT, 3),
+        // The same in milliseconds for what was sent and not acknowledged.
+        (IPPROTO_TCP, TCP_USER_TIMEOUT, 60_000),
+    ] {
+        let value: c_int = value;
+        let bytes = size_of::<c_int>() as socklen_t;
+        // SAFETY: the socket is open as long as the stream, and the system reads one number of this size.
+        unsafe { setsockopt(stream.as_raw_fd(), level, option, (&raw const value).cast(), bytes) };
+    }
+}

@@ -1,0 +1,283 @@
+//! What one client does takes the board from no other: silent clients, clients that disappear, kernels without an end, and agents
+//! that are killed. All with the real program.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Agent, LONG, kernel, kernels, load};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use remote::agent::{HOST, LIMIT};
+use remote::handshake::{self, Key, MAGIC};
+use remote::wire::Value;
+use remote::{Address, RemoteError, Session, connect};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An environment variable with the address of an agent, for a test that is the client of another one.
+const CLIENT_VARIABLE: &str = "OPCOLLECT_TEST_CLIENT";
+
+fn tcp(address: &Address) -> TcpStream {
+    TcpStream::connect((address.host.as_str(), address.port)).expect("the agent listens")
+}
+
+/// Greets once, without another attempt.
+fn greeted(address: &Address) -> Result<remote::Waiting, RemoteError> {
+    let mut waiting = connect(address, LONG)?;
+    waiting.begin("greeting", LONG);
+    handshake::offer(&Key::default(), address, &mut waiting)?;
+    Ok(waiting)
+}
+
+/// A session with a kernel that has no end.
+fn endless(address: &Address, kernels: &[u8]) -> (Session, u64) {
+    let mut session = Session::open(address, &Key::default(), LONG).expect("the agent listens");
+    let library = load(&mut session, kernels);
+    let function = kernel(&mut session, library, "endless");
+    (session, function)
+}
+
+/// Waits until something holds; a test that waits in vain fails.
+fn wait(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Folders of sessions in this folder.
+fn folders(parent: &Path) -> Vec<PathBuf> {
+    let entries = parent.read_dir().expect("it is there").map(|entry| entry.expect("it is there").path());
+    entries.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"opc"))).collect()
+}
+
+fn agent_in(folder: &Path, options: &[&str]) -> Agent {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
+    Agent::spawn(command.env("TMPDIR", folder).args(["serve", "--port", "0"]).args(options))
+}
+
+#[test]
+fn silent_clients_delay_no_other() {
+    let agent = Agent::start(&[]);
+    let half = [&MAGIC.to_le_bytes()[..], &40_i32.to_le_bytes(), b"client:"].concat();
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| tcp(&agent.address)).collect();
+    for (place, stream) in silent.iter_mut().enumerate() {
+        stream.write_all(&half[..place % half.len()]).unwrap_or_default();
+    }
+    // One after the other they would take minutes.
+    let mut session = agent.session();
+    assert!(session.function(HOST).expect("the agent is there").is_some());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.child.id())).expect("it runs");
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("it has threads").trim();
+    assert!(threads.parse::<usize>().is_ok_and(|threads| threads <= 70), "{threads} threads");
+    // The oldest of too many greetings has ended, and so does one that takes too long.
+    for mut stream in silent {
+        stream.set_read_timeout(Some(LONG)).expect("a limit");
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "a silent client is answered");
+    }
+    drop(session);
+    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+}
+
+#[test]
+fn a_second_client_gets_the_answer_busy_at_once() {
+    let agent = Agent::start(&[]);
+    let first = agent.session();
+    let busy = |result: Result<(), RemoteError>| match result {
+        Err(error @ RemoteError::Busy { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let said = busy(greeted(&agent.address).map(drop));
+    assert_eq!(said, format!("{} is busy with another client", agent.address));
+    // The code at which TVM's clients end.
+    let mut stream = tcp(&agent.address);
+    let greeting = [&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat();
+    stream.write_all(&greeting).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the agent closes the connection");
+    assert_eq!(answer, (MAGIC + 1).to_le_bytes());
+    busy(Session::open(&agent.address, &Key::default(), Duration::from_millis(300)).map(drop));
+    // A client with more time gets the board after the first one.
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| agent.session().function(HOST));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!second.is_finished());
+        drop(first);
+        assert!(second.join().expect("no panic").expect("the agent is there").is_some());
+    });
+}
+
+#[test]
+fn a_wrong_key_is_refused_before_the_agent_says_whether_it_is_busy() {
+    let agent = Agent::start(&["--key", "board"]);
+    let key = Key { name: "board".to_owned(), ..Key::default() };
+    let _first = Session::open(&agent.address, &key, LONG).expect("the key is right");
+    assert!(matches!(greeted(&agent.address).map(drop), Err(RemoteError::KeyRefused { .. })));
+}
+
+/// The agent frees the board a moment after a client has closed its connection; a client that comes in between waits for that.
+#[test]
+fn one_session_follows_another_without_a_pause() {
+    let agent = Agent::start(&[]);
+    for round in 0..50 {
+        let waiting = greeted(&agent.address).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        drop(waiting);
+    }
+    for _ in 0..10 {
+        assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    }
+}
+
+#[test]
+fn a_session_ends_near_the_limit_of_its_client_although_the_client_stays() {
+    let Some(kernels) = kernels() else { return };
+    let agent = Agent::start(&["--session-seconds", "3600"]);
+    let (mut stays, function) = endless(&agent.address, &kernels);
+    stays.until(Instant::now() + Duration::from_secs(1));
+    let ended = stays.call(function, vec![]);
+    let is_limit = |why: &str| why.contains("RPCSessionTimeoutError: a request took longer");
+    assert!(
+        match &ended {
+            Err(RemoteError::Refused(why)) => is_limit(why),
+            Err(RemoteError::TimedOut { .. }) => true,
+            _ => false,
+        },
+        "{ended:?}"
+    );
+    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+}
+
+#[test]
+fn a_limit_is_one_of_requests_and_not_of_the_time_between_them() {
+    let Some(kernels) = kernels() else { return };
+    let agent = Agent::start(&["--session-seconds", "3600"]);
+    let (mut session, function) = endless(&agent.address, &kernels);
+    for wrong in [0, -1, i64::MAX] {
+        let refused = session.call_named(LIMIT, vec![Value::Int(wrong)]);
+        assert!(matches!(&refused, Err(RemoteError::Refused(why)) if why.contains("are no limit")), "{refused:?}");
+    }
+    session.call_named(LIMIT, vec![Value::Int(1)]).expect("a limit");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(session.function(HOST).expect("the session goes on").is_some());
+    let ended = session.call(function, vec![]);
+    assert!(
+        matches!(&ended, Err(RemoteError::Refused(why)) if why.contains("RPCSessionTimeoutError: a request took longer")),
+        "{ended:?}"
+    );
+}
+
+/// The client of the test below, in a process of its own.
+#[test]
+fn client_in_an_endless_kernel() {
+    let Some(address) = std::env::var(CLIENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return };
+    let Some(kernels) = kernels() else { return };
+    let (mut session, function) = endless(&address, &kernels);
+    std::io::stdout().write_all(b"\nruns\n").expect("somebody reads");
+    let _ = session.call(function, vec![]);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_the_board_free() {
+    if kernels().is_none() {
+        return;
+    }
+    let agent = Agent::start(&["--session-seconds", "3600"]);
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "client_in_an_endless_kernel", "--nocapture"]);
+    let mut client = command
+        .env(CLIENT_VARIABLE, agent.address.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test runs again");
+    let said = BufReader::new(client.stdout.take().expect("it is piped")).lines();
+    assert!(said.map_while(Result::ok).any(|line| line == "runs"));
+    let session = agent.process_of_session();
+    client.kill().expect("it runs");
+    client.wait().expect("it was killed");
+    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(kill(session, None).is_err(), "the session of the killed client is left");
+}
+
+#[test]
+fn what_a_killed_agent_leaves_is_removed_by_the_next_one() {
+    let Some(kernels) = kernels() else { return };
+    let parent = tempfile::tempdir().expect("a folder");
+    let other = agent_in(parent.path(), &[]);
+    let in_use = other.session();
+    wait("the session has no folder", || folders(parent.path()).len() == 1);
+    let kept = folders(parent.path()).remove(0);
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let mut agent = agent_in(parent.path(), &[]);
+        let (mut session, function) = endless(&agent.address, &kernels);
+        let process = agent.process_of_session();
+        let client = std::thread::spawn(move || session.call(function, vec![]));
+        kill(agent.process(), signal).expect("it runs");
+        agent.child.wait().expect("it was killed");
+        assert!(client.join().expect("no panic").is_err(), "the session goes on");
+        wait("a session outlives its agent", || has_ended(process));
+        assert_eq!(folders(parent.path()).len(), 2, "{signal}: {:?}", folders(parent.path()));
+        let next = agent_in(parent.path(), &[]);
+        drop(next.session());
+        wait("folders are left", || folders(parent.path()) == [kept.clone()]);
+    }
+    drop(in_use);
+    wait("a folder is left", || folders(parent.path()).is_empty());
+}
+
+/// Whether there is no such process, or nothing of it but its exit status.
+fn has_ended(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
+/// A script takes the place of sessions on a board: it logs whether it finds the mark of a core that is at work, and leaves one, as
+/// a session does that is killed in a run.
+#[test]
+fn a_core_that_is_at_work_is_known_to_the_next_session() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| parent.path().join(name);
+    let script = "#!/bin/sh\n\
+        # The program, `session`, and its folder.\n\
+        case $(ls -A \"$3\") in *.core-at-work*) echo stuck ;; *) echo free ;; esac >> \"$0.log\"\n\
+        if [ -e \"$0.programs\" ]; then rm -f \"$3/.core-at-work\"; else touch \"$3/.core-at-work\"; fi\n";
+    std::fs::write(path("session"), script).expect("a file");
+    std::fs::set_permissions(path("session"), PermissionsExt::from_mode(0o755)).expect("a program");
+    let agent = Agent::start(&["--through", path("session").to_str().expect("text")]);
+    let log = || std::fs::read_to_string(path("session.log")).unwrap_or_default();
+    let sessions = |count: usize| {
+        drop(greeted(&agent.address).expect("the agent is there"));
+        wait("no session begins", || log().lines().count() == count);
+    };
+    sessions(1);
+    sessions(2);
+    std::fs::write(path("session.programs"), "").expect("a file");
+    sessions(3);
+    sessions(4);
+    assert_eq!(log(), "free\nstuck\nstuck\nfree\n");
+}
+
+/// Whether the system looks for a client that has disappeared: the timer of the connection of this session.
+#[test]
+fn the_system_looks_for_clients_that_have_disappeared() {
+    let agent = Agent::start(&[]);
+    let stream = tcp(&agent.address);
+    let own = stream.local_addr().expect("it is connected").port();
+    (&stream).write_all(&[&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat()).expect("sent");
+    let ends = (format!(":{:04X}", agent.address.port), format!(":{own:04X}"));
+    wait("the connection has no keepalive timer", || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("there is a table of connections");
+        table.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // Local and remote address, state, queues, and the timer: 2 is that of keepalive, in hundredths of a second.
+            fields.len() > 5 && fields[1].ends_with(&ends.0) && fields[2].ends_with(&ends.1) && {
+                let (kind, left) = fields[5].split_once(':').unwrap_or_default();
+                kind == "02" && u64::from_str_radix(left, 16).is_ok_and(|left| left <= 1500)
+            }
+        })
+    });
+}
