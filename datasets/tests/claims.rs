@@ -89,6 +89,19 @@ fn what_is_no_claim_is_passed_over() {
     assert_eq!(own.take(&keys(&[1, 2])).unwrap().held, set(&[1]));
 }
 
+#[test]
+fn damaged_files_of_others_do_not_stop_a_claim() {
+    let (_folder, store) = store();
+    let mut own = store.claims().unwrap();
+    let text = [b"\xff\xfe\n".as_slice(), format!("{}\n", key(1)).as_bytes()].concat();
+    std::fs::write(store.root().join("claims/1-2-other.txt"), text).unwrap();
+    for turn in [b"\xff".as_slice(), u64::MAX.to_string().as_bytes()] {
+        std::fs::write(store.root().join("claims/turn"), turn).unwrap();
+        let taken = own.take(&keys(&[1, 2])).unwrap();
+        assert_eq!((taken.held, taken.has_news), (set(&[1]), true));
+    }
+}
+
 /// Many threads, each a claimant of its own, claim everything at once: nothing is claimed twice, nothing by nobody.
 #[test]
 fn claims_at_the_same_time_never_overlap() {

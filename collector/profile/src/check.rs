@@ -2,6 +2,10 @@
 
 use crate::data::{Kind, Profile, Span};
 
+/// Limit of the sum of all durations of spans or steps in nanoseconds (146 years), and of all sizes of memory events in bytes, so
+/// that sums over parts of a profile do not overflow.
+pub(crate) const SUM_MAX: u64 = 1 << 62;
+
 /// What does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {index}: {why}")]
@@ -19,6 +23,14 @@ impl Profile {
     /// part of.
     pub fn check(&self) -> Result<(), DataError> {
         let fail = |list, index, why| Err(DataError { list, index, why });
+        let sums = [
+            ("span", first_beyond(self.spans.iter().map(|span| span.duration_ns))),
+            ("step", first_beyond(self.steps.iter().map(|step| step.duration_ns))),
+            ("memory", first_beyond(self.memory.iter().map(|event| event.bytes.unsigned_abs()))),
+        ];
+        if let Some((list, index)) = sums.into_iter().find_map(|(list, index)| Some((list, index?))) {
+            return fail(list, index, "makes the sum of the list too large");
+        }
         for (index, one) in self.operators.iter().enumerate() {
             if one.input_dtypes.len() != one.input_shapes.len() {
                 return fail("operator", index, "has another number of element types than of shapes");
@@ -90,10 +102,19 @@ impl Profile {
     }
 }
 
+/// Returns the index of the first number with which the sum is beyond [`SUM_MAX`].
+fn first_beyond(mut numbers: impl Iterator<Item = u64>) -> Option<usize> {
+    let mut sum = 0u64;
+    numbers.position(|number| {
+        sum = sum.saturating_add(number);
+        sum > SUM_MAX
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Count, Operator, Step, Track};
+    use crate::data::{Count, MemoryEvent, Operator, Step, Track};
 
     /// One run of an operator with one part on its own thread.
     fn small() -> Profile {
@@ -132,5 +153,15 @@ mod tests {
         );
         assert_eq!(refused(|p| p.counts.push(Count::default())), "count 0: is of no span, or of no counter");
         assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: begins before the one before it has ended");
+        let too_large = |list: &str| format!("{list}: makes the sum of the list too large");
+        assert_eq!(refused(|p| p.spans[0].duration_ns = u64::MAX), too_large("span 0"));
+        assert_eq!(
+            refused(|p| p.steps.push(Step { start_ns: 100, duration_ns: SUM_MAX, ..Step::default() })),
+            too_large("step 1")
+        );
+        assert_eq!(
+            refused(|p| p.memory.push(MemoryEvent { bytes: i64::MIN, ..MemoryEvent::default() })),
+            too_large("memory 0")
+        );
     }
 }

@@ -247,3 +247,14 @@ fn operators_of_a_trace_are_rows_of_the_dataset() {
     let again = import::rows::records(&profile, &provenance).expect("they are rows");
     assert_eq!(records, again, "the same trace makes the same rows");
 }
+
+/// Two events that last for 146 years each are more than sums have room for.
+#[test]
+fn times_beyond_all_sums_are_left_out() {
+    let event =
+        |name: &str| format!(r#"{{"ph":"X","name":"{name}","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":4.5e15}}"#);
+    let imported = read_text(&format!("[{},{}]", event("a"), event("b")));
+    assert_eq!(imported.profile.spans.len(), 1);
+    assert_eq!(imported.profile.notes, ["1 times or sizes are too large; they are left out"]);
+    averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
+}

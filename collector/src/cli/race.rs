@@ -11,6 +11,7 @@ use measure::{Ratio, Together};
 use models::{Fuse, Task};
 use report::{Table, duration, figures, words};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// More than a few operators take.
-const BYTES_MAX: u64 = 4 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 /// Operators of each way at most.
 const OPERATORS_MOST: usize = 16;
 
@@ -41,7 +42,7 @@ struct Runner {
     /// An operator in its short form, or a task as `opcollect tasks --json` has it.
     operator: Operator,
     /// As records have it.
-    schedule: serde_json::Value,
+    schedule: Box<RawValue>,
     /// On how many cores; all of them where left out.
     #[serde(default)]
     cores: Option<usize>,
@@ -50,7 +51,7 @@ struct Runner {
 impl Runner {
     fn read(&self) -> Result<(Task, Schedule)> {
         let task = self.operator.task()?;
-        let schedule = Schedule::from_json(&self.schedule.to_string())
+        let schedule = Schedule::from_json(self.schedule.get())
             .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", self.operator)))?;
         Ok((task, schedule))
     }

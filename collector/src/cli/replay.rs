@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use worker::Fault;
 
 /// More than a candidate takes. JSON values may take a hundred times the memory of their text.
-const LINE_BYTES_MAX: u64 = 4 << 20;
+const LINE_BYTES_MAX: u64 = 2 << 20;
 
 /// First line of a trace file.
 #[derive(Deserialize)]
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn long_lines_are_not_read() {
         let line = " ".repeat(usize::try_from(LINE_BYTES_MAX).unwrap() + 1);
-        assert!(refusal(line.as_bytes()).contains("line 1: it is longer than 4194304 bytes"));
+        assert!(refusal(line.as_bytes()).contains("line 1: it is longer than 2097152 bytes"));
         let later = format!("{{\"op\":\"matmul16\"}}\n{line}\n");
         assert!(refusal(later.as_bytes()).contains("line 2: it is longer"));
         assert!(refusal(b"").contains("the file is empty"));

@@ -38,7 +38,8 @@ pub struct Claims {
     path: PathBuf,
     file: File,
     boot: String,
-    turn: u64,
+    /// Number of claims in the store after the last one of this process.
+    turn: Option<u64>,
     _renewal: Renewal,
 }
 
@@ -65,9 +66,8 @@ impl Store {
             let _ = file.lock();
             // Before it was locked, another process may have removed it as that of a process that has ended.
             if path.exists() {
-                let turn = u64::MAX;
                 let _renewal = Renewal::begin(&file);
-                return Ok(Claims { folder, path, file, boot, turn, _renewal });
+                return Ok(Claims { folder, path, file, boot, turn: None, _renewal });
             }
         }
     }
@@ -89,9 +89,10 @@ impl Claims {
         let holders = held.iter().map(|key| others[key].clone()).collect();
         let ours = wanted.iter().filter(|key| !held.contains(*key));
         self.write(ours.map(|key| format!("{key}\n")).collect::<String>().as_bytes())?;
-        write_turn(&mut turn, earlier + 1).context("writing", &turn_path)?;
-        let has_news = self.turn != earlier;
-        self.turn = earlier + 1;
+        let now = earlier.wrapping_add(1);
+        write_turn(&mut turn, now).context("writing", &turn_path)?;
+        let has_news = self.turn != Some(earlier);
+        self.turn = Some(now);
         Ok(Taken { held, holders, has_news })
     }
 
@@ -109,10 +110,12 @@ impl Claims {
                 remove(&path)?;
                 continue;
             }
-            let mut text = String::new();
-            (&mut file).take(MOST_BYTES).read_to_string(&mut text).context("reading", &path)?;
-            // A line that is being written is none yet.
-            claimed.extend(text.lines().filter_map(|line| Some((line.parse::<Key>().ok()?, path.clone()))));
+            let mut text = Vec::new();
+            (&mut file).take(MOST_BYTES).read_to_end(&mut text).context("reading", &path)?;
+            // Lines that are damaged or not yet whole are none.
+            let keys =
+                text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok());
+            claimed.extend(keys.map(|key| (key, path.clone())));
         }
         Ok(claimed)
     }
@@ -140,9 +143,9 @@ impl Drop for Claims {
 }
 
 fn read_turn(file: &mut File) -> std::io::Result<u64> {
-    let mut text = String::new();
-    file.take(32).read_to_string(&mut text)?;
-    Ok(text.trim().parse().unwrap_or(0))
+    let mut text = Vec::new();
+    file.take(32).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).trim().parse().unwrap_or(0))
 }
 
 fn write_turn(file: &mut File, turn: u64) -> std::io::Result<()> {

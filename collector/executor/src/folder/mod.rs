@@ -202,8 +202,13 @@ fn check_stages(program: &Program) -> std::result::Result<(), String> {
         return Ok(());
     }
     let groups = || program.stages.iter().flat_map(|stage| &stage.groups);
-    if groups().any(|group| group.cores.is_empty() || group.cores.iter().any(|core| *core >= CORES_MOST)) {
-        return Err(format!("a group has no core, or one above {CORES_MOST}"));
+    let is_wrong = |cores: &[usize]| {
+        let mut cores = cores.to_vec();
+        cores.sort_unstable();
+        cores.last().is_none_or(|last| *last >= CORES_MOST) || cores.windows(2).any(|pair| pair[0] == pair[1])
+    };
+    if groups().any(|group| is_wrong(&group.cores)) {
+        return Err(format!("a group has no core, one core twice, or one above {CORES_MOST}"));
     }
     let mut calls: Vec<usize> = groups().flat_map(|group| &group.calls).copied().collect();
     calls.sort_unstable();

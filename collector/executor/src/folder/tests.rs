@@ -90,4 +90,12 @@ fn places_outside_of_what_is_there_are_refused() {
     assert!(refused(&|d| d.program.activation_bytes = u64::MAX).contains("memory"));
     assert!(refused(&|d| d.format = 2).contains("format"));
     assert!(refused(&|d| d.offsets.clear()).contains("other codes"));
+    let on_cores = |description: &mut Description, cores: &[usize]| {
+        let calls = (0..description.program.calls.len()).collect();
+        let group = models::stages::Group { cores: cores.to_vec(), calls };
+        description.program.stages = vec![models::stages::Stage { groups: vec![group], time_ns: None }];
+    };
+    for cores in [&[][..], &[0, 1, 0], &[CORES_MOST]] {
+        assert!(refused(&|d| on_cores(d, cores)).contains("one core twice"), "{cores:?}");
+    }
 }

@@ -183,15 +183,17 @@ pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
         row.self_cpu_time_total_ns += own[place];
         row.cpu_time_total_ns += span.duration_ns;
         row.self_device_time_total_ns += device[place].0;
-        row.device_time_total_ns += device[place].1;
+        // A device's work is in the sum of every call that it is a part of.
+        row.device_time_total_ns = row.device_time_total_ns.saturating_add(device[place].1);
         if let Some([host, other]) = used.get(place) {
-            row.cpu_memory_usage_bytes += host;
-            row.self_cpu_memory_usage_bytes += host;
-            row.device_memory_usage_bytes += other;
-            row.self_device_memory_usage_bytes += other;
+            let add = |sum: &mut i64, bytes: i64| *sum = sum.saturating_add(bytes);
+            add(&mut row.cpu_memory_usage_bytes, *host);
+            add(&mut row.self_cpu_memory_usage_bytes, *host);
+            add(&mut row.device_memory_usage_bytes, *other);
+            add(&mut row.self_device_memory_usage_bytes, *other);
             if let Some(whole) = span.parent.and_then(|parent| group_of(&profile.spans[parent as usize])) {
-                rows[whole].self_cpu_memory_usage_bytes -= host;
-                rows[whole].self_device_memory_usage_bytes -= other;
+                add(&mut rows[whole].self_cpu_memory_usage_bytes, -host);
+                add(&mut rows[whole].self_device_memory_usage_bytes, -other);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::Bounds;
 use super::nest::{self, Raw};
 use super::shapes::{self, OnnxArguments, TorchArguments};
+use crate::check::SUM_MAX;
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
 use capture::events::{Arguments, Event, Found, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
@@ -48,6 +49,12 @@ pub struct Gather {
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
     unended: u64,
+    /// Sum of the durations of all spans.
+    total_ns: u64,
+    /// Sum of the sizes of all memory events.
+    total_bytes: u64,
+    /// Spans and memory events that a sum has no room for.
+    too_large: u64,
 }
 
 /// What a slice is of.
@@ -75,6 +82,9 @@ impl Gather {
             memory: Vec::new(),
             steps: Vec::new(),
             unended: 0,
+            total_ns: 0,
+            total_bytes: 0,
+            too_large: 0,
         }
     }
 
@@ -108,6 +118,12 @@ impl Gather {
         if self.spans.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "spans"));
         }
+        let total_ns = self.total_ns.saturating_add(end_ns.abs_diff(start_ns));
+        if total_ns > SUM_MAX {
+            self.too_large += 1;
+            return Ok(());
+        }
+        self.total_ns = total_ns;
         let Called { kind, operator, external, step } = called;
         if matches!(kind, Kind::Kernel | Kind::Copy) {
             self.device_tracks.insert(track);
@@ -193,6 +209,12 @@ impl Gather {
         if self.memory.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "allocations"));
         }
+        let total_bytes = self.total_bytes.saturating_add(bytes.unsigned_abs());
+        if total_bytes > SUM_MAX {
+            self.too_large += 1;
+            return Ok(());
+        }
+        self.total_bytes = total_bytes;
         self.memory.push((event.at_ns, bytes, total, device.unwrap_or(0) > 0));
         Ok(())
     }
@@ -210,7 +232,9 @@ impl Gather {
         let spans = nest::nest(self.spans, &tracks, &self.operators, zero, &steps, lift);
         self.memory.sort_by_key(|event| event.0);
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
-        let notes = (unended > 0).then(|| format!("{unended} slices begin and never end; they are left out"));
+        let unended = (unended > 0).then(|| format!("{unended} slices begin and never end; they are left out"));
+        let too_large = self.too_large;
+        let too_large = (too_large > 0).then(|| format!("{too_large} times or sizes are too large; they are left out"));
         Profile {
             model,
             source: Source::Imported,
@@ -225,7 +249,7 @@ impl Gather {
             steps,
             spans,
             memory: memory(&self.memory, zero),
-            notes: notes.into_iter().collect(),
+            notes: unended.into_iter().chain(too_large).collect(),
             ..Profile::default()
         }
     }

@@ -22,6 +22,9 @@ use std::path::Path;
 
 /// The JSON of a program of a hundred thousand nodes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+/// Memory that a program may take: this much for each byte of its file, and so much for any file.
+const MEMORY_PER_BYTE: u64 = 60;
+const MEMORY_BYTES_FIXED: u64 = 224 << 20;
 /// The major version of the program's format that is understood.
 const MAJOR: i64 = 8;
 
@@ -69,6 +72,11 @@ fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
         }
     }
     let text = archive.bytes(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
+    let memory_bytes = json_memory_bytes(&text);
+    if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
+        let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
+        return Err(malformed(&format!("entry `{name}`"), reason));
+    }
     let program: Program = serde_json::from_slice(&text)
         .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
     if program.schema_version.major != MAJOR {
@@ -80,6 +88,19 @@ fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
     let (graph, skipped) = import::import(&program, weights, file, options)?;
     let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
     Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+}
+
+/// Returns an upper bound of the memory that a text takes as JSON values. Each map that is not empty has a node with room for 11
+/// entries, and each list has room for 4 elements or for up to three times as many as it has while it grows. Signs within strings
+/// count, too.
+fn json_memory_bytes(text: &[u8]) -> u64 {
+    let of_sign = |sign: &u8| match sign {
+        b'{' => 800,
+        b'[' => 160,
+        b',' => 96,
+        _ => 1,
+    };
+    text.iter().map(of_sign).sum()
 }
 
 /// The entry that holds the program.

@@ -1,0 +1,20 @@
+//! Feeds arbitrary texts to the reader of a bucket's lists (S3's XML); only names of a store's shared files come out of it.
+//!
+//! Run with `fuzz/run bucket`.
+
+#![no_main]
+
+use collector::cli::readers::list_page;
+use libfuzzer_sys::fuzz_target;
+use std::path::{Component, Path};
+
+fuzz_target!(|text: &str| {
+    for prefix in ["", "stores/a/"] {
+        let (names, next) = list_page(text, prefix);
+        for name in names {
+            assert!(Path::new(&name).components().all(|part| matches!(part, Component::Normal(_))), "{name}");
+            assert!(["dataset/", "hosts/", "configs/"].iter().any(|folder| name.starts_with(folder)), "{name}");
+        }
+        assert!(next.is_none_or(|next| text.contains(&next)));
+    }
+});
