@@ -1,11 +1,11 @@
 //! A whole campaign over artifacts that a test gives.
 
 use bench::{Bench, Build};
-use collector::campaign::collect::{Outside, claim_all};
-use collector::campaign::{
+use datasets::{Record, RowError};
+use engine::campaign::collect::{Outside, claim_all};
+use engine::campaign::{
     Attempt, Bases, Campaign, Config, Outcomes, RawConfig, Sweep, attempts, collect, planned_tasks,
 };
-use datasets::{Record, RowError};
 use job::BuildJob;
 use job::revision::Revisions;
 use job::target::Target;

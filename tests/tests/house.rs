@@ -92,6 +92,30 @@ fn no_files_of_a_crate_need_each_other() {
     no_faults(wrong);
 }
 
+/// The engine serves programs, Python and tests: it has no command line, does not print, and neither ends the process nor reads its
+/// environment.
+#[test]
+fn the_engine_is_a_library() {
+    let engine = members().into_iter().find(|member| member.name == "engine").expect("the engine is a crate");
+    let mut wrong: Vec<String> = Vec::new();
+    let foreign = ["clap", "clap_complete", "indicatif"];
+    wrong.extend(
+        engine
+            .dependencies
+            .iter()
+            .filter(|used| foreign.contains(&used.as_str()))
+            .map(|used| format!("engine depends on `{used}`")),
+    );
+    for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{}/src/", engine.folder))) {
+        let source = text(&path);
+        let of_program = ["println!", "eprintln!", "process::exit", "env::var", "env::args"];
+        wrong.extend(
+            of_program.iter().filter(|call| source.contains(**call)).map(|call| format!("{path} calls `{call}`")),
+        );
+    }
+    no_faults(wrong);
+}
+
 /// Commands of both programs with their options, as the golden files of their help tell; a test beside compares those with
 /// the programs.
 fn commands() -> BTreeMap<String, BTreeSet<String>> {

@@ -1,0 +1,123 @@
+//! `--ifcompare`: after a campaign, its models as a whole, by the default schedules and by the best that the store has.
+
+use super::Result;
+use super::arguments::{Given, VariantArgument};
+use super::compare::{self, Report, Wanted};
+use super::failure::Failure;
+use super::runs::After;
+use super::whole::{Asked, On, Whole, not_on_cpus, refuse_sweeps};
+use engine::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
+use job::Engine;
+use job::target::is_cuda;
+use measure::ROUNDS;
+use serde::Serialize;
+use std::path::Path;
+
+/// A model on a number of threads.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Compared {
+    /// Both ways were timed.
+    Timed(Box<Report>),
+    /// They were not.
+    Left { model: String, batch: Option<i64>, threads: usize, why: String },
+}
+
+impl Compared {
+    /// Whether something is missing or wrong.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Compared::Timed(report) => report.is_wrong(),
+            Compared::Left { .. } => true,
+        }
+    }
+
+    /// For a reader.
+    pub fn describe(&self) -> String {
+        match self {
+            Compared::Timed(report) => compare::describe(report),
+            Compared::Left { model, threads, why, .. } => {
+                let plural = if *threads == 1 { "" } else { "s" };
+                format!("{model}: {threads} thread{plural}, not compared: {why}")
+            }
+        }
+    }
+}
+
+/// Refuses campaigns whose models cannot be run as a whole.
+pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule], is_shard: bool) -> Result<()> {
+    refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
+    if is_cuda(&config.target) {
+        return Err(not_on_cpus());
+    }
+    if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
+        return Err(Failure::usage("`--ifcompare` runs compiled code, and a library computes tasks of this campaign")
+            .with_hint("leave out `--ifcompare`, or `--backend` and partners in `--target`"));
+    }
+    if is_shard {
+        return Err(Failure::usage("`--ifcompare` needs all of a campaign, and a shard does a part of it").with_hint(
+            "leave it out, merge the stores, and run `opcollect model compare --variant default --variant best`",
+        ));
+    }
+    Ok(())
+}
+
+/// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
+pub fn all(config: &Config, store: &Path, after: &After) -> Vec<Compared> {
+    config.models.iter().flat_map(|model| of_model(model, (config, after), store)).collect()
+}
+
+fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Path) -> Vec<Compared> {
+    let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
+    let seen = each(model, (config, after), true, |whole, _| on_threads(whole, store));
+    let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
+        Ok(Some(report)) => Compared::Timed(Box::new(report)),
+        Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
+        Err(failure) => left(threads, failure.message().to_owned()),
+    };
+    seen.into_iter().map(compared).collect()
+}
+
+/// Does something with a model on every number of threads.
+pub fn each<T>(
+    model: &ModelRequest,
+    (config, after): (&Config, &After),
+    is_checked: bool,
+    mut on: impl FnMut(&mut Whole, usize) -> Result<T>,
+) -> Vec<(usize, Result<T>)> {
+    let whole = Whole::of(Asked {
+        config: Config { models: vec![model.clone()], ..config.clone() },
+        threads: config.threads.iter().copied().max(),
+        inputs: &Given::default(),
+        is_checked,
+        engines: &[Engine::Program],
+        on: On::Cpus,
+    });
+    let mut whole = match whole {
+        Ok(mut whole) => {
+            whole.runs.after = Some(after.clone());
+            whole
+        }
+        Err(failure) => {
+            let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
+            return config.threads.iter().map(refused).collect();
+        }
+    };
+    let cpus = whole.runs.cpus.clone();
+    let mut on_threads = |&threads: &usize| {
+        whole.runs.cpus = cpus[..threads].to_vec();
+        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
+    };
+    config.threads.iter().map(&mut on_threads).collect()
+}
+
+/// Both ways in turns; nothing where both would be the same code.
+fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<Report>> {
+    let best = whole.best(store, false)?;
+    if best.found() == 0 {
+        return Ok(None);
+    }
+    let wanted = Wanted { variants: &[VariantArgument::Default, VariantArgument::Best], best: Some(&best), plan: None };
+    let variants = compare::make(&wanted, whole)?;
+    compare::time(variants, ROUNDS, whole).map(Some)
+}
