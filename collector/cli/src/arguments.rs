@@ -1621,3 +1621,33 @@ pub struct BoardServe {
     #[arg(long)]
     pub emulated: bool,
 }
+
+impl From<ParallelArgument> for models::Parallel {
+    fn from(argument: ParallelArgument) -> models::Parallel {
+        match argument {
+            ParallelArgument::Sequential => models::Parallel::Sequential,
+            ParallelArgument::Stream => models::Parallel::Stream,
+            ParallelArgument::Full => models::Parallel::Full,
+        }
+    }
+}
+
+impl Given {
+    /// The files that are named.
+    pub fn files(&self) -> engine::given::Given {
+        engine::given::Given { input: self.input.clone(), inputs: self.inputs.clone() }
+    }
+}
+
+impl Measuring {
+    /// What is asked to be measured once more.
+    pub fn repeat(&self) -> engine::repeat::RepeatAsked<'_> {
+        let Measuring { again, retry_faults, .. } = *self;
+        engine::repeat::RepeatAsked {
+            again,
+            retry_faults,
+            keys: self.keys.as_deref(),
+            unless_agree: &self.unless_agree,
+        }
+    }
+}

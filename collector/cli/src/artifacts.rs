@@ -5,21 +5,22 @@
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
-use super::appearing::Appearing;
 use super::arguments::{Measuring, Models, ProgramRun, Sweep};
-use super::boards::Standing;
 use super::collect::Job;
-use super::failure::{Failure, chain};
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
-use super::progress::Progress;
-use super::repeat::Repeat;
-use super::stores::open_store;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, program, settings};
+use super::progress::terminal;
+use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
 use bench::{Bench, Build, Prebuilt, Versions};
 use datasets::{Record, ScheduleSource};
+use engine::appearing::Appearing;
+use engine::boards::Standing;
 use engine::campaign::jobs::build_job;
 use engine::campaign::{Attempt, Bases, Campaign, Code, Config, Event, PlannedTask, planned_tasks, record};
+use engine::failure::{Failure, chain};
+use engine::machine;
+use engine::repeat::Repeat;
+use engine::stores::open_store;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
@@ -40,7 +41,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::compiled_target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
-    let mut progress = Progress::new(jobs.len(), Pace::default(), None);
+    let mut progress = terminal(Pace::default()).begin(jobs.len(), None);
     let mut plan = Plan {
         format: FORMAT,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -78,7 +79,7 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
     let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
     // Threads and cache states share a build.
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
-    let cpus = settings::allowed_cpus()?;
+    let cpus = machine::allowed_cpus()?;
     let attempts = engine::campaign::attempts(tasks, &[], target, &one, &bases, &cpus, 0);
     let mut attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
     let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
@@ -165,13 +166,13 @@ impl Folder {
 pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &ProgramRun, as_json: bool) -> Result<u8> {
     program::refuse(dir, asked)?;
     let start = Instant::now();
-    let repeat = Repeat::new(measuring)?;
+    let repeat = Repeat::new(&measuring.repeat())?;
     let mut plan = read_plan(dir)?;
     if plan.target.kind == Kind::Opencl {
         return Err(machine::refuse_mali());
     }
     let builds = read_builds(dir, &plan)?;
-    let cpus = settings::allowed_cpus()?.len();
+    let cpus = machine::allowed_cpus()?.len();
     plan.config.threads.retain(|&threads| threads <= cpus);
     if plan.config.threads.is_empty() {
         return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
@@ -188,7 +189,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
     };
     let campaign = Campaign { tasks: &plan.tasks, modules: &[], target: &plan.target, config: &plan.config };
     let revisions = plan.revisions.clone();
-    let _exclusive = machine::exclusive(measuring.wait)?;
+    let _exclusive = machine::exclusive(measuring.wait, terminal(Pace::default()).as_ref())?;
     let store = open_store(store)?;
     let job = Job {
         campaign,
@@ -198,6 +199,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         shard: None,
         repeat,
         measuring,
+        observer: terminal(measuring.progress),
         compares: false,
         sink: None,
         as_json,

@@ -1,15 +1,17 @@
 //! `dataset best`: the best known schedules and times.
 
 use super::arguments::BestQuestion;
-use super::failure::Failure;
-use super::stores::{failed, open, tell_damage};
-use super::{Result, machine, paper, print, print_json, tell};
+use super::tell_damage;
+use super::{Result, paper, print, print_json, tell};
 use bench::{Bench, Versions};
 use datasets::best::{Answer, Best, Question, best};
 use datasets::{Choose, Record};
 use engine::campaign::CurrentConditions;
 use engine::campaign::config::Limits;
 use engine::campaign::record::{self, of_host};
+use engine::failure::Failure;
+use engine::machine;
+use engine::stores::{failed, left_out_note, open};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
 use measure::host::Facts;
@@ -84,11 +86,6 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
         )]);
     }
     Ok(code)
-}
-
-/// Returns a note on the number of times that were left out because of their versions, if there are any.
-pub fn left_out_note(left_out: usize) -> Option<String> {
-    (left_out > 0).then(|| format!("{left_out} times of other versions are left out; `--all-versions` uses them, too"))
 }
 
 /// Asks a store. For the host class of this machine, only times under current conditions count; for others, the newest.

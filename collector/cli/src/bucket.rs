@@ -5,10 +5,10 @@
 //! given to `curl` on its standard input, because every user of a machine can read arguments.
 
 use super::children::{self, Bounds, ChildError};
-use super::failure::Failure;
-use super::stores::failed;
 use super::{Result, tell};
 use datasets::Store;
+use engine::failure::Failure;
+use engine::stores::failed;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,33 +1,37 @@
 //! The main job: collect records of models into a store.
 
 use super::arguments::{Collect, Measuring};
-use super::bases::bases;
-use super::boards::{self, Standing};
-use super::dataset::failed;
-use super::failure::{Failure, chain};
+use super::boards;
 use super::ifcompare::{self, Compared};
-use super::in_place::{self, InPlace};
 use super::inspect;
-use super::ledger::Ledger;
-use super::losses::{Loss, describe, losses};
-use super::pass::{self, Makes};
-use super::peaks;
-use super::repeat::{Repeat, WantedCounters};
-use super::runs::After;
+use super::progress::terminal;
 use super::signals::watch_signals;
-use super::stores::open_store;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, spaces, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, sharing, tell};
 use bench::{Access, Bench, Boards, Remembering, Simulator, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
+use engine::bases::bases;
+use engine::boards::Standing;
 use engine::campaign::config::Backend;
 use engine::campaign::graphs::{notes, simulated_note};
 use engine::campaign::{
     Attempt, Bases, Campaign, Config, CurrentConditions, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Share,
     Source, Sweep, Tuning, TuningError, attempts, planned_modules, planned_tasks,
 };
+use engine::failure::{Failure, chain};
+use engine::in_place::{self, InPlace};
+use engine::ledger::Ledger;
+use engine::losses::{Loss, describe, losses};
+use engine::observer::Observer;
+use engine::pass::{self, Makes};
+use engine::peaks;
+use engine::repeat::{Repeat, WantedCounters};
 use engine::report::learning::{self, Course, Effort, Learning, Searched, courses, learnings};
 use engine::report::learning_page::learning_page;
 use engine::report::operators::{Summary, render, summarise};
+use engine::runs::After;
+use engine::stores::failed;
+use engine::stores::open_store;
+use engine::{machine, spaces};
 use job::revision::Revisions;
 use job::space::space;
 use job::target::{self, Fabric, Kind};
@@ -35,6 +39,7 @@ use measure::host::{Load, LoadReading};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -83,7 +88,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
             .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
     }
-    let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(measuring)? };
+    let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&measuring.repeat())? };
+    let observer = terminal(measuring.progress);
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
@@ -100,12 +106,13 @@ pub fn run(arguments: &Collect) -> Result<u8> {
             return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
                 .with_hint("leave it out; `opcollect model run` takes the flags of a board, too"));
         }
-        (Some(access), _) => boards::look(access, wanted, &config, &mut workers)?,
+        (Some(access), _) => engine::boards::look(access, wanted.of_board(), &config, &mut workers)?,
         (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
         (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
     };
     let versions = machine::prepare(&target, library, &mut workers)?;
-    let _exclusive = if ground.board.is_none() { Some(machine::exclusive(measuring.wait)?) } else { None };
+    let _exclusive =
+        if ground.board.is_none() { Some(machine::exclusive(measuring.wait, observer.as_ref())?) } else { None };
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     if let Some(tune) = &config.tune {
         let spaces = tasks.iter().map(|planned| (planned.task.describe(), space(planned.scheduled(), &target.machine)));
@@ -113,7 +120,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
-    repeat.leave_to_night(&store, measuring)?;
+    repeat.leave_to_night(&store, measuring.night.as_deref())?;
     spaces::refuse_others(&config, &store)?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
@@ -128,6 +135,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         shard,
         repeat,
         measuring,
+        observer,
         compares,
         sink,
         as_json,
@@ -163,7 +171,8 @@ fn on_fabric(
     let wanted = boards::Wanted { boards: &arguments.boards, models: &arguments.models };
     let (mut bench, on): (Box<dyn Bench>, Standing) = match access {
         Some(access) => {
-            let (bench, on) = boards::look_at_core(access, wanted, &fabric, config.limits.runner_jobs)?;
+            let (bench, on) =
+                engine::boards::look_at_core(access, wanted.of_board(), &fabric, config.limits.runner_jobs)?;
             (Box::new(bench), on)
         }
         None => (Box::new(Simulator::new(fabric)), Standing::here()?),
@@ -182,6 +191,7 @@ fn on_fabric(
         shard,
         repeat,
         measuring: &arguments.measuring,
+        observer: terminal(arguments.measuring.progress),
         compares: false,
         sink: arguments.sink.as_deref(),
         as_json: arguments.json,
@@ -206,8 +216,10 @@ pub struct Job<'a> {
     pub shard: Option<Shard>,
     /// What is measured although it is known, or not although it is not.
     pub repeat: Repeat,
-    /// How often to tell how far the work is.
+    /// What is measured again, and by which nightly run.
     pub measuring: &'a Measuring,
+    /// Hears notes and progress.
+    pub observer: Rc<dyn Observer>,
     /// Whether models are then run as a whole, by default and by best schedules.
     pub compares: bool,
     /// Where records are brought at the end, beside the store.
@@ -253,7 +265,7 @@ impl Job<'_> {
         let work = self.work(&ground)?;
         if !is_simulated && self.on.board.is_none() {
             tell_of_others();
-            machine::tell_of_shared_cores(&config.threads, &cpus);
+            tell(&machine::shared_core_notes(&config.threads, &cpus));
         }
         self.store.keep_config(&config.kept_text()).map_err(failed)?;
         let done = self.make(work, &bases, bench)?;
@@ -288,8 +300,8 @@ impl Job<'_> {
         let is_away = self.sink.is_some_and(|sink| self.is_sink_away(sink));
         let after = After { run_id: base.run_id.clone(), signal: Arc::clone(&done.heard) };
         let in_place = self.in_place(&done, &after);
-        let comparisons =
-            (self.compares && done.signal == 0).then(|| ifcompare::all(config, self.store.root(), &after));
+        let comparisons = (self.compares && done.signal == 0)
+            .then(|| ifcompare::all(config, self.store.root(), &after, &self.observer));
         let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
         if self.as_json {
             print_json(&Report {
@@ -336,7 +348,7 @@ impl Job<'_> {
         if !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        in_place::all(config, self.store.root(), after, &searched.learnings)
+        in_place::all(config, self.store.root(), after, &searched.learnings, &self.observer)
     }
 
     /// What is going to be done: a list of attempts, or a search.
@@ -357,7 +369,7 @@ impl Job<'_> {
     fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Done> {
         let base = &bases.compiled;
         let heard = watch_signals()?;
-        let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+        let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
@@ -389,7 +401,7 @@ impl Job<'_> {
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
-        let at = pass::At { signal: &heard, pace: self.measuring.progress, store: &self.store, host: &base.host };
+        let at = pass::At { signal: &heard, observer: self.observer.as_ref(), store: &self.store, host: &base.host };
         let began = Instant::now();
         // Later visits, and the best of a search, run what was built before.
         let bench = &mut Remembering::new(bench);
@@ -465,7 +477,7 @@ impl Job<'_> {
         let mut finals = Finals::new(tuning, &pass::records(&self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.left() > 0 && !is_ended {
-            let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+            let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
             outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
         }
         let records = pass::records(&self.store, tasks, Choose::All)?;

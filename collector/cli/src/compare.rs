@@ -1,10 +1,13 @@
 //! `model compare`: ways to run one model, timed in turns so that what else the machine does falls on all of them.
 
-use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
-use super::failure::Failure;
-use super::whole::{Asked, On, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, staging};
+use super::arguments::{ModelCompare, Sweep, VariantArgument};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use engine::failure::Failure;
 use engine::network::{self, Best, Comparison};
+use engine::prepared::{Asked, On, PreparedModel, not_built};
+use engine::{machine, staging};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
@@ -109,19 +112,20 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
-    let mut whole = Whole::of(Asked {
+    let mut whole = PreparedModel::of(Asked {
         config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
-        inputs: &Given::default(),
+        inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
         on: On::Cpus,
+        observer: terminal(Pace::default()),
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
     let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = make(&wanted, &mut whole)?;
-    let _exclusive = machine::exclusive(arguments.wait)?;
+    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
     let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?
@@ -132,13 +136,13 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
 }
 
 /// Makes every way ready.
-pub fn make(wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Vec<Variant>> {
+pub fn make(wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
     let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
     wanted.variants.iter().map(made).collect()
 }
 
 /// Times them in turns.
-pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut Whole) -> Result<Report> {
+pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
         load(variant, whole)?;
     }
@@ -183,7 +187,7 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
 }
 
 /// Builds a variant, or writes its file.
-fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Variant> {
+fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Variant> {
     whole.stages = match argument {
         VariantArgument::Plan => wanted.plan.cloned(),
         VariantArgument::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)),
@@ -230,7 +234,7 @@ fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut Whole) -> Re
 }
 
 /// A first round, in which the variant is loaded and its outputs are looked at. It does not count.
-fn load(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
+fn load(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
     variant.peak_memory_bytes = whole.runs.run(&variant.job)?.peak_memory_bytes;
     variant.check = whole.check(&whole.outputs(&variant.job)?);
     Ok(())
@@ -238,7 +242,7 @@ fn load(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
 
 /// Times a variant in a round. Each has its stack elsewhere; tensors are placed anew, in a fresh process, for each third of the
 /// rounds.
-fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut Whole) -> Result<()> {
+fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
     let (method, seed) = (&variant.job.method, whole.runs.config.seed);
     let third = round * 3 / rounds;
     let stack_bytes = method.placement(seed, round, 0).stack_bytes;
@@ -249,7 +253,7 @@ fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut Whole)
     Ok(())
 }
 
-fn report(whole: &Whole, rounds: u32, variants: &[Variant]) -> Report {
+fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
     let first = &variants[0].round_medians_ns;
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();

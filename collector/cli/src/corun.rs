@@ -1,22 +1,23 @@
 //! `corun`: operators beside each other and beside partners that ask for one thing alone, as records.
 
 use super::arguments::CoRunRun;
-use super::bases::bases;
-use super::boards::Standing;
-use super::dataset::failed;
-use super::failure::{Failure, chain};
-use super::ledger::Ledger;
-use super::losses::{Loss, describe as describe_losses, losses};
-use super::progress::Progress;
-use super::repeat::Repeat;
+use super::progress::terminal;
 use super::signals::watch_signals;
-use super::stores::open_store;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
 use bench::Versions;
 use datasets::{Choose, Key, Outcome, Record, Store};
+use engine::bases::bases;
+use engine::boards::Standing;
 use engine::campaign::collect::{Outcomes, Outside};
 use engine::campaign::corun::{CoRuns, Combination, combinations, operators, run as make};
 use engine::campaign::{CoRun, Config, planned_tasks};
+use engine::failure::{Failure, chain};
+use engine::ledger::Ledger;
+use engine::losses::{Loss, describe as describe_losses, losses};
+use engine::machine;
+use engine::repeat::Repeat;
+use engine::stores::failed;
+use engine::stores::open_store;
 use job::target::is_llvm;
 use measure::host::cache_shares::{RESCTRL, can_be_parted};
 use report::{Table, duration, figures, or_unknown, words};
@@ -56,7 +57,8 @@ struct Beside {
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let (config, corun) = settled(arguments)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
-    let repeat = Repeat::new(&arguments.measuring)?;
+    let observer = terminal(arguments.measuring.progress);
+    let repeat = Repeat::new(&arguments.measuring.repeat())?;
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let versions = machine::prepare(&target, Versions::new(), &mut workers)?;
@@ -83,11 +85,11 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
         return Err(Failure::usage("no combination fits the cores of this machine")
             .with_hint("give smaller `sizes`, fewer `threads`, or `parallel = [\"full\"]`"));
     }
-    let _exclusive = machine::exclusive(arguments.measuring.wait)?;
+    let _exclusive = machine::exclusive(arguments.measuring.wait, observer.as_ref())?;
     let store = open_store(arguments.store.as_deref())?;
     store.keep_config(&config.kept_text()).map_err(failed)?;
     let wanted: HashSet<Key> = planned.iter().flat_map(Combination::keys).collect();
-    let mut ledger = Ledger::open(&store, &repeat).map_err(failed)?;
+    let mut ledger = Ledger::open(&store, &repeat, observer.as_ref()).map_err(failed)?;
     let times = i64::try_from(corun.passes).unwrap_or(i64::MAX);
     let tries = |one: &Combination| {
         let keys = one.keys().into_iter().filter(|key| repeat.is_wanted(*key));
@@ -112,7 +114,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let signal = watch_signals()?;
     let outcomes = {
         let records = todo.iter().map(|one| one.members.len()).sum();
-        let mut progress = Progress::new(records, arguments.measuring.progress, None);
+        let mut progress = observer.begin(records, None);
         let shared = RefCell::new(&mut ledger);
         let mut outside = Outside {
             sink: &mut |record: &Record| shared.borrow_mut().keep(record),

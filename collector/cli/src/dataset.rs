@@ -1,14 +1,15 @@
 //! `dataset`: stores, looked into, moved and cared for.
 
 use super::arguments::DatasetCommand;
-use super::failure::Failure;
-pub use super::stores::{failed, open, tell_damage};
+use super::tell_damage;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use super::{best, query, revisions, sharing};
 use datasets::sql::Dialect;
 use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, Record, SealOptions, Store};
 use engine::campaign::wrong_schedule;
+use engine::failure::Failure;
+pub use engine::stores::{failed, open};
 use report::{Table, figures, words};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
 //! `drift`: two sides of records compared, or the last night of a store with those before it.
 
-use super::dataset::{failed, open, tell_damage};
-use super::failure::Failure;
 use super::night_arguments::{By, DriftRun, FailOnNight, Judging};
+use super::tell_damage;
 use super::{DONE, Result, SLOWER, paper, print, print_json, tell};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
 use drift::{Bounds, Drift, Gather, History, Side, Turn, judge, markdown, night_of, page, render, turns};
+use engine::failure::Failure;
+use engine::stores::{failed, open};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;

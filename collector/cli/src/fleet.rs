@@ -1,23 +1,18 @@
 //! Trackers and what they lend.
 
 use super::arguments::FleetDrain;
-use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
 use bench::{Access, At, Device};
+use engine::failure::Failure;
+use engine::trackers::{PATIENCE, devices_of, secret, summary, unreachable};
 use remote::tracker::{Summary, Turn};
-use remote::{Address, RemoteError, Tracker};
+use remote::{Address, RemoteError};
 use report::{Table, figures, words};
 use serde_json::json;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A tracker is given so long to answer what it knows.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// However little time is left, a device that is free is asked.
 const LEAST: Duration = Duration::from_secs(1);
-/// More devices of a key than this are not used at once: each is a thread here.
-const DEVICES_MAX: usize = 64;
-
 /// The tracker of the environment.
 pub fn tracker_of_environment() -> Result<Option<Address>> {
     let of = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -25,17 +20,6 @@ pub fn tracker_of_environment() -> Result<Option<Address>> {
     let port = of("TVM_TRACKER_PORT").unwrap_or_else(|| "9190".to_owned());
     let port = port.parse().map_err(|_| Failure::usage(format!("`TVM_TRACKER_PORT` is `{port}`, which is no port")))?;
     Ok(Some(Address { host, port }))
-}
-
-/// How many devices of a key there are to work at once.
-pub fn devices(access: &Access) -> Result<usize> {
-    let At::Tracker(tracker) = &access.at else { return Ok(1) };
-    Ok(devices_of(tracker, &access.key)?.clamp(1, DEVICES_MAX))
-}
-
-fn summary(tracker: &Address) -> Result<Summary> {
-    let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.summary(PATIENCE));
-    told.map_err(unreachable)
 }
 
 /// The tracker that is meant.
@@ -46,13 +30,6 @@ fn named(tracker: Option<&str>) -> Result<Address> {
             Failure::usage("no tracker was named").with_hint("give `--tracker HOST:PORT`, or set `TVM_TRACKER_HOST`")
         }),
     }
-}
-
-/// The secret of a file.
-pub fn secret(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path);
-    text.map(|text| text.trim().to_owned())
-        .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
 /// Takes all devices of a key out of service.
@@ -123,10 +100,6 @@ fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Res
     }
 }
 
-fn devices_of(tracker: &Address, key: &str) -> Result<usize> {
-    Ok(summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
-}
-
 /// Shows what a tracker knows.
 pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
     let tracker = named(tracker)?;
@@ -155,17 +128,4 @@ pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
     }
     print(&format!("{}\n\n{}", keys.on(&paper()), addresses.on(&paper())))?;
     Ok(DONE)
-}
-
-/// A device that cannot be used, with the next step.
-pub fn unreachable(error: RemoteError) -> Failure {
-    let hint = error.hint();
-    let failure = match error {
-        RemoteError::KeyRefused { .. } => Failure::usage(error),
-        other => Failure::environment(other),
-    };
-    match hint {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
-    }
 }

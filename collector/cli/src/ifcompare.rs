@@ -1,17 +1,19 @@
 //! `--ifcompare`: after a campaign, its models as a whole, by the default schedules and by the best that the store has.
 
 use super::Result;
-use super::arguments::{Given, VariantArgument};
+use super::arguments::VariantArgument;
 use super::compare::{self, Report, Wanted};
-use super::failure::Failure;
-use super::runs::After;
-use super::whole::{Asked, On, Whole, not_on_cpus, refuse_sweeps};
 use engine::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
-use job::Engine;
+use engine::failure::Failure;
+use engine::observer::Observer;
+use engine::prepared::each;
+use engine::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
+use engine::runs::After;
 use job::target::is_cuda;
 use measure::ROUNDS;
 use serde::Serialize;
 use std::path::Path;
+use std::rc::Rc;
 
 /// A model on a number of threads.
 #[derive(Serialize)]
@@ -63,13 +65,18 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
 }
 
 /// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
-pub fn all(config: &Config, store: &Path, after: &After) -> Vec<Compared> {
-    config.models.iter().flat_map(|model| of_model(model, (config, after), store)).collect()
+pub fn all(config: &Config, store: &Path, after: &After, observer: &Rc<dyn Observer>) -> Vec<Compared> {
+    config.models.iter().flat_map(|model| of_model(model, (config, after), store, observer)).collect()
 }
 
-fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Path) -> Vec<Compared> {
+fn of_model(
+    model: &ModelRequest,
+    (config, after): (&Config, &After),
+    store: &Path,
+    observer: &Rc<dyn Observer>,
+) -> Vec<Compared> {
     let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let seen = each(model, (config, after), true, |whole, _| on_threads(whole, store));
+    let seen = each(model, (config, after), true, observer, |whole, _| on_threads(whole, store));
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => Compared::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
@@ -78,41 +85,8 @@ fn of_model(model: &ModelRequest, (config, after): (&Config, &After), store: &Pa
     seen.into_iter().map(compared).collect()
 }
 
-/// Does something with a model on every number of threads.
-pub fn each<T>(
-    model: &ModelRequest,
-    (config, after): (&Config, &After),
-    is_checked: bool,
-    mut on: impl FnMut(&mut Whole, usize) -> Result<T>,
-) -> Vec<(usize, Result<T>)> {
-    let whole = Whole::of(Asked {
-        config: Config { models: vec![model.clone()], ..config.clone() },
-        threads: config.threads.iter().copied().max(),
-        inputs: &Given::default(),
-        is_checked,
-        engines: &[Engine::Program],
-        on: On::Cpus,
-    });
-    let mut whole = match whole {
-        Ok(mut whole) => {
-            whole.runs.after = Some(after.clone());
-            whole
-        }
-        Err(failure) => {
-            let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
-            return config.threads.iter().map(refused).collect();
-        }
-    };
-    let cpus = whole.runs.cpus.clone();
-    let mut on_threads = |&threads: &usize| {
-        whole.runs.cpus = cpus[..threads].to_vec();
-        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
-    };
-    config.threads.iter().map(&mut on_threads).collect()
-}
-
 /// Both ways in turns; nothing where both would be the same code.
-fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<Report>> {
+fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
     let best = whole.best(store, false)?;
     if best.found() == 0 {
         return Ok(None);

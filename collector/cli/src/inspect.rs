@@ -1,13 +1,14 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
 use super::arguments::{GraphFormat, Models, Sweep};
-use super::failure::{Failure, chain};
-use super::{DONE, Result, best, machine, paper, print, print_json, settings, tell};
+use super::{DONE, Result, best, paper, print, print_json, settings, tell};
 use datasets::best::Question;
 use engine::campaign::config::Executor;
 use engine::campaign::graphs::{load_with_notes, notes, simulated_note};
 use engine::campaign::{Config, PlannedTask, planned_tasks};
 use engine::drawing::{Told, drawn};
+use engine::failure::{Failure, chain};
+use engine::machine;
 use job::space::{self, Filter, Space};
 use models::partner::partner;
 use models::{Graph, Work};

@@ -1,8 +1,8 @@
 //! State of this program on a machine, kept outside of stores, to which other machines may write.
 
 use super::Result;
-use super::failure::{Failure, chain};
 use datasets::Key;
+use engine::failure::{Failure, chain};
 use measure::host::exclusive;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,10 +4,8 @@
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-mod appearing;
 mod arguments;
 mod artifacts;
-mod bases;
 mod best;
 mod board;
 mod boards;
@@ -19,17 +17,10 @@ mod corun;
 mod dataset;
 mod doctor;
 mod drift;
-mod failure;
 mod fleet;
-mod given;
 mod ifcompare;
-mod in_place;
 mod inspect;
-mod keeping;
 mod kept;
-mod ledger;
-mod losses;
-mod machine;
 mod mapped;
 mod model;
 mod night_arguments;
@@ -37,8 +28,6 @@ mod nights;
 mod noise;
 mod pace;
 mod packing;
-mod pass;
-mod peaks;
 pub mod plan;
 mod profile;
 mod program;
@@ -47,31 +36,25 @@ mod query;
 mod race;
 #[doc(hidden)]
 pub mod readers;
-mod repeat;
 mod replay;
 mod revisions;
-mod runs;
 mod settings;
 mod sharing;
 mod signals;
-mod spaces;
-mod staging;
 mod status;
-mod stores;
 mod tables;
 mod tpu;
 mod trace;
 mod values;
-mod whole;
 
 use arguments::{Arguments, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
-use failure::Failure;
+use datasets::store::Damage;
+use engine::Result;
+use engine::failure::Failure;
 use report::{Paper, error_text, tame};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-
-type Result<T> = std::result::Result<T, Failure>;
 
 /// Everything was done and gave a time.
 const DONE: u8 = 0;
@@ -169,6 +152,12 @@ fn tell(notes: &[String]) {
     for note in notes {
         eprintln!("note: {}", tame(note));
     }
+}
+
+/// Says what of a store was left out; anything is a loss.
+fn tell_damage(damage: &[Damage]) -> u8 {
+    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
 }
 
 /// Prints one JSON document on one line.

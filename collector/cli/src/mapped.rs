@@ -4,18 +4,19 @@
 
 use super::arguments::{ModelRun, Models, Sweep, Tuning};
 use super::boards::{self, Wanted};
-use super::failure::{Failure, chain};
 use super::pace::Pace;
-use super::progress::Progress;
-use super::runs::method;
-use super::whole::{cut, names, only, refuse_sweeps};
-use super::{DONE, DONE_WITH_LOSSES, Result, given, machine, paper, print, print_json, settings, tell};
+use super::progress::terminal;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
 use engine::campaign::config::PYNQ;
 use engine::campaign::{Event, graphs};
+use engine::failure::{Failure, chain};
 use engine::network::mapped::{Core, Mapped, Unit, compute};
 use engine::network::{self, Comparison};
+use engine::prepared::{cut, names, only, refuse_sweeps};
+use engine::runs::method;
+use engine::{given, machine};
 use job::target::{Fabric, fabric};
 use job::{BuildJob, RunJob, RunReply};
 use models::{Plan, TaskUse};
@@ -40,11 +41,11 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     tell(&loaded.notes);
     let (graph, plan) = cut(&loaded.graph, &config)?;
     let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
-    given::take(&arguments.running.given, &names(&graph), &mut inputs)?;
+    given::take(&arguments.running.given.files(), &names(&graph), &mut inputs)?;
     let constants = reference::constants(&graph).map_err(|error| usage(&error))?;
     let expected = (!arguments.no_check).then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
     let expected = expected.transpose().map_err(|error| usage(&error))?;
-    let mut progress = Progress::new(plan.calls.len(), Pace::default(), None);
+    let mut progress = terminal(Pace::default()).begin(plan.calls.len(), None);
     let on = Core { fabric: &fabric, target: &target, seed: config.seed };
     let mapped = compute((&graph, &plan), &constants, &inputs, &on, &mut || progress.hear(&Event::Built));
     progress.finish();
@@ -111,7 +112,7 @@ fn on_board(access: &Access, arguments: &ModelRun, tasks: &[TaskUse], wanted: &B
     let config = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
     let mut workers = machine::workers(&config.limits)?;
     let asked = Wanted { boards: &arguments.boards, models: &models };
-    let (target, standing) = boards::look(access, asked, &config, &mut workers)?;
+    let (target, standing) = engine::boards::look(access, asked.of_board(), &config, &mut workers)?;
     let board = standing.board.as_ref().expect("a board was looked at");
     tell(&board.notes());
     let fleet = Fleet { devices: 1, ..board.fleet.clone() };
@@ -124,7 +125,7 @@ fn on_board(access: &Access, arguments: &ModelRun, tasks: &[TaskUse], wanted: &B
         .zip(&texts)
         .map(|(task, text)| BuildJob::new(text, &target, &network::default_schedule(&tasks[*task].task, &target)));
     let jobs: Vec<BuildJob> = jobs.collect();
-    let mut progress = Progress::new(2 * jobs.len(), Pace::default(), None);
+    let mut progress = terminal(Pace::default()).begin(2 * jobs.len(), None);
     let builds = bench.build(&jobs, &mut || progress.hear(&Event::Built));
     let mut times = BTreeMap::new();
     for ((task, text), build) in wanted.iter().zip(texts).zip(builds) {

@@ -1,15 +1,19 @@
 //! `model`: a whole model, run as programs run it.
 
 use super::arguments::{ModelRun, Sweep, Tuning};
-use super::boards::{self, Board, Wanted};
-use super::failure::{Failure, chain};
-use super::keeping::{Keeping, Kept};
-use super::runs::{Runs, method};
-use super::whole::{Asked, On, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, mapped, print, print_json, settings, staging};
+use super::boards::{self, Wanted};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
 use datasets::{Covers, Json, Outcome, Record, RowError, ScheduleSource, Source};
+use engine::boards::Board;
 use engine::campaign::record;
+use engine::failure::{Failure, chain};
+use engine::keeping::{Keeping, Kept};
 use engine::network::{self, Comparison};
+use engine::prepared::{Asked, On, PreparedModel, not_built};
+use engine::runs::{Runs, method};
+use engine::{machine, staging};
 use executor::Program;
 use job::target::is_cuda;
 use job::{Measured, RunReply};
@@ -114,13 +118,14 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         return Err(Failure::usage("a board makes the calls of a model one after the other")
             .with_hint("leave out `--plan` and `--parallel`"));
     }
-    let mut whole = Whole::of(Asked {
+    let mut whole = PreparedModel::of(Asked {
         config: settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?,
         threads: arguments.threads,
-        inputs: &arguments.running.given,
+        inputs: &arguments.running.given.files(),
         is_checked: !arguments.no_check,
         engines: &[],
-        on: access.as_ref().map_or(On::CpusOrGpu, |access| On::Board(access, wanted)),
+        on: access.as_ref().map_or(On::CpusOrGpu, |access| On::Board(access, wanted.of_board())),
+        observer: terminal(Pace::default()),
     })?;
     whole.stages = match (&arguments.plan, arguments.parallel) {
         (Some(path), _) => Some(staging::read(path, &whole)?),
@@ -132,12 +137,19 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let config = &whole.runs.config;
     let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
     let is_here = whole.standing.board.is_none();
-    let _exclusive = if is_here { Some(machine::exclusive(arguments.wait)?) } else { None };
+    let _exclusive =
+        if is_here { Some(machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?) } else { None };
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = match &arguments.store {
         Some(store) => {
             let schedules = (whole.schedules(&choose), ScheduleSource::Default);
-            Some(Keeping::begin(store, &mut whole, (&schedules.0, schedules.1), &job.method, &arguments.running.given)?)
+            Some(Keeping::begin(
+                store,
+                &mut whole,
+                (&schedules.0, schedules.1),
+                &job.method,
+                &arguments.running.given.files(),
+            )?)
         }
         None => None,
     };

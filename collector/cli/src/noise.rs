@@ -1,8 +1,11 @@
 //! `doctor --noise`: how much this machine's times scatter from visit to visit.
 
-use super::failure::Failure;
-use super::{DONE, Result, machine, paper, print, print_json, settings};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{DONE, Result, paper, print, print_json};
 use datasets::OverVisits;
+use engine::failure::Failure;
+use engine::machine;
 use measure::host::{FLOOR_ROUNDS, Facts, FloorVisits, floor_visits};
 use measure::statistics::median;
 use report::{Table, figures, or_unknown, percent, words};
@@ -38,8 +41,8 @@ struct Report {
 
 /// Visits fixed pieces of work for a minute.
 pub fn run(as_json: bool) -> Result<u8> {
-    let (facts, cpus) = (Facts::read(), settings::allowed_cpus()?);
-    let _exclusive = machine::exclusive(0)?;
+    let (facts, cpus) = (Facts::read(), machine::allowed_cpus()?);
+    let _exclusive = machine::exclusive(0, terminal(Pace::default()).as_ref())?;
     let mut told = |round: u32| {
         if round.is_multiple_of(FLOOR_ROUNDS / 4) {
             super::tell(&[format!("round {round} of {FLOOR_ROUNDS}")]);

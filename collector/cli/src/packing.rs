@@ -1,8 +1,8 @@
 //! Large files that are written piece by piece, and packed where their name says so.
 
 use super::Result;
-use super::failure::Failure;
 use datasets::output::Output;
+use engine::failure::Failure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{BufWriter, Write};

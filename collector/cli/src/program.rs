@@ -1,15 +1,18 @@
 //! `model build` and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
 
-use super::appearing::Appearing;
 use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
-use super::failure::{Failure, chain};
 use super::model::{self, Ran};
-use super::runs::{Runs, method};
-use super::whole::{Asked, On, Whole, not_built};
-use super::{Result, given, machine, print, print_json, settings, tell};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{Result, print, print_json, settings, tell};
+use engine::appearing::Appearing;
 use engine::campaign::RawConfig;
+use engine::failure::{Failure, chain};
 use engine::network::portable::{self, Found, Portable};
 use engine::network::{self, Best};
+use engine::prepared::{Asked, On, PreparedModel, not_built};
+use engine::runs::{Runs, method};
+use engine::{given, machine};
 use job::Engine;
 use measure::host::cpu_flags;
 use models::Task;
@@ -35,13 +38,14 @@ struct Report {
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
     let folder = Appearing::begin(&arguments.out)?;
     let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
-    let mut whole = Whole::of(Asked {
+    let mut whole = PreparedModel::of(Asked {
         config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
         inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
         on: On::Cpus,
+        observer: terminal(Pace::default()),
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let target = whole.target.clone();
@@ -170,19 +174,19 @@ pub fn run(
     }
     let mut raw = RawConfig { threads: arguments.threads.map(|threads| vec![threads]), ..RawConfig::default() };
     arguments.running.sampling.apply(&mut raw.measure);
-    let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let config = raw.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let seed = arguments.seed.unwrap_or(portable.seed);
     let types = program.inputs.iter().map(|port| &port.ty);
     let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
         .map_err(|error| Failure::usage(chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    given::take(&arguments.running.given, &names, &mut inputs)?;
-    let is_known = seed == portable.seed && arguments.running.given.is_nothing();
+    given::take(&arguments.running.given.files(), &names, &mut inputs)?;
+    let is_known = seed == portable.seed && arguments.running.given.files().is_nothing();
     if expected.is_some() && !is_known {
         let known = portable.seed;
         tell(&[format!("outputs are not compared: the folder has those of inputs that seed {known} draws")]);
     }
-    let mut runs = Runs::new(config, arguments.threads)?;
+    let mut runs = Runs::new(config, arguments.threads, terminal(Pace::default()))?;
     runs.give(&inputs)?;
     let job = runs.job(
         Engine::Program,
@@ -192,7 +196,7 @@ pub fn run(
         method(&runs.config),
         runs.config.counters.clone(),
     );
-    let _exclusive = machine::exclusive(measuring.wait)?;
+    let _exclusive = machine::exclusive(measuring.wait, terminal(Pace::default()).as_ref())?;
     let measured = runs.run(&job)?;
     let found = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
     let check = expected.filter(|_| is_known).map(|wanted| network::compare(portable.tolerance, &found, &wanted));

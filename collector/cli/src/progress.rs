@@ -2,27 +2,41 @@
 
 use super::pace::Pace;
 use datasets::Outcome;
-use datasets::store::{Status, Telling};
+use datasets::store::Status;
 use engine::campaign::Event;
+use engine::observer::{self, Observer, StoreStatus};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Standard error: notes as lines, progress at a pace.
+pub struct Terminal {
+    pace: Pace,
+}
+
+/// An observer that writes to standard error.
+pub fn terminal(pace: Pace) -> Rc<dyn Observer> {
+    Rc::new(Terminal { pace })
+}
+
+impl Observer for Terminal {
+    fn note(&self, note: &str) {
+        super::tell(&[note.to_owned()]);
+    }
+
+    fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
+        Box::new(Progress::new(attempts, self.pace, store))
+    }
+}
 
 /// Shows how far a campaign is.
 pub struct Progress {
     bar: ProgressBar,
     shared: Arc<Shared>,
     teller: Option<JoinHandle<()>>,
-}
-
-/// Where a store is told how far this process is.
-pub struct ToStore {
-    /// The place.
-    pub telling: Telling,
-    /// What does not change.
-    pub status: Status,
 }
 
 #[derive(Default)]
@@ -68,7 +82,7 @@ impl State {
 
 impl Progress {
     /// Progress over this many attempts, told at some pace where there is no terminal, and to a store.
-    pub fn new(attempts: usize, pace: Pace, to_store: Option<ToStore>) -> Progress {
+    pub fn new(attempts: usize, pace: Pace, to_store: Option<StoreStatus>) -> Progress {
         let is_json = pace == Pace::Json;
         let target = if is_json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(attempts as u64), target);
@@ -87,9 +101,11 @@ impl Progress {
         });
         Progress { bar, shared, teller }
     }
+}
 
+impl observer::Progress for Progress {
     /// Takes news of the campaign.
-    pub fn hear(&mut self, event: &Event<'_>) {
+    fn hear(&mut self, event: &Event<'_>) {
         let mut state = self.shared.lock();
         match event {
             Event::Built => state.builds += 1,
@@ -112,7 +128,7 @@ impl Progress {
     }
 
     /// Removes the bar.
-    pub fn finish(self) {
+    fn finish(self: Box<Self>) {
         self.shared.lock().has_ended = true;
         self.shared.ended.notify_all();
         if let Some(teller) = self.teller {
@@ -127,7 +143,7 @@ fn without_a_time(losses: u64) -> String {
 }
 
 /// Tells until the end, which comes without a line for people of its own.
-fn tell(shared: &Shared, attempts: u64, pace: Pace, to_store: Option<ToStore>) {
+fn tell(shared: &Shared, attempts: u64, pace: Pace, to_store: Option<StoreStatus>) {
     /// How often other programs are told.
     const TICK: Duration = Duration::from_secs(1);
     let start = Instant::now();

@@ -1,12 +1,13 @@
 //! `dataset query`: a question in SQL over records, answered by SQLite in memory.
 
-use super::failure::Failure;
-use super::stores::{failed, open, tell_damage};
+use super::tell_damage;
 use super::trace::{rows, table};
 use super::{Result, print, print_json};
 use capture::trace::bounds::bound_memory;
 use capture::trace::{Bounds, Error, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};
+use engine::failure::Failure;
+use engine::stores::{failed, open};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use std::path::Path;

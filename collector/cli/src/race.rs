@@ -1,10 +1,13 @@
 //! `race`: operators side by side by some schedules, and one after the other by others, in turns, which says what is faster.
 
 use super::arguments::RaceRun;
-use super::failure::{Failure, chain};
-use super::{DONE, Result, machine, paper, print, print_json, settings};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{DONE, Result, paper, print, print_json, tell};
 use bench::{Bench, Build, Versions};
 use engine::campaign::config::Limits;
+use engine::failure::{Failure, chain};
+use engine::machine;
 use job::space::Schedule;
 use job::{BuildJob, Lane, RaceJob, RunReply, TogetherJob, TogetherReply, What};
 use measure::{Ratio, Together};
@@ -103,9 +106,9 @@ struct Seen {
 /// Runs both ways.
 pub fn run(arguments: &RaceRun) -> Result<u8> {
     let choice = read(&arguments.choice)?;
-    let cpus = settings::allowed_cpus()?;
+    let cpus = machine::allowed_cpus()?;
     check(&choice, cpus.len(), &arguments.choice)?;
-    machine::tell_of_shared_cores(&[choice.threads], &cpus);
+    tell(&machine::shared_core_notes(&[choice.threads], &cpus));
     let mut workers = machine::workers(&Limits::default())?;
     let target = machine::target("llvm", &mut workers)?;
     machine::prepare(&target, Versions::new(), &mut workers)?;
@@ -140,7 +143,7 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
     let rule = Together { rounds: arguments.rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
     let job = TogetherJob::Race(RaceJob { ways: vec![together, alone], seed: 0, rule });
     let deadline = job.deadline(flops, Duration::from_secs_f64(Limits::default().run_seconds));
-    let _exclusive = machine::exclusive(arguments.wait)?;
+    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
     let courses = match workers.run_together(job, deadline).reply {
         Ok(RunReply::Together(TogetherReply::Ways(courses))) => courses,
         Ok(RunReply::Failed(why)) => return Err(Failure::environment(format!("the operators did not run: {why}"))),

@@ -1,15 +1,19 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
-use super::bases::bases;
-use super::dataset::{failed, open, tell_damage};
-use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::tell_damage;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use bench::{Bench, Build, Done, Remembering, Work};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
+use engine::bases::bases;
 use engine::campaign::collect::{Outside, claim_all};
 use engine::campaign::config::{Limits, ModelRequest, SIMPLE};
 use engine::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect, graphs};
+use engine::failure::{Failure, chain};
+use engine::machine;
+use engine::stores::{failed, open};
 use job::space::{Moves, Schedule};
 use job::target::Target;
 use job::{BuildJob, Measured, RunJob, RunReply};
@@ -131,7 +135,7 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
         limits: Limits { builders: 1, spin_count: told.spin_count, ..Limits::default() },
         ..RawConfig::default()
     };
-    let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let config = raw.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let mut workers = machine::workers(&config.limits)?;
     let tasks = [told.task.clone()];
     let library = machine::library_versions(&tasks, &[], &mut workers)?;
@@ -140,7 +144,7 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
     let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
     let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
     let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
-    let _exclusive = machine::exclusive(wait_seconds)?;
+    let _exclusive = machine::exclusive(wait_seconds, terminal(Pace::default()).as_ref())?;
     only(attempt, &campaign, &mut workers)
 }
 
@@ -161,7 +165,7 @@ fn only(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Res
 }
 
 fn refuse_foreign_cpus(cpus: &[usize]) -> Result<()> {
-    let allowed = settings::allowed_cpus()?;
+    let allowed = machine::allowed_cpus()?;
     let foreign: Vec<String> = cpus.iter().filter(|cpu| !allowed.contains(cpu)).map(usize::to_string).collect();
     if cpus.is_empty() || !foreign.is_empty() {
         let problem = format!("the record ran on CPUs that this process may not use: {}", foreign.join(", "));
@@ -228,8 +232,8 @@ impl ReplayedRecord {
 }
 
 fn replay_files(arguments: &Replay) -> Result<u8> {
-    let cpus = settings::cpus_of(Some(arguments.threads), &settings::allowed_cpus()?, "this machine")?;
-    machine::tell_of_shared_cores(&[cpus.len()], &cpus);
+    let cpus = machine::cpus_of(Some(arguments.threads), &machine::allowed_cpus()?, "this machine")?;
+    tell(&machine::shared_core_notes(&[cpus.len()], &cpus));
     let method = method(arguments)?;
     let builders = arguments.builders.unwrap_or(0);
     let limits = Limits { builders, overlap: !arguments.no_overlap, ..Limits::default() };
@@ -240,7 +244,7 @@ fn replay_files(arguments: &Replay) -> Result<u8> {
         Method::Evaluate(_) | Method::Sample(_) => None,
     };
     let setting = Setting { method, cpus, tvm_evaluator };
-    let _exclusive = machine::exclusive(arguments.wait)?;
+    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
     let mut all = Vec::new();
     for path in &arguments.traces {
         all.push(replay(path, arguments.limit, &target, &setting, &mut workers)?);

@@ -1,8 +1,9 @@
 //! `dataset revisions`: which records were measured by code that this program still makes.
 
-use super::stores::{failed, open, tell_damage};
+use super::tell_damage;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
 use datasets::{Choose, Record};
+use engine::stores::{failed, open};
 use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Kind;

@@ -5,13 +5,12 @@ use super::arguments::{
     AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument,
     SamplerArgument, Sweep, TunerArgument, Tuning,
 };
-use super::failure::{Failure, chain};
 use engine::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use engine::campaign::graphs::settle_batches;
 use engine::campaign::{CoRun, Config, RawConfig, Tune};
+use engine::failure::{Failure, chain};
 use job::space::Filter;
 use measure::counters::Backend;
-use measure::host;
 use search::TunerName;
 use std::collections::BTreeMap;
 use zoo::transformers::Phase;
@@ -53,7 +52,7 @@ pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Config, Optio
 }
 
 fn settle(raw: RawConfig) -> Result<Config> {
-    settle_for(raw, allowed_cpus()?.len())
+    settle_for(raw, engine::machine::allowed_cpus()?.len())
 }
 
 fn settle_for(raw: RawConfig, cpus: usize) -> Result<Config> {
@@ -65,23 +64,6 @@ fn settle_for(raw: RawConfig, cpus: usize) -> Result<Config> {
     }
     settle_batches(&mut config).map_err(|error| Failure::usage(chain(&error)))?;
     Ok(config)
-}
-
-/// The CPUs this process may use, in the order in which runs take them: those of a run on some threads are the first.
-pub fn allowed_cpus() -> Result<Vec<usize>> {
-    host::allowed_cpus().map_err(Failure::environment)
-}
-
-/// The CPUs of a run on so many threads of a machine, or on all that it allows.
-pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
-    let count = threads.unwrap_or(allowed.len());
-    match allowed.get(..count).filter(|cpus| !cpus.is_empty()) {
-        Some(cpus) => Ok(cpus.to_vec()),
-        None => {
-            let most = allowed.len();
-            Err(Failure::usage(format!("`--threads` is {count}; allowed are 1 to {most} on {machine}")))
-        }
-    }
 }
 
 fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
@@ -281,22 +263,5 @@ fn name_of(tuner: TunerArgument) -> TunerName {
         TunerArgument::Random => TunerName::Random,
         TunerArgument::Gridsearch => TunerName::Gridsearch,
         TunerArgument::Metaschedule => TunerName::Metaschedule,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cpus_of;
-
-    #[test]
-    fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
-        let taken =
-            |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
-        assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
-        assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
-        for threads in [0, 5, usize::MAX] {
-            let why = format!("`--threads` is {threads}; allowed are 1 to 4 on this machine");
-            assert_eq!(taken(Some(threads)), Err(why));
-        }
     }
 }

@@ -7,10 +7,11 @@
 
 use super::bucket::{Brought, Bucket};
 use super::children::{self, Bounds, ChildError};
-use super::failure::Failure;
-use super::stores::{failed, open, tell_damage};
+use super::tell_damage;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, SealOptions, Store};
+use engine::failure::Failure;
+use engine::stores::{failed, open};
 use measure::host::command::{split_password, without_password};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Signals that stop the program: work in flight is finished, and its results are kept.
 
 use super::Result;
-use super::failure::Failure;
+use engine::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! `status`: what processes at work on a store say of themselves.
 
-use super::stores::{failed, open};
 use super::{DONE, Result, paper, print, print_json};
 use datasets::store::Seen;
+use engine::stores::{failed, open};
 use report::{Cell, Table, figures, or_unknown, percent, words};
 use std::path::Path;
 

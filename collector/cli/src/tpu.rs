@@ -1,13 +1,13 @@
 //! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
 
 use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
-use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
 use ::capture::tpu::compare::{self, Change};
 use ::capture::tpu::import::{self, Per, Provenance};
 use ::capture::tpu::loss::Losses;
 use ::capture::tpu::{self, Reading, Timeline, capture};
 use engine::campaign::record::now_us;
+use engine::failure::Failure;
 use report::{Cell, Table, duration, figures, number, words};
 use std::io::Write;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::arguments::BoardServe;
-use crate::failure::Failure;
+use engine::failure::Failure;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 

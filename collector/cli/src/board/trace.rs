@@ -1,7 +1,6 @@
 //! One operator on a simulated core: its modules as lanes of a trace, and a table of what they did.
 
 use super::super::arguments::{BoardTrace, Sweep};
-use super::super::failure::{Failure, chain};
 use super::super::{DONE, Result, packing, paper, print, print_json, settings};
 use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
 use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
@@ -9,6 +8,7 @@ use capture::writer::{Sort, Track};
 use datasets::output::Output;
 use engine::campaign::config::PYNQ;
 use engine::campaign::planned_tasks;
+use engine::failure::{Failure, chain};
 use job::space::{core_knobs, space};
 use job::target::{Fabric, fabric};
 use report::{Table, duration, figures, percent, words};

@@ -1,7 +1,7 @@
 //! A slice of a night: this program in a process of its own, with a deadline.
 
 use super::super::Result;
-use super::super::failure::Failure;
+use engine::failure::Failure;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -4,14 +4,14 @@
 //! the hash, in a folder that only its user can write to.
 
 use super::super::Result;
-use super::super::appearing::Appearing;
-use super::super::failure::{Failure, Kind};
 use super::super::kept::Kept;
 use super::below;
 use super::child::Child;
 use drift::SENTINELS;
+use engine::appearing::Appearing;
 use engine::campaign::RawConfig;
 use engine::campaign::config::RawModel;
+use engine::failure::{Failure, Kind};
 use job::target::is_llvm;
 use measure::host::Facts;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! `profile --annotate`: an operator with its code, and the loops that its time goes into.
 
 use super::super::Result;
-use super::super::failure::Failure;
-use super::super::whole::Whole;
+use engine::failure::Failure;
 use engine::network::Made;
 use engine::network::annotation::{Annotation, Basis, Function, Loop, annotation, matching};
+use engine::prepared::PreparedModel;
 use job::listing::Samples;
 use profile::Profile;
 use report::{number, percent};
@@ -16,7 +16,7 @@ const LOOPS_SHOWN: usize = 3;
 const LINES_SHOWN: usize = 60;
 
 /// The tasks that are meant, before anything is built.
-pub fn meant(whole: &Whole, wanted: &str) -> Result<Vec<usize>> {
+pub fn meant(whole: &PreparedModel, wanted: &str) -> Result<Vec<usize>> {
     let tasks = whole.tasks();
     let found = matching(tasks, wanted);
     if found.is_empty() {
@@ -33,7 +33,7 @@ pub fn meant(whole: &Whole, wanted: &str) -> Result<Vec<usize>> {
 
 /// The one of them that takes the most time, with its code.
 pub fn annotate(
-    whole: &mut Whole,
+    whole: &mut PreparedModel,
     made: &Made,
     profile: &Profile,
     meant: &[usize],

@@ -2,9 +2,9 @@
 
 use super::super::Result;
 use super::super::arguments::ProfileRun;
-use super::super::failure::Failure;
-use crate::whole::Whole;
+use engine::failure::Failure;
 use engine::network::simulated::{self, Simulator};
+use engine::prepared::PreparedModel;
 use job::target::is_cuda;
 use profile::Profile;
 
@@ -47,7 +47,7 @@ pub fn counters(names: &[String]) -> Vec<String> {
 }
 
 /// Adds what a simulator counts, where one is asked for.
-pub fn simulate(whole: &mut Whole, simulator: Option<&Simulator>, profile: &mut Profile) -> Result<()> {
+pub fn simulate(whole: &mut PreparedModel, simulator: Option<&Simulator>, profile: &mut Profile) -> Result<()> {
     let Some(simulator) = simulator else { return Ok(()) };
     let (simulation, refused) = whole.simulate(simulator)?;
     profile.simulation = Some(simulation);

@@ -2,8 +2,8 @@
 
 use super::grouping;
 use crate::arguments::ProfileDiff;
-use crate::failure::Failure;
 use crate::{DONE, Result, paper, print, print_json};
+use engine::failure::Failure;
 use profile::Profile;
 use profile::compare::{Change, Comparison, Verdict, compare};
 use report::{Cell, Table, duration, figures, or_unknown, words};

@@ -2,10 +2,10 @@
 
 use super::super::Result;
 use super::super::arguments::ProfileRun;
-use super::super::failure::{Failure, chain};
 use super::pictures::Pictures;
 use super::styled::Styled;
 use datasets::output::Output;
+use engine::failure::{Failure, chain};
 use profile::Profile;
 use profile::summary::{Row, comma};
 use std::io::Write;

@@ -12,15 +12,18 @@ mod styled;
 mod table;
 
 use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
-use super::failure::{Failure, chain};
-use super::keeping::Keeping;
-use super::runs::Runs;
-use super::whole::{Asked, On, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json, settings, tell};
+use crate::pace::Pace;
+use crate::progress::terminal;
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use engine::campaign::record;
+use engine::failure::{Failure, chain};
+use engine::keeping::Keeping;
 use engine::network::annotation::Annotation;
 use engine::network::{self, Comparison};
+use engine::prepared::{Asked, On, PreparedModel, not_built};
+use engine::runs::Runs;
+use engine::{machine, peaks};
 use files::Files;
 use job::listing::{CodeWishes, Sampling};
 use job::target::is_cuda;
@@ -112,7 +115,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
     let job = job(arguments, &whole, &folder);
-    let _exclusive = machine::exclusive(arguments.wait)?;
+    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = begin(arguments, &mut whole, &choose, &job)?;
     let made = match whole.make(&folder, &choose) {
@@ -225,17 +228,18 @@ fn show(
 /// The records of operators, where they are wanted.
 fn begin(
     arguments: &ProfileRun,
-    whole: &mut Whole,
+    whole: &mut PreparedModel,
     choose: &dyn Fn(&Task) -> job::space::Schedule,
     job: &NetworkJob,
 ) -> Result<Option<Keeping>> {
     let Some(store) = &arguments.store else { return Ok(None) };
     let schedules = whole.schedules(choose);
-    Keeping::begin_operators(store, whole, (&schedules, ScheduleSource::Default), job, &arguments.given).map(Some)
+    Keeping::begin_operators(store, whole, (&schedules, ScheduleSource::Default), job, &arguments.given.files())
+        .map(Some)
 }
 
 /// The model that is meant, ready to be built.
-fn whole(arguments: &ProfileRun) -> Result<Whole> {
+fn whole(arguments: &ProfileRun) -> Result<PreparedModel> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
@@ -248,17 +252,18 @@ fn whole(arguments: &ProfileRun) -> Result<Whole> {
         config.counters.backend = Backend::None;
     }
     counting::refuse_for_gpus(arguments, &config.target)?;
-    Whole::of(Asked {
+    PreparedModel::of(Asked {
         config,
         threads: arguments.threads,
-        inputs: &arguments.given,
+        inputs: &arguments.given.files(),
         is_checked: !arguments.no_check,
         engines: &[],
         on: On::CpusOrGpu,
+        observer: terminal(Pace::default()),
     })
 }
 
-fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
+fn job(arguments: &ProfileRun, whole: &PreparedModel, folder: &Path) -> NetworkJob {
     let config = &whole.runs.config;
     let every =
         |runs: u64| Schedule { skip_first: 3, wait: runs - 1, warmup: 0, active: 1, repeat: 0, skip_first_wait: 0 };

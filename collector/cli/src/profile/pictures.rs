@@ -1,10 +1,10 @@
 //! What of a profile is there to look at: traces and a page.
 
 use super::super::arguments::ProfilePictures;
-use super::super::failure::{Failure, chain};
 use super::super::{Result, packing};
 use capture::writer::sink::Format;
 use datasets::output::Output;
+use engine::failure::{Failure, chain};
 use profile::{Profile, export, page};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! `--on-trace-ready`: a command for the trace of each cycle.
 
 use super::super::Result;
-use super::super::failure::Failure;
 use capture::writer::sink::Format;
 use datasets::output::Output;
+use engine::failure::Failure;
 use profile::{Profile, cycle, export};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -1,9 +1,9 @@
 //! A profile in the tables that people know from elsewhere: torch.profiler's, and that of the report TVM had.
 
-use super::super::failure::Failure;
 use super::super::tables::Style;
 use super::super::{Result, paper, print_json};
 use crate::arguments::{GroupArgument, ProfileTable};
+use engine::failure::Failure;
 use profile::Profile;
 use profile::averages::{Averages, Grouping, averages, style, tvm};
 use serde_json::json;

@@ -1,6 +1,5 @@
 //! `trace convert` and `trace merge`: traces in another format, and several in one.
 
-use super::super::failure::Failure;
 use super::super::{DONE, DONE_WITH_LOSSES, Result, packing, print, print_json};
 use super::arguments::{Alignment, Convert, Merge, WriteBounds};
 use super::{tell_skipped, unread};
@@ -8,6 +7,7 @@ use capture::events::convert::{self, Align, Part};
 use capture::events::held::{self, Trace};
 use capture::writer::sink::{Format, Written};
 use datasets::output::Output;
+use engine::failure::Failure;
 use serde_json::json;
 use std::path::Path;
 

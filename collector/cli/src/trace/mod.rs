@@ -7,10 +7,10 @@ mod import;
 mod query;
 mod top;
 
-use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result};
 pub use arguments::TraceCommand;
 use capture::events::{self, Found};
+use engine::failure::Failure;
 pub use query::{rows, table};
 
 /// Does one of them.

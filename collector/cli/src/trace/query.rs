@@ -1,9 +1,9 @@
 //! `trace query`: questions in SQL about Perfetto traces.
 
-use super::super::failure::Failure;
 use super::super::{DONE, Result, paper, print, print_json};
 use super::arguments::Query;
 use capture::trace::{self, Answer, Bounds, Error};
+use engine::failure::Failure;
 use report::{Table, figures, words};
 use std::time::Duration;
 

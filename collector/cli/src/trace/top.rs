@@ -1,11 +1,11 @@
 //! `trace top`: where the time of a trace went, operator by operator.
 
-use super::super::failure::Failure;
 use super::super::tables::Style;
 use super::super::{Result, paper, print, print_json, tell};
 use super::arguments::Top;
 use super::{tell_skipped, unread};
 use capture::events::Found;
+use engine::failure::Failure;
 use profile::averages::tvm::Report;
 use profile::averages::{self, Averages, Grouping, style};
 use profile::import::{self, Bounds, Imported};

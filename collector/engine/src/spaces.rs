@@ -1,10 +1,10 @@
 //! Searches that were begun in other schedule spaces: they cannot be gone on with.
 
-use super::Result;
-use super::dataset::failed;
-use super::failure::Failure;
+use crate::Result;
+use crate::campaign::Config;
+use crate::failure::Failure;
+use crate::stores::failed;
 use datasets::Store;
-use engine::campaign::Config;
 use job::space::VERSION;
 use serde_json::Value;
 

@@ -1,11 +1,19 @@
 //! What a model is given from files, in the place of numbers that were drawn.
 
-use super::Result;
-use super::arguments::Given;
-use super::failure::Failure;
-use engine::network::arrays;
+use crate::Result;
+use crate::failure::Failure;
+use crate::network::arrays;
 use reference::Tensor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Files of inputs.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// One input each, as `NAME=FILE`.
+    pub input: Vec<String>,
+    /// A file with all inputs by their names.
+    pub inputs: Option<PathBuf>,
+}
 
 impl Given {
     /// Whether all inputs are drawn.

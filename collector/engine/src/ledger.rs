@@ -1,12 +1,12 @@
 //! The store as a campaign sees it: what is known, what others are at, and where its own records go.
 
-use super::dataset::tell_damage;
-use super::failure::chain;
-use super::repeat::Repeat;
-use super::tell;
+use crate::campaign::collect::{Turn, Turns, Visit};
+use crate::failure::chain;
+use crate::observer::Observer;
+use crate::repeat::Repeat;
+use crate::stores::note_damage;
 use datasets::store::Taken;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
-use engine::campaign::collect::{Turn, Turns, Visit};
 use measure::host::command::own_command;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -22,14 +22,15 @@ pub struct Ledger<'a> {
     /// Claim files of other processes that hold what was last asked for; the next claim looks for what they have made.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
+    observer: &'a dyn Observer,
 }
 
 impl<'a> Ledger<'a> {
     /// Reads what a store has, after putting away what killed processes left.
-    pub fn open(store: &'a Store, repeat: &'a Repeat) -> Result<Ledger<'a>> {
-        tell_damage(&store.seal(SealOptions::default())?.damage);
+    pub fn open(store: &'a Store, repeat: &'a Repeat, observer: &'a dyn Observer) -> Result<Ledger<'a>> {
+        note_damage(&store.seal(SealOptions::default())?.damage, observer);
         let keys = store.keys()?;
-        tell_damage(keys.damage());
+        note_damage(keys.damage(), observer);
         Ok(Ledger {
             store,
             repeat,
@@ -38,6 +39,7 @@ impl<'a> Ledger<'a> {
             claims: None,
             holders: BTreeSet::new(),
             journal: None,
+            observer,
         })
     }
 
@@ -139,7 +141,7 @@ impl<'a> Ledger<'a> {
         journal.seal()?;
         // The records are safe; parts that stay many only cost time.
         if let Err(error) = self.store.tidy() {
-            tell(&[format!("small parts are not merged: {}", chain(&error))]);
+            self.observer.note(&format!("small parts are not merged: {}", chain(&error)));
         }
         Ok(())
     }

@@ -2,17 +2,17 @@
 //! schedules and with the fastest by other algorithms. The records of it decide from then on which schedules are the best of these
 //! models.
 
-use super::arguments::Given;
-use super::ifcompare::each;
-use super::keeping::Keeping;
-use super::runs::{After, Runs};
-use super::whole::{Whole, not_built};
-use super::{Result, tell};
+use crate::Result;
+use crate::campaign::config::Backend;
+use crate::campaign::{Config, ModelRequest};
+use crate::given::Given;
+use crate::keeping::Keeping;
+use crate::network::{self, Best, Made};
+use crate::observer::Observer;
+use crate::prepared::{PreparedModel, each, not_built, refuse_sweeps};
+use crate::report::learning::Learning;
+use crate::runs::{After, Runs};
 use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
-use engine::campaign::config::Backend;
-use engine::campaign::{Config, ModelRequest};
-use engine::network::{self, Best, Made};
-use engine::report::learning::Learning;
 use job::space::Schedule;
 use job::target::is_llvm;
 use job::{NetworkJob, RunReply};
@@ -22,6 +22,7 @@ use profile::Profile;
 use report::duration;
 use serde::Serialize;
 use std::path::Path;
+use std::rc::Rc;
 
 /// In so many rounds every way has a turn.
 const ROUNDS: usize = 5;
@@ -63,13 +64,19 @@ pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
         && config.backend == Backend::Tvm
         && !is_shard
         && !is_elsewhere
-        && super::whole::refuse_sweeps(config, "").is_ok()
+        && refuse_sweeps(config, "").is_ok()
 }
 
 /// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
-pub fn all(config: &Config, store: &Path, after: &After, searches: &[Learning]) -> Vec<InPlace> {
+pub fn all(
+    config: &Config,
+    store: &Path,
+    after: &After,
+    searches: &[Learning],
+    observer: &Rc<dyn Observer>,
+) -> Vec<InPlace> {
     let models = config.models.iter().filter(|model| model.source != "simple");
-    models.flat_map(|model| of_model(model, (config, after), store, searches)).collect()
+    models.flat_map(|model| of_model(model, (config, after), store, searches, observer)).collect()
 }
 
 fn of_model(
@@ -77,13 +84,14 @@ fn of_model(
     (config, after): (&Config, &After),
     store: &Path,
     searches: &[Learning],
+    observer: &Rc<dyn Observer>,
 ) -> Vec<InPlace> {
-    let seen = each(model, (config, after), false, |whole, _| on_threads(whole, store, searches));
+    let seen = each(model, (config, after), false, observer, |whole, _| on_threads(whole, store, searches));
     let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
             let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
-            tell(&[format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label())]);
+            observer.note(&format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label()));
             None
         }
     };
@@ -108,7 +116,7 @@ fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&
 }
 
 /// Nothing where there is nothing to decide.
-fn on_threads(whole: &mut Whole, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
+fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
     let known = whole.known(store)?;
     let threads = whole.runs.cpus.len();
     let of_task = |task: &Task| known.candidates(task, winner(searches, task, threads));
@@ -138,7 +146,7 @@ fn on_threads(whole: &mut Whole, store: &Path, searches: &[Learning]) -> Result<
     Ok(Some(told(whole, &times, &now)))
 }
 
-fn make(number: usize, schedules: Vec<Schedule>, whole: &mut Whole, store: &Path) -> Result<Way> {
+fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, store: &Path) -> Result<Way> {
     whole.runs.go_on()?;
     let name = format!("way-{}-{number}", whole.runs.cpus.len());
     let folder = whole.new_folder(&name)?;
@@ -158,7 +166,7 @@ fn make(number: usize, schedules: Vec<Schedule>, whole: &mut Whole, store: &Path
 }
 
 impl Way {
-    fn take_turn(&mut self, whole: &mut Whole) -> Result<()> {
+    fn take_turn(&mut self, whole: &mut PreparedModel) -> Result<()> {
         let reply = whole.runs.reply(&self.job);
         let profiled = match reply {
             Ok(RunReply::Profiled(profiled)) => *profiled,
@@ -194,7 +202,7 @@ impl Way {
     }
 }
 
-fn told(whole: &Whole, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
+fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
     let mut sums = [0.0; 3];
     let mut changed = Vec::new();
     for (one, times) in whole.tasks().iter().zip(times) {

@@ -1,7 +1,8 @@
 //! Stores that commands open, and what is said of those that are damaged.
 
-use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, tell};
+use crate::Result;
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
 use datasets::Store;
 use datasets::store::Damage;
 use std::path::Path;
@@ -26,8 +27,12 @@ pub fn failed(error: datasets::Error) -> Failure {
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
-/// Says what was left out; anything is a loss.
-pub fn tell_damage(damage: &[Damage]) -> u8 {
-    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
-    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
+/// Tells an observer what was left out.
+pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
+    damage.iter().for_each(|damage| observer.note(&damage.to_string()));
+}
+
+/// Returns a note on the number of times that were left out because of their versions, if there are any.
+pub fn left_out_note(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| format!("{left_out} times of other versions are left out; `--all-versions` uses them, too"))
 }

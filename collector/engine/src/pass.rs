@@ -1,17 +1,15 @@
 //! What campaigns and searches do alike in a store, and what of it a search hears first.
 
-use super::Result;
-use super::dataset::failed;
-use super::failure::Failure;
-use super::ledger::Ledger;
-use super::pace::Pace;
-use super::progress::{Progress, ToStore};
-use super::tell;
+use crate::Result;
+use crate::campaign::record::now_us;
+use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect, collect::Outside};
+use crate::failure::Failure;
+use crate::ledger::Ledger;
+use crate::observer::{Observer, StoreStatus};
+use crate::stores::failed;
 use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
-use engine::campaign::record::now_us;
-use engine::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect, collect::Outside};
 use job::target::Target;
 use measure::host::command::own_command;
 use std::cell::RefCell;
@@ -22,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct At<'a> {
     /// Set by a signal.
     pub signal: &'a AtomicUsize,
-    /// How often to tell how far the work is.
-    pub pace: Pace,
+    /// Hears how far the work is.
+    pub observer: &'a dyn Observer,
     /// The store, which is told, too.
     pub store: &'a Store,
     /// The host, by its name in records.
@@ -50,7 +48,7 @@ impl At<'_> {
         bench: &mut dyn Bench,
     ) -> Result<Outcomes> {
         let ledger = RefCell::new(ledger);
-        let mut progress = Progress::new(source.left(), self.pace, self.to_store());
+        let mut progress = self.observer.begin(source.left(), self.to_store());
         let mut outside = Outside {
             sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
             listener: &mut |event| progress.hear(&event),
@@ -65,17 +63,17 @@ impl At<'_> {
         let ledger = ledger.into_inner();
         let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
         if !holders.is_empty() && outcomes.as_ref().is_ok_and(|outcomes| outcomes.left > 0) {
-            tell(&[format!(
+            self.observer.note(&format!(
                 "what is left is claimed by other processes, which may have ended: {}; run the same command again later",
                 holders.join(", ")
-            )]);
+            ));
         }
         ledger.seal().map_err(failed)?;
         outcomes.map_err(failed)
     }
 
     /// A store that cannot be told is no reason not to begin.
-    fn to_store(&self) -> Option<ToStore> {
+    fn to_store(&self) -> Option<StoreStatus> {
         let status = Status {
             host: self.host.to_owned(),
             pid: std::process::id(),
@@ -83,7 +81,7 @@ impl At<'_> {
             began_us: now_us(),
             ..Status::default()
         };
-        Some(ToStore { telling: self.store.telling().ok()?, status })
+        Some(StoreStatus { telling: self.store.telling().ok()?, status })
     }
 }
 

@@ -1,22 +1,20 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
-use super::arguments::Given;
-use super::bases::bases;
-use super::best::left_out_note;
-use super::boards::{self, Standing, Wanted};
-use super::dataset::{failed, open};
-use super::failure::{Failure, chain};
-use super::pace::Pace;
-use super::progress::Progress;
-use super::runs::Runs;
-use super::{Result, given, machine, settings, tell};
+use crate::bases::bases;
+use crate::boards::{self, Standing, Wanted};
+use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
+use crate::campaign::{Event, graphs};
+use crate::failure::{Failure, chain};
+use crate::given::{self, Given};
+use crate::network::record::Attempt;
+use crate::network::simulated::Simulator;
+use crate::network::{self, Best, Comparison, Made, NetworkError};
+use crate::observer::Observer;
+use crate::runs::{After, Runs};
+use crate::stores::{failed, left_out_note, open};
+use crate::{Result, machine};
 use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
-use engine::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
-use engine::campaign::{Event, graphs};
-use engine::network::record::Attempt;
-use engine::network::simulated::Simulator;
-use engine::network::{self, Best, Comparison, Made, NetworkError};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
@@ -30,13 +28,19 @@ use reference::Tensor;
 use runtimes::{onnxruntime, openvino};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A model with all that running it takes.
-pub struct Whole {
+pub struct PreparedModel {
+    /// The model that was asked for.
     pub request: ModelRequest,
+    /// The target of its code.
     pub target: Target,
+    /// The model after simplification.
     pub graph: Graph,
+    /// Its outputs by the reference computation, where they are compared.
     pub expected: Option<Vec<Tensor>>,
+    /// Where it runs.
     pub runs: Runs,
     /// The machine that it runs on.
     pub standing: Standing,
@@ -52,14 +56,18 @@ pub struct Whole {
 pub struct Asked<'a> {
     /// With one model.
     pub config: Config,
+    /// Threads; without, one on each CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
     pub inputs: &'a Given,
+    /// Whether outputs are compared with the reference computation.
     pub is_checked: bool,
     /// What is going to run it.
     pub engines: &'a [Engine],
     /// Where it may run.
     pub on: On<'a>,
+    /// Hears notes and progress.
+    pub observer: Rc<dyn Observer>,
 }
 
 /// Where a model may run.
@@ -72,9 +80,9 @@ pub enum On<'a> {
     Board(&'a Access, Wanted<'a>),
 }
 
-impl Whole {
+impl PreparedModel {
     /// Reads and cuts the one model that is asked for; its inputs lie in a file when this is done.
-    pub fn of(asked: Asked<'_>) -> Result<Whole> {
+    pub fn of(asked: Asked<'_>) -> Result<PreparedModel> {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
         let is_on_gpu = is_cuda(&asked.config.target);
@@ -84,9 +92,9 @@ impl Whole {
         // A GPU is fed by one thread.
         let threads = if is_on_gpu { Some(1) } else { asked.threads };
         let (runs, target, standing) = match asked.on {
-            On::Board(access, wanted) => on_board(access, wanted, asked.config, threads)?,
+            On::Board(access, wanted) => on_board(access, wanted, asked.config, threads, asked.observer)?,
             On::Cpus | On::CpusOrGpu => {
-                let mut runs = Runs::new(asked.config, threads)?;
+                let mut runs = Runs::new(asked.config, threads, asked.observer)?;
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
@@ -97,7 +105,7 @@ impl Whole {
             }
         };
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
-        tell(&loaded.notes);
+        loaded.notes.iter().for_each(|note| runs.observer.note(note));
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
@@ -111,7 +119,7 @@ impl Whole {
             None
         };
         runs.give(&inputs)?;
-        Ok(Whole {
+        Ok(PreparedModel {
             request,
             target,
             graph,
@@ -131,7 +139,7 @@ impl Whole {
         folder: &Path,
         choose: &dyn Fn(&Task) -> Schedule,
     ) -> std::result::Result<Made, NetworkError> {
-        let mut progress = Progress::new(self.plan.tasks.len(), Pace::default(), None);
+        let mut progress = self.runs.observer.begin(self.plan.tasks.len(), None);
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         let bench = self.runs.bench.as_mut();
@@ -166,8 +174,8 @@ impl Whole {
         let plural = if threads == 1 { "" } else { "s" };
         let note =
             |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
-        tell(&best.lacking().map(note).into_iter().collect::<Vec<_>>());
-        tell(&left_out_note(best.left_out()).into_iter().chain(best.foreign()).collect::<Vec<_>>());
+        let notes = best.lacking().map(note).into_iter().chain(left_out_note(best.left_out())).chain(best.foreign());
+        notes.for_each(|note| self.runs.observer.note(&note));
         Ok(best)
     }
 
@@ -342,14 +350,15 @@ fn on_board(
     wanted: Wanted<'_>,
     config: Config,
     threads: Option<usize>,
+    observer: Rc<dyn Observer>,
 ) -> Result<(Runs, Target, Standing)> {
     let mut workers = machine::workers(&config.limits)?;
     let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
     let board = standing.board.as_ref().expect("a board was looked at");
-    let cpus = settings::cpus_of(threads, &standing.cpus, board.described())?;
-    tell(&board.notes());
+    let cpus = machine::cpus_of(threads, &standing.cpus, board.described())?;
+    board.notes().iter().for_each(|note| observer.note(note));
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
-    Ok((Runs::on(config, cpus, Box::new(bench))?, target, standing))
+    Ok((Runs::on(config, cpus, Box::new(bench), observer)?, target, standing))
 }
 
 /// The one model of a configuration.
@@ -405,6 +414,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     Ok(())
 }
 
+/// The graph after simplification, and the calls it is cut into.
 pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
@@ -417,6 +427,42 @@ pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     }
 }
 
+/// The names of the inputs of a graph.
 pub fn names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
+}
+
+/// Does something with a model on every number of threads.
+pub fn each<T>(
+    model: &ModelRequest,
+    (config, after): (&Config, &After),
+    is_checked: bool,
+    observer: &Rc<dyn Observer>,
+    mut on: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
+) -> Vec<(usize, Result<T>)> {
+    let whole = PreparedModel::of(Asked {
+        config: Config { models: vec![model.clone()], ..config.clone() },
+        threads: config.threads.iter().copied().max(),
+        inputs: &Given::default(),
+        is_checked,
+        engines: &[Engine::Program],
+        on: On::Cpus,
+        observer: Rc::clone(observer),
+    });
+    let mut whole = match whole {
+        Ok(mut whole) => {
+            whole.runs.after = Some(after.clone());
+            whole
+        }
+        Err(failure) => {
+            let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
+            return config.threads.iter().map(refused).collect();
+        }
+    };
+    let cpus = whole.runs.cpus.clone();
+    let mut on_threads = |&threads: &usize| {
+        whole.runs.cpus = cpus[..threads].to_vec();
+        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
+    };
+    config.threads.iter().map(&mut on_threads).collect()
 }

@@ -1,13 +1,13 @@
 //! What this host can do at best: measured beside its campaigns, a few times in all, and kept in the store.
 
-use super::Result;
-use super::dataset::failed;
-use super::settings::allowed_cpus;
+use crate::Result;
+use crate::campaign::Config;
+use crate::campaign::record::now_us;
+use crate::machine::allowed_cpus;
+use crate::stores::failed;
 use bench::{Bench, Build};
 use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
-use engine::campaign::Config;
-use engine::campaign::record::now_us;
 use job::space::{Schedule, space};
 use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};

@@ -1,11 +1,11 @@
 //! What records say of the machine, the target and the versions, before anything else is known.
 
-use super::Result;
-use super::failure::Failure;
-use super::machine;
+use crate::Result;
+use crate::campaign::{Bases, Config, record};
+use crate::failure::Failure;
+use crate::machine;
 use bench::Versions;
 use datasets::Record;
-use engine::campaign::{Bases, Config, record};
 use job::revision::Revisions;
 use job::target::{Fabric, Kind, Target};
 use measure::host::Facts;

@@ -1,7 +1,7 @@
 //! A folder that appears whole or not at all: written beside its place, moved there when it is done.
 
-use super::Result;
-use super::failure::Failure;
+use crate::Result;
+use crate::failure::Failure;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,11 +1,10 @@
 //! What is measured once more.
 
-use super::Result;
-use super::arguments::Measuring;
-use super::dataset::{failed, open};
-use super::failure::Failure;
+use crate::Result;
+use crate::campaign::Config;
+use crate::failure::Failure;
+use crate::stores::{failed, open};
 use datasets::{Choose, Key, Keys, Outcome, RowError, Store};
-use engine::campaign::Config;
 use measure::counters::{Backend, CounterRequest};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,6 +27,19 @@ pub struct Repeat {
     pub counters: Option<WantedCounters>,
 }
 
+/// What is asked to be measured once more.
+#[derive(Clone, Copy, Debug)]
+pub struct RepeatAsked<'a> {
+    /// Whether known experiments are measured again.
+    pub again: bool,
+    /// How often what crashed or timed out is tried again.
+    pub retry_faults: i64,
+    /// A file with the keys of the only experiments to be made.
+    pub keys: Option<&'a Path>,
+    /// Stores whose agreement about an experiment makes another measurement of it unnecessary.
+    pub unless_agree: &'a [PathBuf],
+}
+
 /// Counters that were asked for by name.
 #[derive(Debug)]
 pub struct WantedCounters {
@@ -47,11 +59,11 @@ impl WantedCounters {
 }
 
 impl Repeat {
-    /// As the arguments say.
-    pub fn new(measuring: &Measuring) -> Result<Repeat> {
-        let Measuring { again, retry_faults, .. } = *measuring;
-        let only = measuring.keys.as_deref().map(keys_of).transpose()?;
-        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults, only, counters: None })
+    /// Reads the files and stores that are named.
+    pub fn new(asked: &RepeatAsked<'_>) -> Result<Repeat> {
+        let only = asked.keys.map(keys_of).transpose()?;
+        let agreed = agreed(asked.unless_agree)?;
+        Ok(Repeat { again: asked.again, agreed, retry_faults: asked.retry_faults, only, counters: None })
     }
 
     /// Whether an experiment is to be made at all.
@@ -60,11 +72,11 @@ impl Repeat {
     }
 
     /// What this night has measured is not measured again by it, unless it is asked for by its key.
-    pub fn leave_to_night(&mut self, store: &Store, measuring: &Measuring) -> Result<()> {
-        let Some(night) = measuring.night.as_ref().filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
+    pub fn leave_to_night(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
+        let Some(night) = night.filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
         for record in store.records(Choose::All).map_err(failed)? {
             let record = record.map_err(failed)?;
-            if record.run_id == *night {
+            if record.run_id == night {
                 self.agreed.insert(record.key);
             }
         }

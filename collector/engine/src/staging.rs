@@ -1,9 +1,8 @@
 //! Whole models with calls side by side: a plan from a file, or one by a rule.
 
-use super::Result;
-use super::arguments::ParallelArgument;
-use super::failure::{Failure, chain};
-use super::whole::Whole;
+use crate::Result;
+use crate::failure::{Failure, chain};
+use crate::prepared::PreparedModel;
 use job::target::is_cuda;
 use measure::host::Facts;
 use models::stages::STREAMS_MOST;
@@ -15,22 +14,12 @@ use std::path::Path;
 /// More than the plan of any model takes.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
-impl From<ParallelArgument> for Parallel {
-    fn from(argument: ParallelArgument) -> Parallel {
-        match argument {
-            ParallelArgument::Sequential => Parallel::Sequential,
-            ParallelArgument::Stream => Parallel::Stream,
-            ParallelArgument::Full => Parallel::Full,
-        }
-    }
-}
-
 /// How many groups a rule makes of what is ready at once on a GPU.
 const STREAMS: usize = 4;
 
 /// The plan of a file, if it is one for this model, this machine and these cores. A GPU takes any number of them, since it has
 /// streams in their place, and no plan that is for a machine.
-pub fn read(path: &Path, whole: &Whole) -> Result<StagePlan> {
+pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
             .with_hint("make one with `oppredict plan --model M --data STORE --out FILE`")
@@ -58,7 +47,7 @@ pub fn read(path: &Path, whole: &Whole) -> Result<StagePlan> {
 }
 
 /// A plan by a rule.
-pub fn by_rule(parallel: Parallel, whole: &Whole) -> StagePlan {
+pub fn by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
     let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
     match is_cuda(&whole.target.text) {
         false => of(whole.runs.cpus.len()),

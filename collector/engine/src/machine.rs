@@ -1,18 +1,18 @@
 //! What the commands need of this machine: workers, target, peaks, and the facts every record carries.
 
-use super::Result;
-use super::failure::Failure;
-use super::settings::allowed_cpus;
+use crate::Result;
+use crate::campaign::PlannedModule;
+use crate::campaign::config::{Limits, PYNQ};
+use crate::campaign::planned::PlannedTask;
+use crate::failure::Failure;
+use crate::observer::Observer;
 use bench::{Ability, Bench, Breeder, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
-use engine::campaign::PlannedModule;
-use engine::campaign::config::{Limits, PYNQ};
-use engine::campaign::planned::PlannedTask;
 use job::BuildJob;
 use job::space::{Schedule, space};
 use job::target::{self, Kind, Machine, Target};
-use measure::host::{Exclusive, ExclusiveError, Facts, Topology, exclusive};
+use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
@@ -21,6 +21,23 @@ use worker::Fault;
 /// What to do when TVM cannot be used.
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
+
+/// The CPUs this process may use, in the order in which runs take them: those of a run on some threads are the first.
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    host::allowed_cpus().map_err(Failure::environment)
+}
+
+/// The CPUs of a run on so many threads of a machine, or on all that it allows.
+pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
+    let count = threads.unwrap_or(allowed.len());
+    match allowed.get(..count).filter(|cpus| !cpus.is_empty()) {
+        Some(cpus) => Ok(cpus.to_vec()),
+        None => {
+            let most = allowed.len();
+            Err(Failure::usage(format!("`--threads` is {count}; allowed are 1 to {most} on {machine}")))
+        }
+    }
+}
 
 /// Workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
@@ -42,10 +59,10 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// Says so where threads of a run on the first of these CPUs share cores.
-pub fn tell_of_shared_cores(threads: &[usize], cpus: &[usize]) {
+/// Notes on runs on the first of these CPUs whose threads share cores.
+pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
     let topology = Topology::read(cpus);
-    super::tell(&threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect::<Vec<_>>());
+    threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
 }
 
 fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
@@ -63,8 +80,8 @@ pub fn breeder(limits: &Limits) -> Result<Breeder> {
 }
 
 /// The right to measure here: nobody else does on the CPUs of this process while the value lives.
-pub fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
-    let mut waits = |busy: &ExclusiveError| eprintln!("note: {busy}; waiting up to {wait_seconds} s for it");
+pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
+    let mut waits = |busy: &ExclusiveError| observer.note(&format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
     Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
         ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(
@@ -269,7 +286,7 @@ pub fn guess(description: &str) -> Result<Machine> {
 
 #[cfg(test)]
 mod tests {
-    use super::shared_cores;
+    use super::{cpus_of, shared_cores};
     use measure::host::Topology;
     use std::fs;
 
@@ -290,5 +307,17 @@ mod tests {
             shared_cores(&topology, &[0, 1]).as_deref(),
             Some("2 threads run on 1 core, whose units they share")
         );
+    }
+
+    #[test]
+    fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
+        let taken =
+            |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
+        assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
+        assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
+        for threads in [0, 5, usize::MAX] {
+            let why = format!("`--threads` is {threads}; allowed are 1 to 4 on this machine");
+            assert_eq!(taken(Some(threads)), Err(why));
+        }
     }
 }

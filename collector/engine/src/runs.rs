@@ -1,10 +1,11 @@
 //! Where whole models run: a bench, CPUs, and a folder for what passes between.
 
-use super::failure::{Failure, chain};
-use super::{Result, machine, settings};
+use crate::campaign::Config;
+use crate::failure::{Failure, chain};
+use crate::network;
+use crate::observer::Observer;
+use crate::{Result, machine};
 use bench::Bench;
-use engine::campaign::Config;
-use engine::network;
 use job::listing::CodeWishes;
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::CounterRequest;
@@ -13,6 +14,7 @@ use models::TensorType;
 use reference::Tensor;
 use std::fs;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,9 +31,14 @@ pub fn method(config: &Config) -> Method {
 
 /// All that running a model takes beside the model.
 pub struct Runs {
+    /// The configuration.
     pub config: Config,
+    /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
+    /// What builds and runs.
     pub bench: Box<dyn Bench>,
+    /// Hears notes and progress.
+    pub observer: Rc<dyn Observer>,
     /// The campaign that this follows, where it follows one.
     pub after: Option<After>,
     folder: TempDir,
@@ -48,17 +55,17 @@ pub struct After {
 
 impl Runs {
     /// On so many threads, or on all CPUs.
-    pub fn new(config: Config, threads: Option<usize>) -> Result<Runs> {
-        let cpus = settings::cpus_of(threads, &settings::allowed_cpus()?, "this machine")?;
-        machine::tell_of_shared_cores(&[cpus.len()], &cpus);
+    pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
+        let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
+        machine::shared_core_notes(&[cpus.len()], &cpus).iter().for_each(|note| observer.note(note));
         let bench = Box::new(machine::workers(&config.limits)?);
-        Runs::on(config, cpus, bench)
+        Runs::on(config, cpus, bench, observer)
     }
 
     /// On this bench, on these CPUs of its machine.
-    pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>) -> Result<Runs> {
+    pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-        Ok(Runs { config, cpus, bench, after: None, folder })
+        Ok(Runs { config, cpus, bench, observer, after: None, folder })
     }
 
     /// A place for something of this name.

@@ -1,26 +1,28 @@
 //! Where the records of a whole model and of its operators go.
 
-use super::Result;
-use super::arguments::Given;
-use super::dataset::failed;
-use super::failure::Failure;
-use super::ledger::Ledger;
-use super::repeat::Repeat;
-use super::stores::open_store;
-use super::whole::Whole;
+use crate::Result;
+use crate::campaign::collect::Visit;
+use crate::failure::Failure;
+use crate::given::Given;
+use crate::ledger::Ledger;
+use crate::network::record::warn;
+use crate::observer::Observer;
+use crate::prepared::PreparedModel;
+use crate::repeat::Repeat;
+use crate::stores::{failed, open_store};
 use datasets::{Key, Record, RowError, ScheduleSource, Store};
-use engine::campaign::collect::Visit;
-use engine::network::record::warn;
 use job::NetworkJob;
 use job::space::Schedule;
 use measure::Method;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The records of a run that is about to begin, and their store.
 pub struct Keeping {
     store: Store,
+    observer: Rc<dyn Observer>,
     records: Vec<Record>,
     warnings: Vec<String>,
 }
@@ -28,7 +30,9 @@ pub struct Keeping {
 /// Where a record is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
+    /// The folder of the store.
     pub store: String,
+    /// Its key.
     pub key: String,
 }
 
@@ -36,7 +40,7 @@ impl Keeping {
     /// Opens the store, which is made if needed, and writes down what is known before.
     pub fn begin(
         path: &Path,
-        whole: &mut Whole,
+        whole: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         method: &Method,
         given: &Given,
@@ -47,7 +51,7 @@ impl Keeping {
     /// The same for its operators in their places.
     pub fn begin_operators(
         path: &Path,
-        whole: &mut Whole,
+        whole: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         job: &NetworkJob,
         given: &Given,
@@ -58,9 +62,9 @@ impl Keeping {
 
     fn of(
         path: &Path,
-        whole: &mut Whole,
+        whole: &mut PreparedModel,
         given: &Given,
-        records: impl FnOnce(&Whole, &Record) -> Result<Vec<Record>>,
+        records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
         let mut base = whole.base()?;
         if let Some(after) = &whole.runs.after {
@@ -73,7 +77,7 @@ impl Keeping {
             true => Vec::new(),
             false => vec!["inputs came from files, not from the seed".to_owned()],
         };
-        Ok(Keeping { store, records, warnings })
+        Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
     }
 
     /// Keeps the record with what became of the run: one more attempt, however many there are.
@@ -108,7 +112,7 @@ impl Keeping {
             warn(record, &self.warnings).map_err(Failure::environment)?;
         }
         let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None, counters: None };
-        let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
+        let mut ledger = Ledger::open(&self.store, &repeat, self.observer.as_ref()).map_err(failed)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
         let turns = ledger.claim(&visits).map_err(failed)?;
