@@ -10,11 +10,13 @@ use super::collect::Job;
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::terminal;
+use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
 use bench::{Bench, Build, Prebuilt, Versions};
 use datasets::{Record, ScheduleSource};
 use engine::appearing::Appearing;
 use engine::boards::Standing;
+use engine::campaign::graphs::LoadedModels;
 use engine::campaign::jobs::build_job;
 use engine::campaign::{Attempt, Bases, Campaign, Code, Config, Event, PlannedTask, planned_tasks, record};
 use engine::failure::{Failure, chain};
@@ -34,8 +36,8 @@ use std::time::Instant;
 
 /// Compiles a model's tasks into a folder.
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
-    let config = settings::config(models, sweep)?;
-    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let Settled { config, loaded } = settings::config(models, sweep)?;
+    let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     machine::refuse_library(&tasks)?;
     let folder = Folder(Appearing::begin(out)?);
     let mut workers = machine::workers(&config.limits)?;
@@ -200,6 +202,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         repeat,
         measuring,
         observer: terminal(measuring.progress),
+        loaded: &LoadedModels::default(),
         compares: false,
         sink: None,
         as_json,

@@ -5,6 +5,7 @@ use super::boards;
 use super::ifcompare::{self, Compared};
 use super::inspect;
 use super::progress::terminal;
+use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, sharing, tell};
 use bench::{Access, Bench, Boards, Remembering, Simulator, Versions};
@@ -12,7 +13,7 @@ use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record,
 use engine::bases::bases;
 use engine::boards::Standing;
 use engine::campaign::config::Backend;
-use engine::campaign::graphs::{notes, simulated_note};
+use engine::campaign::graphs::{LoadedModels, notes, simulated_note};
 use engine::campaign::{
     Attempt, Bases, Campaign, Config, CurrentConditions, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Share,
     Source, Sweep, Tuning, TuningError, attempts, planned_modules, planned_tasks,
@@ -79,7 +80,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let (models, sweep) = (&arguments.models, &arguments.sweep);
     let wanted = boards::Wanted { boards: &arguments.boards, models };
     let access = boards::access(wanted)?;
-    let config = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
+    let Settled { config, loaded } = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
     let shard = shard(arguments.shard.as_deref())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let measuring = &arguments.measuring;
@@ -90,7 +91,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
     let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&measuring.repeat())? };
     let observer = terminal(measuring.progress);
-    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
     if arguments.ifcompare {
@@ -98,9 +99,9 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
     if target::is_fabric(&config.target) {
-        return on_fabric(arguments, &config, &tasks, (shard, repeat), access.as_ref(), start);
+        return on_fabric(arguments, (&config, &loaded), &tasks, (shard, repeat), access.as_ref(), start);
     }
-    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
+    tell(&notes(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?);
     let (target, ground) = match (&access, config.backend) {
         (Some(_), _) if arguments.ifcompare => {
             return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
@@ -136,6 +137,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         repeat,
         measuring,
         observer,
+        loaded: &loaded,
         compares,
         sink,
         as_json,
@@ -153,7 +155,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
 /// nobody is kept from measuring meanwhile.
 fn on_fabric(
     arguments: &Collect,
-    config: &Config,
+    (config, loaded): (&Config, &LoadedModels),
     tasks: &[PlannedTask],
     (shard, repeat): (Option<Shard>, Repeat),
     access: Option<&Access>,
@@ -179,7 +181,7 @@ fn on_fabric(
     };
     let is_simulated = on.board.as_ref().is_none_or(|board| board.source() == datasets::Source::Simulated);
     tell(&simulated_note(config).filter(|_| is_simulated).into_iter().collect::<Vec<_>>());
-    tell(&notes(config).map_err(|error| Failure::usage(chain(&error)))?);
+    tell(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks, modules: &[], target: &target, config };
@@ -192,6 +194,7 @@ fn on_fabric(
         repeat,
         measuring: &arguments.measuring,
         observer: terminal(arguments.measuring.progress),
+        loaded,
         compares: false,
         sink: arguments.sink.as_deref(),
         as_json: arguments.json,
@@ -220,6 +223,8 @@ pub struct Job<'a> {
     pub measuring: &'a Measuring,
     /// Hears notes and progress.
     pub observer: Rc<dyn Observer>,
+    /// The models that were read.
+    pub loaded: &'a LoadedModels,
     /// Whether models are then run as a whole, by default and by best schedules.
     pub compares: bool,
     /// Where records are brought at the end, beside the store.
@@ -301,7 +306,7 @@ impl Job<'_> {
         let after = After { run_id: base.run_id.clone(), signal: Arc::clone(&done.heard) };
         let in_place = self.in_place(&done, &after);
         let comparisons = (self.compares && done.signal == 0)
-            .then(|| ifcompare::all(config, self.store.root(), &after, &self.observer));
+            .then(|| ifcompare::all(config, self.loaded, self.store.root(), &after, &self.observer));
         let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
         if self.as_json {
             print_json(&Report {
@@ -348,7 +353,7 @@ impl Job<'_> {
         if !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        in_place::all(config, self.store.root(), after, &searched.learnings, &self.observer)
+        in_place::all(config, self.loaded, self.store.root(), after, &searched.learnings, &self.observer)
     }
 
     /// What is going to be done: a list of attempts, or a search.

@@ -3,6 +3,7 @@
 use super::arguments::{ModelCompare, Sweep, VariantArgument};
 use super::pace::Pace;
 use super::progress::terminal;
+use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
 use engine::failure::Failure;
 use engine::network::{self, Best, Comparison};
@@ -112,8 +113,10 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
+    let Settled { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let mut whole = PreparedModel::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
+        config,
+        models: &loaded,
         threads: arguments.threads,
         inputs: &Default::default(),
         is_checked: !arguments.no_check,

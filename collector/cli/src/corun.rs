@@ -2,6 +2,7 @@
 
 use super::arguments::CoRunRun;
 use super::progress::terminal;
+use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
 use bench::Versions;
@@ -10,7 +11,7 @@ use engine::bases::bases;
 use engine::boards::Standing;
 use engine::campaign::collect::{Outcomes, Outside};
 use engine::campaign::corun::{CoRuns, Combination, combinations, operators, run as make};
-use engine::campaign::{CoRun, Config, planned_tasks};
+use engine::campaign::{CoRun, planned_tasks};
 use engine::failure::{Failure, chain};
 use engine::ledger::Ledger;
 use engine::losses::{Loss, describe as describe_losses, losses};
@@ -55,8 +56,8 @@ struct Beside {
 
 /// Makes the co-runs that a store lacks, and reports.
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
-    let (config, corun) = settled(arguments)?;
-    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let (Settled { config, loaded }, corun) = settled(arguments)?;
+    let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let observer = terminal(arguments.measuring.progress);
     let repeat = Repeat::new(&arguments.measuring.repeat())?;
     let mut workers = machine::workers(&config.limits)?;
@@ -151,8 +152,9 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     })
 }
 
-fn settled(arguments: &CoRunRun) -> Result<(Config, CoRun)> {
-    let (config, corun) = settings::config_of_coruns(&arguments.models, &arguments.sweep)?;
+fn settled(arguments: &CoRunRun) -> Result<(Settled, CoRun)> {
+    let (settled, corun) = settings::config_of_coruns(&arguments.models, &arguments.sweep)?;
+    let config = &settled.config;
     let corun = corun.ok_or_else(|| {
         Failure::usage("the configuration has no table `[corun]`")
             .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
@@ -160,7 +162,7 @@ fn settled(arguments: &CoRunRun) -> Result<(Config, CoRun)> {
     if !is_llvm(&config.target) {
         return Err(Failure::usage("only operators on CPUs run beside each other").with_hint("leave out `target`"));
     }
-    Ok((config, corun))
+    Ok((settled, corun))
 }
 
 fn records_of(store: &Store, wanted: &HashSet<Key>) -> Result<Vec<Record>> {

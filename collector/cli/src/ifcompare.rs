@@ -3,6 +3,7 @@
 use super::Result;
 use super::arguments::VariantArgument;
 use super::compare::{self, Report, Wanted};
+use engine::campaign::graphs::LoadedModels;
 use engine::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
 use engine::failure::Failure;
 use engine::observer::Observer;
@@ -65,18 +66,24 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
 }
 
 /// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
-pub fn all(config: &Config, store: &Path, after: &After, observer: &Rc<dyn Observer>) -> Vec<Compared> {
-    config.models.iter().flat_map(|model| of_model(model, (config, after), store, observer)).collect()
+pub fn all(
+    config: &Config,
+    loaded: &LoadedModels,
+    store: &Path,
+    after: &After,
+    observer: &Rc<dyn Observer>,
+) -> Vec<Compared> {
+    config.models.iter().flat_map(|model| of_model((model, loaded), (config, after), store, observer)).collect()
 }
 
 fn of_model(
-    model: &ModelRequest,
+    (model, loaded): (&ModelRequest, &LoadedModels),
     (config, after): (&Config, &After),
     store: &Path,
     observer: &Rc<dyn Observer>,
 ) -> Vec<Compared> {
     let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let seen = each(model, (config, after), true, observer, |whole, _| on_threads(whole, store));
+    let seen = each(model, loaded, (config, after), true, observer, |whole, _| on_threads(whole, store));
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => Compared::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),

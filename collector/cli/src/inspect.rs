@@ -1,10 +1,11 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
 use super::arguments::{GraphFormat, Models, Sweep};
+use super::settings::Settled;
 use super::{DONE, Result, best, paper, print, print_json, settings, tell};
 use datasets::best::Question;
 use engine::campaign::config::Executor;
-use engine::campaign::graphs::{load_with_notes, notes, simulated_note};
+use engine::campaign::graphs::{notes, simulated_note};
 use engine::campaign::{Config, PlannedTask, planned_tasks};
 use engine::drawing::{Told, drawn};
 use engine::failure::{Failure, chain};
@@ -84,14 +85,14 @@ pub fn graph(
     html: Option<&Path>,
     store: Option<&Path>,
 ) -> Result<u8> {
-    let config = config_of(arguments)?;
+    let Settled { config, loaded } = config_of(arguments)?;
     if let (Some(path), 2..) = (html, config.models.len()) {
         return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
     }
     for request in &config.models {
-        let loaded = load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
-        tell(&loaded.notes);
-        let mut graph = loaded.graph;
+        let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
+        tell(&model.notes);
+        let mut graph = model.graph.clone();
         if !raw {
             graph = passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         }
@@ -116,16 +117,16 @@ pub fn graph(
 
 /// One model as an ONNX file: as its source has it where the format has names for all of that, else simplified.
 pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
-    let config = config_of(arguments)?;
+    let Settled { config, loaded } = config_of(arguments)?;
     let [request] = config.models.as_slice() else {
         return Err(Failure::usage(format!("`--onnx {}` takes one model at one batch size", path.display())));
     };
-    let loaded = load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
-    tell(&loaded.notes);
-    let bytes = readers::onnx::write(&loaded.graph).or_else(|error| match raw {
+    let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&model.notes);
+    let bytes = readers::onnx::write(&model.graph).or_else(|error| match raw {
         true => Err(chain(&error)),
         false => {
-            let simple = passes::simplify(&loaded.graph).map_err(|error| chain(&error))?;
+            let simple = passes::simplify(&model.graph).map_err(|error| chain(&error))?;
             readers::onnx::write(&simple).map_err(|error| chain(&error))
         }
     });
@@ -150,10 +151,10 @@ fn measured(store: &Path) -> Result<HashMap<String, Told>> {
 
 /// The tasks of all models.
 pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
-    let config = config_of(arguments)?;
-    let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let Settled { config, loaded } = config_of(arguments)?;
+    let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     tell(&simulated_note(&config).into_iter().collect::<Vec<_>>());
-    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
+    tell(&notes(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?);
     let mut rows = Vec::new();
     for planned in &planned {
         let work = planned.task.work().map_err(|error| Failure::usage(chain(&error)))?;
@@ -256,9 +257,9 @@ fn compiled(planned: &[PlannedTask]) -> String {
 /// The schedule space of each task.
 pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
     let filter = settings::filter(only)?;
-    let config = config_of(arguments)?;
+    let Settled { config, loaded } = config_of(arguments)?;
     let machine = machine::guess(&config.target)?;
-    let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let spaces = planned.iter().map(|planned| (planned.task.describe(), space::space(planned.scheduled(), &machine)));
     let spaces = left_of(spaces.collect(), &filter)?;
     let mut documents = Vec::new();
@@ -320,6 +321,6 @@ pub fn left_of(spaces: Vec<(String, Space)>, filter: &Filter) -> Result<Vec<Spac
     left.collect()
 }
 
-fn config_of(arguments: &Models) -> Result<Config> {
+fn config_of(arguments: &Models) -> Result<Settled> {
     settings::config(arguments, &Sweep::default())
 }

@@ -4,6 +4,7 @@ use super::arguments::{ModelRun, Sweep, Tuning};
 use super::boards::{self, Wanted};
 use super::pace::Pace;
 use super::progress::terminal;
+use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
 use datasets::{Covers, Json, Outcome, Record, RowError, ScheduleSource, Source};
 use engine::boards::Board;
@@ -118,8 +119,11 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         return Err(Failure::usage("a board makes the calls of a model one after the other")
             .with_hint("leave out `--plan` and `--parallel`"));
     }
+    let Settled { config, loaded } =
+        settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?;
     let mut whole = PreparedModel::of(Asked {
-        config: settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?,
+        config,
+        models: &loaded,
         threads: arguments.threads,
         inputs: &arguments.running.given.files(),
         is_checked: !arguments.no_check,

@@ -177,6 +177,7 @@ impl Built {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::campaign::graphs::LoadedModels;
     use engine::campaign::{RawConfig, planned_tasks};
     use job::space;
     use serde_json::{Value, json};
@@ -187,7 +188,7 @@ mod tests {
     /// A plan as `build` writes it.
     fn plan() -> Plan {
         let config = RawConfig::parse(CONFIG).unwrap().check(1).unwrap();
-        let tasks = planned_tasks(&config).unwrap();
+        let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
         let target = job::target::llvm("x86-64", &[], 1);
         let knobs = space::space(&tasks[0].task, &target.machine).default;
         let built = Built {

@@ -4,6 +4,7 @@ use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
 use super::model::{self, Ran};
 use super::pace::Pace;
 use super::progress::terminal;
+use super::settings::Settled;
 use super::{Result, print, print_json, settings, tell};
 use engine::appearing::Appearing;
 use engine::campaign::RawConfig;
@@ -38,8 +39,10 @@ struct Report {
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
     let folder = Appearing::begin(&arguments.out)?;
     let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
+    let Settled { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let mut whole = PreparedModel::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
+        config,
+        models: &loaded,
         threads: arguments.threads,
         inputs: &Default::default(),
         is_checked: !arguments.no_check,

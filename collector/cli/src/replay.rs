@@ -10,7 +10,8 @@ use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use engine::bases::bases;
 use engine::campaign::collect::{Outside, claim_all};
 use engine::campaign::config::{Limits, ModelRequest, SIMPLE};
-use engine::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect, graphs};
+use engine::campaign::graphs::LoadedModels;
+use engine::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect};
 use engine::failure::{Failure, chain};
 use engine::machine;
 use engine::stores::{failed, open};
@@ -420,8 +421,8 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
 fn task_of(op: &str) -> Result<Task> {
     let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
     let request = ModelRequest { source: SIMPLE.to_owned(), name: text, ..ModelRequest::default() };
-    let graph = graphs::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
-    let tasks = models::fuse::tasks(&graph, models::fuse::Fuse::Epilogue);
+    let model = LoadedModels::default().load(&request).map_err(|error| Failure::usage(chain(&error)))?;
+    let tasks = models::fuse::tasks(&model.graph, models::fuse::Fuse::Epilogue);
     let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;
     tasks.into_iter().next().map(|found| found.task).ok_or_else(|| unknown(op))
 }

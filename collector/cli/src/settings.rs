@@ -6,7 +6,7 @@ use super::arguments::{
     SamplerArgument, Sweep, TunerArgument, Tuning,
 };
 use engine::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
-use engine::campaign::graphs::settle_batches;
+use engine::campaign::graphs::{LoadedModels, settle_batches};
 use engine::campaign::{CoRun, Config, RawConfig, Tune};
 use engine::failure::{Failure, chain};
 use job::space::Filter;
@@ -15,13 +15,21 @@ use search::TunerName;
 use std::collections::BTreeMap;
 use zoo::transformers::Phase;
 
+/// A checked configuration, and the models that were read to check it.
+pub struct Settled {
+    /// The configuration.
+    pub config: Config,
+    /// Its models.
+    pub loaded: LoadedModels,
+}
+
 /// The complete configuration of a command that measures or builds, and searches nothing.
-pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
+pub fn config(models: &Models, sweep: &Sweep) -> Result<Settled> {
     settle(RawConfig { tune: None, ..raw(models, sweep)? })
 }
 
 /// The same of the command that may search, and may measure on a board, which then says how many CPUs it has.
-pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Config> {
+pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Settled> {
     /// No board has more.
     const BOARD_CPUS: usize = 1024;
     let mut raw = raw(models, sweep)?;
@@ -45,25 +53,26 @@ fn raw(models: &Models, sweep: &Sweep) -> Result<RawConfig> {
 }
 
 /// The same of co-runs, with how they are to be made.
-pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Config, Option<CoRun>)> {
+pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Settled, Option<CoRun>)> {
     let raw = RawConfig { tune: None, ..raw(models, sweep)? };
     let corun = raw.corun.clone();
     Ok((settle(raw)?, corun))
 }
 
-fn settle(raw: RawConfig) -> Result<Config> {
+fn settle(raw: RawConfig) -> Result<Settled> {
     settle_for(raw, engine::machine::allowed_cpus()?.len())
 }
 
-fn settle_for(raw: RawConfig, cpus: usize) -> Result<Config> {
+fn settle_for(raw: RawConfig, cpus: usize) -> Result<Settled> {
     let mut config = raw.check(cpus).map_err(Failure::usage)?;
     if config.models.is_empty() {
         return Err(
             Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration")
         );
     }
-    settle_batches(&mut config).map_err(|error| Failure::usage(chain(&error)))?;
-    Ok(config)
+    let loaded = LoadedModels::default();
+    settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+    Ok(Settled { config, loaded })
 }
 
 fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {

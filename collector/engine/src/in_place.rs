@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::campaign::config::Backend;
+use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
 use crate::given::Given;
 use crate::keeping::Keeping;
@@ -70,23 +71,24 @@ pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
 /// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
 pub fn all(
     config: &Config,
+    loaded: &LoadedModels,
     store: &Path,
     after: &After,
     searches: &[Learning],
     observer: &Rc<dyn Observer>,
 ) -> Vec<InPlace> {
     let models = config.models.iter().filter(|model| model.source != "simple");
-    models.flat_map(|model| of_model(model, (config, after), store, searches, observer)).collect()
+    models.flat_map(|model| of_model((model, loaded), (config, after), store, searches, observer)).collect()
 }
 
 fn of_model(
-    model: &ModelRequest,
+    (model, loaded): (&ModelRequest, &LoadedModels),
     (config, after): (&Config, &After),
     store: &Path,
     searches: &[Learning],
     observer: &Rc<dyn Observer>,
 ) -> Vec<InPlace> {
-    let seen = each(model, (config, after), false, observer, |whole, _| on_threads(whole, store, searches));
+    let seen = each(model, loaded, (config, after), false, observer, |whole, _| on_threads(whole, store, searches));
     let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {

@@ -2,8 +2,9 @@
 
 use crate::bases::bases;
 use crate::boards::{self, Standing, Wanted};
+use crate::campaign::Event;
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
-use crate::campaign::{Event, graphs};
+use crate::campaign::graphs::{self, LoadedModels};
 use crate::failure::{Failure, chain};
 use crate::given::{self, Given};
 use crate::network::record::Attempt;
@@ -56,6 +57,8 @@ pub struct PreparedModel {
 pub struct Asked<'a> {
     /// With one model.
     pub config: Config,
+    /// Models that were read before.
+    pub models: &'a LoadedModels,
     /// Threads; without, one on each CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
@@ -104,7 +107,7 @@ impl PreparedModel {
                 (runs, target, Standing::here()?)
             }
         };
-        let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
+        let loaded = asked.models.load(&request).map_err(|error| Failure::usage(chain(&error)))?;
         loaded.notes.iter().for_each(|note| runs.observer.note(note));
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
@@ -127,7 +130,7 @@ impl PreparedModel {
             runs,
             standing,
             stages: None,
-            source: loaded.graph,
+            source: loaded.graph.clone(),
             plan,
             constants,
         })
@@ -435,6 +438,7 @@ pub fn names(graph: &Graph) -> Vec<&str> {
 /// Does something with a model on every number of threads.
 pub fn each<T>(
     model: &ModelRequest,
+    models: &LoadedModels,
     (config, after): (&Config, &After),
     is_checked: bool,
     observer: &Rc<dyn Observer>,
@@ -442,6 +446,7 @@ pub fn each<T>(
 ) -> Vec<(usize, Result<T>)> {
     let whole = PreparedModel::of(Asked {
         config: Config { models: vec![model.clone()], ..config.clone() },
+        models,
         threads: config.threads.iter().copied().max(),
         inputs: &Given::default(),
         is_checked,

@@ -2,6 +2,7 @@
 
 use super::super::arguments::{BoardTrace, Sweep};
 use super::super::{DONE, Result, packing, paper, print, print_json, settings};
+use crate::settings::Settled;
 use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
 use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
@@ -20,10 +21,10 @@ pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
     models.target.get_or_insert_with(|| PYNQ.to_owned());
     models.unit.get_or_insert_with(|| "fpga".to_owned());
-    let config = settings::config(&models, &Sweep::default())?;
+    let Settled { config, loaded } = settings::config(&models, &Sweep::default())?;
     let target = fabric(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
-    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let Some(planned) = wanted.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
         let message = format!("there is no task {} of these models that the core computes", wanted.task);
         return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));

@@ -19,6 +19,7 @@ pub use child::end_with_parent;
 use child::{Child, Ended, sealing};
 use course::Course;
 use datasets::SealOptions;
+use engine::campaign::graphs::LoadedModels;
 use engine::campaign::record::now_us;
 use engine::campaign::{Night, RawConfig, planned_tasks};
 use engine::failure::{Failure, chain};
@@ -66,7 +67,7 @@ pub fn run(run: &NightRun) -> Result<u8> {
         return Err(Failure::usage(format!("`{}` names no models, so there is nothing to do", run.config.display()))
             .with_hint("add `models = [{ source = \"local\", name = \"resnet-18\" }]`"));
     }
-    planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    planned_tasks(&config, &LoadedModels::default()).map_err(|error| Failure::usage(chain(&error)))?;
     let (start, begun_us) = (Instant::now(), now_us());
     let now = u64::try_from(begun_us / 1_000_000).unwrap_or_default();
     let mut waits = |busy: &ExclusiveError| tell(&[format!("{busy}; waiting up to {} s for it", run.wait)]);

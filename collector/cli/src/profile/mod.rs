@@ -15,6 +15,7 @@ use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
 use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json, settings, tell};
 use crate::pace::Pace;
 use crate::progress::terminal;
+use crate::settings::Settled;
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use engine::campaign::record;
 use engine::failure::{Failure, chain};
@@ -246,7 +247,7 @@ fn whole(arguments: &ProfileRun) -> Result<PreparedModel> {
         counters: counting::counters(&arguments.counters),
         ..Sweep::default()
     };
-    let mut config = settings::config(&arguments.models, &sweep)?;
+    let Settled { mut config, loaded } = settings::config(&arguments.models, &sweep)?;
     if is_cuda(&config.target) && arguments.counters.is_empty() {
         // Processor time says nothing of what a device does.
         config.counters.backend = Backend::None;
@@ -254,6 +255,7 @@ fn whole(arguments: &ProfileRun) -> Result<PreparedModel> {
     counting::refuse_for_gpus(arguments, &config.target)?;
     PreparedModel::of(Asked {
         config,
+        models: &loaded,
         threads: arguments.threads,
         inputs: &arguments.given.files(),
         is_checked: !arguments.no_check,

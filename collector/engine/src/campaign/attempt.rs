@@ -4,7 +4,7 @@
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
 use super::config::{Config, Executor, ModelRequest, Sampler};
-use super::graphs::{load, tasks_of};
+use super::graphs::{LoadedModels, tasks_of};
 use super::module::{self, PlannedModule};
 use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic, json};
 use super::record;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
-pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError> {
+pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = HashMap::new();
     let mut add = |found: TaskUse, model: usize, symbolic: Option<Symbolic>, bound_because: Option<String>| {
@@ -45,12 +45,12 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
             let with_graph = config.models.iter().enumerate().filter(|(_, model)| !module::is_whole(model, config));
             for (index, model) in with_graph {
                 let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-                for found in tasks_of(&load(model)?, config).map_err(failed)? {
+                for found in tasks_of(&models.load(model)?.graph, config).map_err(failed)? {
                     add(found, index, None, None);
                 }
             }
         }
-        Executor::Vm => sizes::plan(config, &mut add)?,
+        Executor::Vm => sizes::plan(config, models, &mut add)?,
     }
     planned.extend(variations(&planned, config));
     Ok(planned)

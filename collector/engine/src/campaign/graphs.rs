@@ -10,7 +10,9 @@ use models::partner::{CPU_VENDOR, partner};
 use models::{Graph, Plan, TaskUse};
 use passes::partition::claims;
 use readers::{Imported, Options, Skipped, onnx, tflite, torch};
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use zoo::transformers;
 
 /// A graph, and what a person should know about where it came from.
@@ -22,13 +24,44 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// The graph of a model.
-pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
-    Ok(load_with_notes(request)?.graph)
+/// The models of one command, each read once.
+#[derive(Debug, Default)]
+pub struct LoadedModels {
+    known: RefCell<Vec<(ModelRequest, Rc<Loaded>)>>,
+    reads: Cell<usize>,
 }
 
-/// The graph of a model, and what to know about it.
-pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> {
+impl LoadedModels {
+    /// The graph of a model and its notes.
+    pub fn load(&self, request: &ModelRequest) -> Result<Rc<Loaded>, PlanningError> {
+        let known = self.known.borrow().iter().find(|(known, _)| known == request).map(|(_, loaded)| Rc::clone(loaded));
+        if let Some(loaded) = known {
+            return Ok(loaded);
+        }
+        let loaded = Rc::new(read(request)?);
+        self.reads.set(self.reads.get() + 1);
+        self.known.borrow_mut().push((request.clone(), Rc::clone(&loaded)));
+        Ok(loaded)
+    }
+
+    /// How many models were read.
+    pub fn reads(&self) -> usize {
+        self.reads.get()
+    }
+
+    /// The batch size of a file, whatever batch size was asked for. From then on the model with that batch size is known, too.
+    fn batch_of_file(&self, request: &ModelRequest) -> Result<Option<i64>, PlanningError> {
+        let loaded = self.load(request)?;
+        let batch = batch_of(&loaded.graph);
+        if batch != request.batch {
+            self.known.borrow_mut().push((ModelRequest { batch, ..request.clone() }, loaded));
+        }
+        Ok(batch)
+    }
+}
+
+/// Reads a model.
+fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
     let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
         "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
@@ -44,14 +77,14 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 }
 
 /// What to know about the models of a configuration.
-pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
+pub fn notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
     let has_notes =
         |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
-    let mut notes = fabric_notes(config)?;
+    let mut notes = fabric_notes(config, models)?;
     for model in config.models.iter().filter(has_notes) {
-        for note in load_with_notes(model)?.notes {
-            if !notes.contains(&note) {
-                notes.push(note);
+        for note in &models.load(model)?.notes {
+            if !notes.contains(note) {
+                notes.push(note.clone());
             }
         }
     }
@@ -99,14 +132,14 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
 }
 
 /// Replaces the batch sizes that were asked for by those the models have. A file may have another, whatever was asked.
-pub fn settle_batches(config: &mut Config) -> Result<(), PlanningError> {
+pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
     let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
     for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
         let has = match request.source.as_str() {
             SIMPLE => None,
             "local" | TRANSFORMERS => Some(request.batch.unwrap_or(1)),
             _ if is_whole => common(request.shapes.values().map(|extents| extents.first().copied())),
-            _ => batch_of(&load(request)?),
+            _ => models.batch_of_file(request)?,
         };
         if request.batch.is_some() && request.batch != has {
             return Err(PlanningError::Batch { name: request.name.clone(), has });
@@ -164,7 +197,7 @@ pub fn simulated_note(config: &Config) -> Option<String> {
 }
 
 /// What of each model a board's core computes, and what is the CPU's.
-fn fabric_notes(config: &Config) -> Result<Vec<String>, PlanningError> {
+fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
     if !is_fabric(&config.target) {
         return Ok(Vec::new());
     }
@@ -172,7 +205,7 @@ fn fabric_notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
         let all = Config { target: "llvm".to_owned(), ..config.clone() };
-        let (computed, left) = on_core(tasks_of(&load(model)?, &all).map_err(failed)?);
+        let (computed, left) = on_core(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?);
         notes.push(format!(
             "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
              such a model would be is not said, and {} tasks are the CPU's and in no sum",
@@ -218,7 +251,7 @@ mod tests {
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
         let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));
         let mut config = RawConfig::parse(&text)?.check(1).map_err(|error| error.to_string())?;
-        settle_batches(&mut config).map_err(|error| error.to_string())?;
+        settle_batches(&mut config, &LoadedModels::default()).map_err(|error| error.to_string())?;
         Ok(config.models.iter().map(|model| model.batch).collect())
     }
 
@@ -245,5 +278,23 @@ mod tests {
         assert!(refused.contains("runs with a batch of 1, whatever batch size is asked for"), "{refused}");
         let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
         assert!(settled(image, "batch = [4]").unwrap_err().contains("runs with a batch of 2"));
+    }
+
+    #[test]
+    fn each_model_is_read_once() {
+        let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
+        for (model, executor) in [(FIXED, "default"), (image, "default"), ("source = 'local', name = 'mlp'", "vm")] {
+            let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
+            let model = model.replace("MODELS", models);
+            let text = format!("models = [{{ {model} }}]\nthreads = [1]\nexecutor = '{executor}'");
+            let mut config = RawConfig::parse(&text).unwrap().check(1).unwrap();
+            let loaded = LoadedModels::default();
+            settle_batches(&mut config, &loaded).unwrap();
+            let tasks = crate::campaign::planned_tasks(&config, &loaded).unwrap();
+            notes(&config, &loaded).unwrap();
+            let graph = loaded.load(&config.models[0]).unwrap();
+            assert!(!tasks.is_empty() && !graph.graph.nodes.is_empty());
+            assert_eq!(loaded.reads(), 1, "{model}");
+        }
     }
 }

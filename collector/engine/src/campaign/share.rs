@@ -79,6 +79,7 @@ fn sampler_of(schedule: &Schedule) -> &'static str {
 mod tests {
     use super::*;
     use crate::campaign::attempt::{attempts, planned_tasks};
+    use crate::campaign::graphs::LoadedModels;
     use crate::campaign::planned::Bases;
     use crate::campaign::{Ground, RawConfig, Tuning};
     use datasets::Record;
@@ -120,7 +121,7 @@ mod tests {
         let count = u32::try_from(machines.len()).expect("few machines");
         let planned = machines.iter().zip(0..).map(|(machine, index)| {
             let config = config(text, machine.cpus.len());
-            let tasks = planned_tasks(&config).expect("tasks");
+            let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
             let Machine { target, bases, cpus, flush_bytes } = machine;
             let all = attempts(&tasks, &[], target, &config, bases, cpus, *flush_bytes).expect("attempts");
             let share = Share::new(Shard::new(index, count).expect("one of them"), &tasks, target, &config);
@@ -174,7 +175,7 @@ mod tests {
     fn a_search_belongs_to_one_shard_on_every_machine() {
         let searched = |machine: &Machine, index: u32| {
             let config = config("threads = [1]\n[tune]\ntuner = 'random'\ntrials = 4", 1);
-            let tasks = planned_tasks(&config).expect("tasks");
+            let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
             let breeder = bench::Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
             let Machine { target, bases, cpus, flush_bytes } = machine;
             let ground = Ground {

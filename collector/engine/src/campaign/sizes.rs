@@ -5,7 +5,7 @@
 //! tasks of the sizes are what is run. Everything else is compiled for each size, with the reason kept.
 
 use super::config::{Config, ModelRequest};
-use super::graphs::{cuts, load};
+use super::graphs::{LoadedModels, cuts};
 use super::planned::{PlannedTask, PlanningError, Symbolic};
 use job::symbols;
 use models::symbolic::{Family, unify};
@@ -23,6 +23,7 @@ struct Member<'a> {
 /// Adds the tasks of all models, those that are compiled together next to each other.
 pub(super) fn plan(
     config: &Config,
+    models: &LoadedModels,
     add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>),
 ) -> Result<(), PlanningError> {
     for group in groups(&config.models) {
@@ -30,7 +31,7 @@ pub(super) fn plan(
         for index in group {
             let request = &config.models[index];
             let failed = |source| PlanningError::Model { name: request.name.clone(), source };
-            members.push(Member { request, index, cuts: cuts(&load(request)?, config).map_err(failed)? });
+            members.push(Member { request, index, cuts: cuts(&models.load(request)?.graph, config).map_err(failed)? });
         }
         for cut in 0..members[0].cuts.len() {
             plan_cut(&members, cut, add);

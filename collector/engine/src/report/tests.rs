@@ -2,6 +2,7 @@
 
 use super::operators::{Summary, render, summarise};
 use crate::campaign::config::{RawConfig, RawModel};
+use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
 use datasets::{Covers, Key, Outcome, Peaks, Record};
@@ -14,7 +15,7 @@ fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let model = |name: &&str| RawModel { source: source.clone(), name: (*name).to_owned(), ..RawModel::default() };
     let raw = RawConfig { models: models.iter().map(model).collect(), ..RawConfig::default() };
     let config = raw.check(2).expect("a sound configuration");
-    let mut tasks = planned_tasks(&config).expect("two tasks");
+    let mut tasks = planned_tasks(&config, &LoadedModels::default()).expect("two tasks");
     // Both belong to the first model; the first task has three places there.
     tasks.iter_mut().zip([3, 1]).for_each(|(task, count)| task.counts = vec![(0, count)]);
     let records: Vec<Record> =
