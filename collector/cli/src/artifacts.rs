@@ -6,11 +6,12 @@
 //! machine code that `run` executes: run only folders you trust.
 
 use super::arguments::{Measuring, Models, ProgramRun, Sweep};
-use super::collect::Job;
+use super::collect::{Shown, collect};
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::terminal;
 use super::settings::Settled;
+use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
 use bench::{Bench, Build, Prebuilt, Versions};
 use datasets::{Record, ScheduleSource};
@@ -19,6 +20,7 @@ use engine::boards::Standing;
 use engine::campaign::graphs::LoadedModels;
 use engine::campaign::jobs::build_job;
 use engine::campaign::{Attempt, Bases, Campaign, Code, Config, Event, PlannedTask, planned_tasks, record};
+use engine::collection::Collection;
 use engine::failure::{Failure, chain};
 use engine::machine;
 use engine::repeat::Repeat;
@@ -193,24 +195,22 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
     let revisions = plan.revisions.clone();
     let _exclusive = machine::exclusive(measuring.wait, terminal(Pace::default()).as_ref())?;
     let store = open_store(store)?;
-    let job = Job {
+    let collection = Collection {
         campaign,
         versions,
         revisions,
         store,
         shard: None,
         repeat,
-        measuring,
-        observer: terminal(measuring.progress),
+        night: measuring.night.as_deref(),
         loaded: &LoadedModels::default(),
-        compares: false,
-        sink: None,
-        as_json,
-        curves: None,
-        start,
         on: Standing::here()?,
+        start,
+        signal: watch_signals()?,
+        observer: terminal(measuring.progress),
     };
-    job.run(&mut Prebuilt::new(&mut workers, |wanted| known(&builds, wanted)))
+    let shown = Shown { compares: false, sink: None, as_json, curves: None };
+    collect(&collection, &mut Prebuilt::new(&mut workers, |wanted| known(&builds, wanted)), shown)
 }
 
 fn read_plan(dir: &Path) -> Result<Plan> {

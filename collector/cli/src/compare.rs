@@ -1,114 +1,33 @@
-//! `model compare`: ways to run one model, timed in turns so that what else the machine does falls on all of them.
+//! `model compare`: ways to run one model, timed in turns.
 
 use super::arguments::{ModelCompare, Sweep, VariantArgument};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use engine::compare::{Wanted, Way, describe, make, time};
 use engine::failure::Failure;
-use engine::network::{self, Best, Comparison};
-use engine::prepared::{Asked, On, PreparedModel, not_built};
+use engine::prepared::{Asked, On, PreparedModel};
 use engine::{machine, staging};
-use job::{Engine, NetworkJob};
-use measure::counters::{Backend, CounterRequest};
-use measure::statistics::summarise;
-use measure::{Method, Placement, Plan, Ratio};
-use models::{Parallel, StagePlan, Task};
-use report::{Table, duration, figures, or_unknown, words};
-use serde::Serialize;
+use job::Engine;
 
-/// How long a variant is sampled in a round: long enough for caches and clocks to settle, short beside what disturbs.
-const ROUND_NS: u64 = 100_000_000;
-
-impl VariantArgument {
-    fn name(self) -> &'static str {
-        match self {
-            VariantArgument::Default => "default",
-            VariantArgument::Best => "best",
-            VariantArgument::Onnxruntime => "onnxruntime",
-            VariantArgument::Openvino => "openvino",
-            VariantArgument::Torch => "torch",
-            VariantArgument::Plan => "plan",
-            VariantArgument::Sequential => Parallel::Sequential.name(),
-            VariantArgument::Stream => Parallel::Stream.name(),
-            VariantArgument::Full => Parallel::Full.name(),
-        }
-    }
-
-    fn engine(self) -> Engine {
-        match self {
-            VariantArgument::Default
-            | VariantArgument::Best
-            | VariantArgument::Plan
-            | VariantArgument::Sequential
-            | VariantArgument::Stream
-            | VariantArgument::Full => Engine::Program,
-            VariantArgument::Onnxruntime => Engine::OnnxRuntime,
-            VariantArgument::Openvino => Engine::OpenVino,
-            VariantArgument::Torch => Engine::Torch,
+impl From<VariantArgument> for Way {
+    fn from(argument: VariantArgument) -> Way {
+        match argument {
+            VariantArgument::Default => Way::Default,
+            VariantArgument::Best => Way::Best,
+            VariantArgument::Onnxruntime => Way::Onnxruntime,
+            VariantArgument::Openvino => Way::Openvino,
+            VariantArgument::Torch => Way::Torch,
+            VariantArgument::Plan => Way::Plan,
+            VariantArgument::Sequential => Way::Sequential,
+            VariantArgument::Stream => Way::Stream,
+            VariantArgument::Full => Way::Full,
         }
     }
 }
 
-/// What a comparison says, for scripts.
-#[derive(Serialize)]
-pub struct Report {
-    model: String,
-    batch: Option<i64>,
-    target: String,
-    threads: usize,
-    seed: u64,
-    rounds: u32,
-    variants: Vec<Timed>,
-}
-
-/// What was seen of one way to run the model.
-#[derive(Serialize)]
-struct Timed {
-    variant: &'static str,
-    median_ns: f64,
-    min_ns: f64,
-    p95_ns: f64,
-    n: u32,
-    /// Its time over the first variant's.
-    ratio: Option<Ratio>,
-    round_medians_ns: Vec<f64>,
-    /// Of our code: how many tasks there are, and for how many the store has a schedule.
-    tasks: Option<usize>,
-    tasks_found: Option<usize>,
-    peak_memory_bytes: u64,
-    check: Option<Comparison>,
-}
-
-impl Report {
-    /// Whether a variant answered something wrong.
-    pub fn is_wrong(&self) -> bool {
-        self.variants.iter().any(|timed| timed.check.is_some_and(|check| !check.is_right))
-    }
-}
-
-/// What is compared.
-pub struct Wanted<'a> {
-    /// The ways, in the order in which they are told.
-    pub variants: &'a [VariantArgument],
-    /// The schedules of `best`.
-    pub best: Option<&'a Best>,
-    /// The stages of `plan`.
-    pub plan: Option<&'a StagePlan>,
-}
-
-/// A way to run the model that is ready.
-pub struct Variant {
-    argument: VariantArgument,
-    job: NetworkJob,
-    tasks: Option<usize>,
-    tasks_found: Option<usize>,
-    check: Option<Comparison>,
-    peak_memory_bytes: u64,
-    samples_ns: Vec<f64>,
-    round_medians_ns: Vec<f64>,
-}
-
+/// Compares.
 pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
@@ -133,41 +52,21 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     if arguments.json {
         print_json(&report)?
     } else {
-        print(&describe(&report))?
+        print(&describe(&report, &paper()))?
     }
     Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Makes every way ready.
-pub fn make(wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
-    let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
-    wanted.variants.iter().map(made).collect()
-}
-
-/// Times them in turns.
-pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
-    for variant in &mut variants {
-        load(variant, whole)?;
-    }
-    for round in 0..rounds {
-        for place in 0..variants.len() {
-            let turn = (round as usize + place) % variants.len();
-            sample(&mut variants[turn], (round, rounds), whole)?;
-        }
-    }
-    Ok(report(whole, rounds, &variants))
-}
-
 /// The ways that are asked for, each once.
-fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
+fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
     let wanted = match arguments.variant.as_slice() {
-        [] => vec![VariantArgument::Default, VariantArgument::Onnxruntime],
-        given => given.to_vec(),
+        [] => vec![Way::Default, Way::Onnxruntime],
+        given => given.iter().map(|argument| Way::from(*argument)).collect(),
     };
     if let Some(place) = (1..wanted.len()).find(|place| wanted[..*place].contains(&wanted[*place])) {
         return Err(Failure::usage(format!("`--variant {}` is given twice", wanted[place].name())));
     }
-    match (wanted.contains(&VariantArgument::Plan), &arguments.plan) {
+    match (wanted.contains(&Way::Plan), &arguments.plan) {
         (true, None) => {
             return Err(Failure::usage("`--variant plan` needs a plan")
                 .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` makes one"));
@@ -179,7 +78,7 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
         }
         _ => {}
     }
-    match (wanted.contains(&VariantArgument::Best), &arguments.store) {
+    match (wanted.contains(&Way::Best), &arguments.store) {
         (true, None) => Err(Failure::usage("`--variant best` needs a store with measured schedules")
             .with_hint("give `--store DIR`; a store is made by `opcollect --modelname … --store DIR`")),
         (false, Some(_)) => {
@@ -187,143 +86,4 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
         }
         _ => Ok(wanted),
     }
-}
-
-/// Builds a variant, or writes its file.
-fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Variant> {
-    whole.stages = match argument {
-        VariantArgument::Plan => wanted.plan.cloned(),
-        VariantArgument::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)),
-        VariantArgument::Stream => Some(staging::by_rule(Parallel::Stream, whole)),
-        VariantArgument::Full => Some(staging::by_rule(Parallel::Full, whole)),
-        _ => None,
-    };
-    let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());
-    let folder = whole.new_folder(&name)?;
-    let (mut tasks, mut tasks_found) = (None, None);
-    match (argument, wanted.best) {
-        (VariantArgument::Best, Some(best)) => {
-            tasks_found = Some(best.found());
-            tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
-        }
-        (VariantArgument::Onnxruntime | VariantArgument::Openvino, _) => whole.write_onnx(&folder)?,
-        (VariantArgument::Torch, _) => whole.write_tasks(&folder)?,
-        // Plans are of times of the default schedules.
-        _ => {
-            let choose = |task: &Task| network::default_schedule(task, &target);
-            tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);
-        }
-    }
-    let plan = Plan {
-        visits: 1,
-        samples_min: 2,
-        samples_slow_min: 2,
-        sampling_time_min_ns: ROUND_NS,
-        time_budget_ns: ROUND_NS,
-        ..whole.runs.config.measure.clone()
-    };
-    let counters = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
-    let job = whole.runs.job(argument.engine(), folder, &name, Method::Sample(plan), counters);
-    Ok(Variant {
-        argument,
-        job,
-        tasks,
-        tasks_found,
-        check: None,
-        peak_memory_bytes: 0,
-        samples_ns: Vec::new(),
-        round_medians_ns: Vec::new(),
-    })
-}
-
-/// A first round, in which the variant is loaded and its outputs are looked at. It does not count.
-fn load(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
-    variant.peak_memory_bytes = whole.runs.run(&variant.job)?.peak_memory_bytes;
-    variant.check = whole.check(&whole.outputs(&variant.job)?);
-    Ok(())
-}
-
-/// Times a variant in a round. Each has its stack elsewhere; tensors are placed anew, in a fresh process, for each third of the
-/// rounds.
-fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
-    let (method, seed) = (&variant.job.method, whole.runs.config.seed);
-    let third = round * 3 / rounds;
-    let stack_bytes = method.placement(seed, round, 0).stack_bytes;
-    variant.job.placement = Placement { stack_bytes, ..method.placement(seed, third, third) };
-    let measured = whole.runs.run(&variant.job)?;
-    variant.round_medians_ns.push(measured.measurement.median_ns);
-    variant.samples_ns.extend(measured.measurement.samples_ns);
-    Ok(())
-}
-
-fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
-    let first = &variants[0].round_medians_ns;
-    let timed = variants.iter().map(|variant| {
-        let mut sorted = variant.samples_ns.clone();
-        sorted.sort_by(f64::total_cmp);
-        let summary = summarise(&sorted).expect("every round has samples");
-        Timed {
-            variant: variant.argument.name(),
-            median_ns: summary.median,
-            min_ns: summary.min,
-            p95_ns: summary.p95,
-            n: summary.n,
-            ratio: measure::ratio(&variant.round_medians_ns, first),
-            round_medians_ns: variant.round_medians_ns.clone(),
-            tasks: variant.tasks,
-            tasks_found: variant.tasks_found,
-            peak_memory_bytes: variant.peak_memory_bytes,
-            check: variant.check,
-        }
-    });
-    Report {
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: whole.target.text.clone(),
-        threads: whole.runs.cpus.len(),
-        seed: whole.runs.config.seed,
-        rounds,
-        variants: timed.collect(),
-    }
-}
-
-/// For a reader.
-pub fn describe(report: &Report) -> String {
-    let Report { model, threads, rounds, seed, .. } = report;
-    let plural = if *threads == 1 { "" } else { "s" };
-    let mut table = Table::new([
-        words("variant"),
-        figures("median"),
-        figures("least"),
-        figures("p95"),
-        figures("samples").drops(1),
-        figures("× first"),
-        figures("95 % interval"),
-        words("outputs"),
-    ]);
-    for timed in &report.variants {
-        table.row([
-            timed.variant.to_owned(),
-            duration(timed.median_ns),
-            duration(timed.min_ns),
-            duration(timed.p95_ns),
-            timed.n.to_string(),
-            or_unknown(timed.ratio, |ratio| format!("{:.3}", ratio.median)),
-            or_unknown(timed.ratio.and_then(|ratio| ratio.interval), |(low, high)| format!("{low:.3} … {high:.3}")),
-            match timed.check {
-                None => "not checked".to_owned(),
-                Some(check) if check.is_right => "right".to_owned(),
-                Some(check) => format!("WRONG by {:.1e} of {:.1e}", check.max_abs_error, check.largest_output),
-            },
-        ]);
-    }
-    let mut text = format!("{model}: {threads} thread{plural}, {rounds} rounds, seed {seed}\n{}", table.on(&paper()));
-    for timed in &report.variants {
-        if let (Some(tasks), Some(found)) = (timed.tasks, timed.tasks_found) {
-            text.push_str(&format!(
-                "\nthe store has schedules for {found} of {tasks} tasks; the others have the default"
-            ));
-        }
-    }
-    text
 }

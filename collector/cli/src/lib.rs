@@ -18,7 +18,6 @@ mod dataset;
 mod doctor;
 mod drift;
 mod fleet;
-mod ifcompare;
 mod inspect;
 mod kept;
 mod mapped;

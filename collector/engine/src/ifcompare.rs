@@ -1,17 +1,17 @@
 //! `--ifcompare`: after a campaign, its models as a whole, by the default schedules and by the best that the store has.
 
-use super::Result;
-use super::arguments::VariantArgument;
-use super::compare::{self, Report, Wanted};
-use engine::campaign::graphs::LoadedModels;
-use engine::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
-use engine::failure::Failure;
-use engine::observer::Observer;
-use engine::prepared::each;
-use engine::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
-use engine::runs::After;
+use crate::Result;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
+use crate::compare::{self, Report, Wanted, Way};
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::prepared::each;
+use crate::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
+use crate::runs::After;
 use job::target::is_cuda;
 use measure::ROUNDS;
+use report::Paper;
 use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
@@ -23,7 +23,16 @@ pub enum Compared {
     /// Both ways were timed.
     Timed(Box<Report>),
     /// They were not.
-    Left { model: String, batch: Option<i64>, threads: usize, why: String },
+    Left {
+        /// The model.
+        model: String,
+        /// Its batch size, where it has one.
+        batch: Option<i64>,
+        /// The number of threads.
+        threads: usize,
+        /// Why they were not.
+        why: String,
+    },
 }
 
 impl Compared {
@@ -36,9 +45,9 @@ impl Compared {
     }
 
     /// For a reader.
-    pub fn describe(&self) -> String {
+    pub fn describe(&self, paper: &Paper) -> String {
         match self {
-            Compared::Timed(report) => compare::describe(report),
+            Compared::Timed(report) => compare::describe(report, paper),
             Compared::Left { model, threads, why, .. } => {
                 let plural = if *threads == 1 { "" } else { "s" };
                 format!("{model}: {threads} thread{plural}, not compared: {why}")
@@ -98,7 +107,7 @@ fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>>
     if best.found() == 0 {
         return Ok(None);
     }
-    let wanted = Wanted { variants: &[VariantArgument::Default, VariantArgument::Best], best: Some(&best), plan: None };
+    let wanted = Wanted { variants: &[Way::Default, Way::Best], best: Some(&best), plan: None };
     let variants = compare::make(&wanted, whole)?;
     compare::time(variants, ROUNDS, whole).map(Some)
 }
