@@ -6,9 +6,9 @@ use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use super::{best, query, revisions, sharing};
 use datasets::sql::Dialect;
 use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
-use datasets::{Choose, Format, Record, SealOptions, Store};
-use engine::campaign::wrong_schedule;
+use datasets::{Choose, Format, SealOptions, Store};
 use engine::failure::Failure;
+use engine::soundness::wrong_schedule;
 pub use engine::stores::{failed, open};
 use report::{Table, figures, words};
 use serde::Serialize;
@@ -112,18 +112,6 @@ fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Resu
     let done = Store::import(path, file, format).map_err(failed)?;
     report_import(&done, path, as_json)?;
     Ok(DONE)
-}
-
-/// Takes rows over into a store that is made if needed: as a table in one go, where a journal would wait for the disk at every
-/// row.
-pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
-    let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let path = folder.path().join("rows.parquet");
-    let file = std::fs::File::create(&path).map_err(Failure::environment)?;
-    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(failed)?;
-    records.iter().try_for_each(|record| writer.write(record)).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Store::import(store, &path, Format::Parquet).map_err(failed)
 }
 
 /// Says what was taken over into a store.

@@ -4,6 +4,7 @@
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod answers;
 mod arguments;
 mod artifacts;
 mod best;

@@ -89,7 +89,7 @@ fn import(arguments: &TpuImport) -> Result<u8> {
     let per = if arguments.commands { Per::Command } else { Per::Operator };
     let provenance = provenance(&timeline, arguments.host.as_deref());
     let records = import::records(&timeline, &provenance, per).map_err(Failure::usage)?;
-    let report = super::dataset::take_over(&arguments.store, &records)?;
+    let report = engine::stores::take_over(&arguments.store, &records)?;
     if arguments.json {
         print_json(&report)?;
     } else {

@@ -25,6 +25,7 @@ pub mod prepared;
 pub mod repeat;
 pub mod report;
 pub mod runs;
+pub mod soundness;
 pub mod spaces;
 pub mod staging;
 pub mod stores;

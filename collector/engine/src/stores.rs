@@ -3,8 +3,8 @@
 use crate::Result;
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
-use datasets::Store;
-use datasets::store::Damage;
+use datasets::store::{Damage, ImportReport};
+use datasets::{Format, Record, Store};
 use std::path::Path;
 
 /// Where records go when nothing is said.
@@ -35,4 +35,16 @@ pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
 /// Returns a note on the number of times that were left out because of their versions, if there are any.
 pub fn left_out_note(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} times of other versions are left out; `--all-versions` uses them, too"))
+}
+
+/// Takes rows over into a store that is made if needed: as a table in one go, where a journal would wait for the disk at every
+/// row.
+pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let path = folder.path().join("rows.parquet");
+    let file = std::fs::File::create(&path).map_err(Failure::environment)?;
+    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(failed)?;
+    records.iter().try_for_each(|record| writer.write(record)).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Store::import(store, &path, Format::Parquet).map_err(failed)
 }

@@ -5,7 +5,7 @@ use super::{paper, policy, print};
 use crate::error::{Error, Result};
 use learn::in_place::InPlace;
 use report::{Table, duration, figures, or_unknown, words};
-use samples::records::in_place::PlacedNetwork;
+use samples::placed::PlacedNetwork;
 use samples::records::placed;
 use serde_json::json;
 use std::collections::BTreeMap;

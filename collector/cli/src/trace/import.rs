@@ -1,11 +1,11 @@
 //! `trace import`: operators of a trace as rows of a store.
 
-use super::super::dataset::take_over;
 use super::super::{Result, print, print_json, tell};
 use super::arguments::Import;
 use super::{tell_skipped, unread};
 use engine::campaign::record::now_us;
 use engine::failure::Failure;
+use engine::stores::take_over;
 use profile::import::rows::{self, Provenance};
 use profile::import::{self, Bounds, Imported};
 use std::path::Path;

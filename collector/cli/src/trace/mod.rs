@@ -11,7 +11,6 @@ use super::{DONE, DONE_WITH_LOSSES, Result};
 pub use arguments::TraceCommand;
 use capture::events::{self, Found};
 use engine::failure::Failure;
-pub use query::{rows, table};
 
 /// Does one of them.
 pub fn run(command: &TraceCommand) -> Result<u8> {

@@ -1,10 +1,10 @@
 //! `trace query`: questions in SQL about Perfetto traces.
 
-use super::super::{DONE, Result, paper, print, print_json};
+use super::super::answers::{rows, table};
+use super::super::{DONE, Result, print, print_json};
 use super::arguments::Query;
-use capture::trace::{self, Answer, Bounds, Error};
+use capture::trace::{self, Bounds, Error};
 use engine::failure::Failure;
-use report::{Table, figures, words};
 use std::time::Duration;
 
 /// Answers one.
@@ -29,23 +29,4 @@ fn failed(error: Error) -> Failure {
         _ => return Failure::usage(error),
     };
     Failure::usage(error).with_hint(hint)
-}
-
-/// Rows as JSON objects.
-pub fn rows(answer: &Answer) -> Vec<serde_json::Map<String, serde_json::Value>> {
-    let row = |row: &Vec<trace::Value>| {
-        answer.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
-    };
-    answer.rows.iter().map(row).collect()
-}
-
-/// Rows as a table.
-pub fn table(answer: &Answer) -> String {
-    let is_number = |at: usize| answer.rows.iter().all(|row| !matches!(row[at], trace::Value::Text(_)));
-    let columns = answer.columns.iter().enumerate();
-    let mut table = Table::new(columns.map(|(at, name)| if is_number(at) { figures(name) } else { words(name) }));
-    for row in &answer.rows {
-        table.row(row.iter().map(ToString::to_string));
-    }
-    table.on(&paper())
 }

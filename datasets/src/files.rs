@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
-use super::holder::{self, Holder};
 use crate::error::{Error, IoContext, Result};
+use crate::holder::{self, Holder};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
