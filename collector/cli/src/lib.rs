@@ -67,7 +67,7 @@ mod whole;
 use arguments::{Arguments, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use report::{Paper, error_text, tame};
+use report::{Paper, error_text, note_lines, tame};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -166,9 +166,7 @@ fn paper() -> Paper {
 
 /// Says what a person should know beside the result.
 fn tell(notes: &[String]) {
-    for note in notes {
-        eprintln!("note: {}", tame(note));
-    }
+    eprint!("{}", note_lines("note", notes));
 }
 
 /// Prints one JSON document on one line.
