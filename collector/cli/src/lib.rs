@@ -52,7 +52,7 @@ use clap::{CommandFactory, Parser};
 use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
-use report::{Paper, error_text, tame};
+use report::{Paper, error_text, note_lines, tame};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -149,9 +149,7 @@ fn paper() -> Paper {
 
 /// Says what a person should know beside the result.
 fn tell(notes: &[String]) {
-    for note in notes {
-        eprintln!("note: {}", tame(note));
-    }
+    eprint!("{}", note_lines("note", notes));
 }
 
 /// Says what of a store was left out; anything is a loss.

@@ -71,9 +71,7 @@ fn view(input: &Path, output: &Path, outputs: &TpuOutputs) -> Result<u8> {
 
 fn tell_losses(losses: &Losses) -> u8 {
     super::tell(&losses.notes);
-    for loss in &losses.described {
-        eprintln!("skipped: {loss}");
-    }
+    eprint!("{}", report::note_lines("skipped", &losses.described));
     match losses.count {
         0 => DONE,
         count => {

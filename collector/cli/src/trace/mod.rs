@@ -36,9 +36,7 @@ fn unread(error: events::Error) -> Failure {
 
 /// Says what could not be read, and the exit code that says it to scripts.
 fn tell_skipped(found: &Found) -> u8 {
-    for example in &found.examples {
-        eprintln!("skipped: {example}");
-    }
+    eprint!("{}", report::note_lines("skipped", &found.examples));
     match found.malformed {
         0 => DONE,
         count => {
