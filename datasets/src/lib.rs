@@ -5,12 +5,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod batch;
 pub mod best;
 pub mod codec;
 pub mod document;
 pub mod error;
 pub mod fastest;
+mod files;
+mod holder;
 pub mod limits;
 pub mod output;
 pub mod peaks;

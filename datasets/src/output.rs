@@ -4,7 +4,7 @@
 //! what was there before. What is no ordinary file, such as a pipe or a device, is written as it is.
 
 use crate::error::{Error, IoContext, Result};
-use crate::store::files::Scratch;
+use crate::files::Scratch;
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};

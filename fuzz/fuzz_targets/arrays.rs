@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use collector::network::{arrays, npy};
+use engine::network::{arrays, npy};
 use libfuzzer_sys::fuzz_target;
 use models::TensorType;
 

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use collector::campaign::RawConfig;
+use engine::campaign::RawConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

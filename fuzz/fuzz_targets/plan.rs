@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use collector::cli::plan::Plan;
+use opcollect::plan::Plan;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -13,4 +13,4 @@ mod terminal;
 pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, unit};
 pub use paper::Paper;
 pub use table::{Cell, Column, Table, figures, words};
-pub use terminal::{error_text, tame};
+pub use terminal::{error_text, note_lines, tame};

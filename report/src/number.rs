@@ -51,7 +51,8 @@ pub fn between(low_ns: f64, high_ns: f64) -> String {
 
 /// A part of one in percent, with one decimal.
 pub fn percent(part: f64) -> String {
-    if part.is_finite() { format!("{:.1} %", part * 100.0) } else { UNKNOWN.to_owned() }
+    // The sum of no floats is -0.0, which plus zero is 0.0.
+    if part.is_finite() { format!("{:.1} %", part * 100.0 + 0.0) } else { UNKNOWN.to_owned() }
 }
 
 /// A value's text, or the sign for what is not known.
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!((percent(f64::NAN), between(f64::NAN, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
         assert_eq!(between(1.0, f64::INFINITY), "1.00 ns … –");
         assert_eq!((or_unknown(None::<f64>, number), or_unknown(Some(0.5), percent)), ("–".into(), "50.0 %".into()));
+        assert_eq!((percent([0.0; 0].iter().sum()), percent(-0.5)), ("0.0 %".into(), "-50.0 %".into()));
         assert_eq!((plain(1.5), plain(2.0), plain(1e3)), ("1.5".into(), "2".into(), "1000".into()));
     }
 

@@ -30,6 +30,22 @@ const ERROR_LINE_CHARS: usize = 1000;
 /// The most lines of an error.
 const ERROR_LINES: usize = 60;
 
+/// The most notes of one kind that are shown.
+const MAX_NOTES: usize = 20;
+
+/// Returns the lines of notes of one kind, such as `warning`: each note is as short as an error, and of very many the first are shown
+/// with the number of the rest.
+pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
+    let mut notes = notes.into_iter();
+    let mut lines: String =
+        notes.by_ref().take(MAX_NOTES).map(|note| format!("{kind}: {}\n", error_text(&note.to_string()))).collect();
+    match notes.count() {
+        0 => {}
+        left => lines.push_str(&format!("{kind}: and {left} more of this kind\n")),
+    }
+    lines
+}
+
 /// An error as a terminal shows it: without control characters and of bounded length.
 pub fn error_text(text: &str) -> String {
     let lines = tame(text);
@@ -64,6 +80,15 @@ mod tests {
         assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), "\u{fffd}[2Jx\u{fffd}\u{fffd}2J\u{fffd}");
         assert_eq!(tame("a\u{202e}b\x1b["), "a\u{fffd}b\u{fffd}[");
     }
+
+    #[test]
+    fn notes_are_few_and_short() {
+        assert_eq!(note_lines("note", ["a", "b\x07"]), "note: a\nnote: b\u{fffd}\n");
+        assert_eq!(note_lines("note", [""; 0]), "");
+        let many = note_lines("warning", vec!["x".repeat(1 << 20); 1000]);
+        assert!(many.ends_with("x…\nwarning: and 980 more of this kind\n") && many.len() < 64 << 10, "{}", many.len());
+    }
+
     #[test]
     fn errors_are_short_whatever_they_quote() {
         assert_eq!(error_text("error: a\n  at b\x07\n"), "error: a\n  at b\u{fffd}");

@@ -1,11 +1,12 @@
 //! A whole campaign over artifacts that a test gives.
 
 use bench::{Bench, Build};
-use collector::campaign::collect::{Outside, claim_all};
-use collector::campaign::{
+use datasets::{Record, RowError};
+use engine::campaign::collect::{Outside, claim_all};
+use engine::campaign::graphs::LoadedModels;
+use engine::campaign::{
     Attempt, Bases, Campaign, Config, Outcomes, RawConfig, Sweep, attempts, collect, planned_tasks,
 };
-use datasets::{Record, RowError};
 use job::BuildJob;
 use job::revision::Revisions;
 use job::target::Target;
@@ -33,7 +34,7 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
 
 /// The whole campaign with real workers; the records in the order of the attempts, whatever the bench did first.
 pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes, Vec<Record>) {
-    let tasks = planned_tasks(config).expect("the model is known");
+    let tasks = planned_tasks(config, &LoadedModels::default()).expect("the model is known");
     let cpus = affinity::allowed().expect("the system tells the CPUs");
     let base = Record {
         run_id: "0123456789abcdef".to_owned(),

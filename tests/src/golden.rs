@@ -1,22 +1,25 @@
-//! Texts that are part of the product, kept in `golden/`. `UPDATE_GOLDEN=1 cargo test` writes them anew.
+//! Generated texts that the repository keeps. `UPDATE_GOLDEN=1 cargo test` writes them again.
 
-use std::path::Path;
+use crate::workspace::root;
 
-/// Compares a text with the file of that name.
+/// Compares a generated text with the file at this path from the root of the workspace.
 #[track_caller]
-pub fn check(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
+pub fn check(path: &str, actual: &str) {
+    let file = root().join(path);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("a folder can be made");
-        std::fs::write(&path, actual).expect("a golden file can be written");
+        std::fs::create_dir_all(file.parent().expect("a file lies in a folder")).expect("a folder can be made");
+        std::fs::write(&file, actual).expect("a golden file can be written");
         return;
     }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
     let difference = expected.lines().zip(actual.lines()).position(|(old, new)| old != new);
-    let line = difference.unwrap_or(expected.lines().count().min(actual.lines().count())) + 1;
+    let first = difference.unwrap_or(expected.lines().count().min(actual.lines().count()));
+    let line = |text: &str| text.lines().nth(first).unwrap_or("(end of text)").to_owned();
     assert!(
         expected == actual,
-        "`{}` differs from line {line} on; if that is meant, run again with UPDATE_GOLDEN=1\n{actual}",
-        path.display()
+        "`{path}` differs from line {} on; if that is intended, run again with UPDATE_GOLDEN=1\nfile:      {}\ngenerated: {}",
+        first + 1,
+        line(&expected),
+        line(actual)
     );
 }

@@ -60,6 +60,16 @@ pub fn parts(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     parts
 }
 
+/// Copies a folder with all files below it.
+#[track_caller]
+pub fn copy(from: &Path, to: &Path) {
+    for file in files(from) {
+        let target = to.join(file.strip_prefix(from).expect("it lies in the folder"));
+        std::fs::create_dir_all(target.parent().expect("a file lies in a folder")).expect("a folder can be made");
+        std::fs::copy(&file, &target).unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", file.display()));
+    }
+}
+
 /// All files below a folder; nothing when there is none.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };

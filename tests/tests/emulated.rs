@@ -14,10 +14,10 @@ mod common;
 
 use bench::{Bench, Build, Prebuilt, Workers};
 use capture::writer::sink::Format;
-use collector::doctor::{DoctorRequest, Status, doctor};
-use collector::network;
 use common::open;
 use cuda::cupti;
+use engine::doctor::{DoctorRequest, Status, doctor};
+use engine::network;
 use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
 use job::space::{self, Knobs, Schedule, Setting, Space};

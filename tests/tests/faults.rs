@@ -8,9 +8,9 @@
 mod common;
 
 use bench::{Ability, Bench, Build, Prebuilt, WorkerLimits, Workers};
-use collector::campaign::Config;
 use common::{PATIENCE, run_job, task};
 use datasets::{Outcome, Record};
+use engine::campaign::Config;
 use expect_test::{Expect, expect};
 use job::Packing;
 use job::target::{self, Target};

@@ -1,10 +1,19 @@
 //! Untrusted stores, traces and configurations never become code: every command refuses them with an error.
 #![allow(missing_docs)]
 
-use datasets::{Json, Outcome, Record};
+#[path = "../damage.rs"]
+mod damage;
+
+use datasets::store::{Status, Telling};
+use datasets::{COLUMNS, Choose, Json, Key, Kind, Known, Origin, Outcome, PeaksMeasured, Record, Store};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use std::path::Path;
-use tests::{Bench, Ran, run, stores};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tests::{Bench, Ran, run, start, stores, workspace};
 
 /// A command in the shape of code that a library runs when it is loaded, as TVM takes it from an annotation: on x86-64 it made a
 /// file while nothing checked moves.
@@ -149,4 +158,324 @@ fn names_of_strangers_do_not_command_the_terminal() {
     command.arg(name);
     let ran = run(command);
     assert!(ran.code() != 0 && !ran.stderr.contains('\u{1b}') && ran.stderr.contains("]0;owned"), "{ran}");
+}
+
+/// The longest time that a command may take for a store of these tests, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most memory that it may take: one store has some 60 MiB of long texts, the others are small.
+const STRINGS_BYTES: u64 = 768 << 20;
+const FILES_BYTES: u64 = 256 << 20;
+/// What a page must not contain, because it would run.
+const SCRIPT: &str = "<script>document.title=";
+const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=16,k=32";
+
+/// A folder in which commands open a hostile store. It lies so deep that `../../../..` from any file in it stays on the bench.
+struct HostileBench {
+    bench: Bench,
+    folder: PathBuf,
+    mark: PathBuf,
+    passwords: Vec<u8>,
+}
+
+impl HostileBench {
+    fn new() -> HostileBench {
+        let bench = Bench::new();
+        let folder = bench.path("a/b/c/d");
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        std::fs::copy(bench.path("quick.toml"), folder.join("quick.toml")).expect("a file can be copied");
+        let passwords = std::fs::read("/etc/passwd").unwrap_or_default();
+        HostileBench { mark: bench.path("ran"), bench, folder, passwords }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Runs a command and checks that it ends with a documented exit code, in bounded memory and time, without side effects.
+    #[track_caller]
+    fn open(&self, command: &str, max_bytes: u64) -> Ran {
+        let (program, arguments) = command.split_once(' ').expect("a program and its arguments");
+        let mut command = self.bench.command(&tests::program(program), arguments);
+        command.current_dir(&self.folder);
+        let (began, mut peak) = (Instant::now(), 0);
+        let mut running = start(command);
+        // The high-water mark of the command alone: its workers compile and read no store.
+        running.until(|pid| {
+            peak = peak.max(high_water_bytes(pid));
+            None::<()>
+        });
+        let ran = running.finish();
+        assert!((0..=4).contains(&ran.code()) && !ran.stderr.contains("panicked"), "{ran}");
+        assert!(began.elapsed() < PATIENCE && peak <= max_bytes, "took {:?}, {peak} bytes\n{ran}", began.elapsed());
+        assert!(ran.stderr.len() < 64 << 10, "prints {} bytes of errors\n{}", ran.stderr.len(), ran.what);
+        assert!(!ran.stderr.contains(['\u{1b}', '\u{7}']), "{ran}");
+        nothing_ran(&self.mark, &ran);
+        let outside = stores::files(&self.bench.path("")).into_iter().find(|file| !file.starts_with(&self.folder));
+        assert_eq!(outside, Some(self.bench.path("quick.toml")), "{}", ran.what);
+        assert!(std::fs::read("/etc/passwd").unwrap_or_default() == self.passwords, "{}", ran.what);
+        ran
+    }
+}
+
+/// Returns the largest resident memory that a process has had.
+fn high_water_bytes(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// Texts that do something where they are taken for code, a path, or a sequence of a terminal; the last one is only long.
+fn texts(mark: &Path) -> Vec<String> {
+    vec![
+        format!("$(touch {})", mark.display()),
+        "\"><script>document.title='x'</script>".to_owned(),
+        "../../../../ran".to_owned(),
+        format!("`touch {}`", mark.display()),
+        "'; DROP TABLE records; --".to_owned(),
+        "/etc/passwd".to_owned(),
+        "\u{1b}]0;title\u{7}\n\r\n".to_owned(),
+        String::new(),
+        "x".repeat(1 << 20),
+    ]
+}
+
+/// Returns the copies of a record in which one column of texts is another text. In JSON, each text and each name is replaced in turn.
+fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
+    let mut next = texts.iter().cycle();
+    let mut copies = Vec::new();
+    for column in COLUMNS {
+        let values: Vec<String> = match (column.kind, record.get(column.name)) {
+            (Kind::Text | Kind::Label, _) => texts.iter().map(|text| json!(text).to_string()).collect(),
+            (Kind::Json, None) => texts.iter().map(|text| json!([text]).to_string()).collect(),
+            (Kind::Json, Some(value)) => {
+                let written = value.to_string();
+                let pieces: Vec<&str> = written.split('"').collect();
+                let replace = |place: usize| {
+                    let text = json!(next.next()).to_string();
+                    [&pieces[..place], &[text.trim_matches('"')], &pieces[place + 1..]].concat().join("\"")
+                };
+                // The long text stands once in each column.
+                let places = if texts.len() == 1 { 1 } else { pieces.len() };
+                (1..pieces.len()).step_by(2).take(places).map(replace).collect()
+            }
+            _ => continue,
+        };
+        let mut others = record.clone();
+        others.as_object_mut().expect("a record is an object").remove(column.name);
+        let others = others.to_string();
+        copies.extend(values.iter().map(|value| format!("{{\"{}\":{value},{}", column.name, &others[1..])));
+    }
+    copies
+}
+
+/// Returns the record of an attempt that failed.
+fn failed(mut record: Value) -> Value {
+    let fields = record.as_object_mut().expect("a record is an object");
+    COLUMNS.iter().filter(|column| column.known == Known::After).for_each(|column| {
+        fields.remove(column.name);
+    });
+    let rest = json!({"outcome": "crashed", "reason": "it crashed", "n": 0, "samples_ns": []});
+    fields.extend(rest.as_object().expect("an object").clone());
+    record
+}
+
+/// Writes a store in which every text of some records is replaced by hostile ones, among records that are sound. Returns the class
+/// of this host, and what says in the store that processes are at work.
+fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
+    let sizes = ["16,n=16", "24,n=32", "32,n=64", "48,n=48", "64,n=64"];
+    let models: String = sizes.iter().map(|sizes| format!(" --modelname matmul:m={sizes},k=32")).collect();
+    let models = format!("--modelsource simple{models} --store sound");
+    bench.open(&format!("opcollect {models} --schedules 2 --threads 1 --config quick.toml"), STRINGS_BYTES);
+    let pairs = "[corun]\nsizes = [2]\nparallel = ['full']\npasses = 1\npartners = ['arithmetic']\n\
+                 [corun.measure]\nrounds = 6\nphase_ns = 200_000\nsamples_min = 2\n";
+    std::fs::write(bench.path("pairs.toml"), pairs).expect("a file");
+    bench.open(&format!("opcollect corun --config pairs.toml {models}"), STRINGS_BYTES);
+    let json = |record: &Record| serde_json::to_value(record).expect("a record has a JSON form");
+    let sound: Vec<Value> = stores::records(&bench.path("sound")).iter().map(json).collect();
+    let published = Store::open(&workspace::root().join("datasets/published/cpu")).expect("a store");
+    let published = published.records(Choose::All).expect("rows").take(1);
+    let mut changed: Vec<Value> = published.map(|record| json(&record.expect("a sound row"))).collect();
+    changed.extend([sound[0].clone(), failed(sound[1].clone())]);
+    let texts = texts(&bench.mark);
+    let (long, short) = texts.split_last().expect("texts");
+    let mut copies = with_texts(&changed[0], std::slice::from_ref(long));
+    copies.extend(changed.iter().flat_map(|record| with_texts(record, short)));
+    // What groups of records are named after, in all records of a group.
+    for column in ["op_kind", "op_text", "model_name", "host", "host_class", "tvm_version"] {
+        for (text, record) in short[..3].iter().flat_map(|text| sound.iter().map(move |record| (text, record))) {
+            let mut copy = record.clone();
+            copy[column] = json!(text);
+            if column == "op_kind" {
+                copy["task_hash"] = json!(Key::of_bytes(format!("{text} {}", record["task_hash"]).as_bytes()));
+            }
+            copies.push(copy.to_string());
+        }
+    }
+    let records = copies.iter().filter_map(|copy| Record::from_json(copy.as_bytes()).ok());
+    let records = records.map(|record| Record { key: record.experiment_key(), ..record });
+    let records: Vec<Value> = records.filter(|record| record.check().is_ok()).map(|record| json(&record)).collect();
+    let refused = copies.len() - records.len();
+    assert!(records.len() > 1000 && refused > 100, "{} records, {refused} refused", records.len());
+    let lines: String = sound.iter().chain(&records).map(|record| format!("{record}\n")).collect();
+    std::fs::write(bench.path("strings.jsonl"), lines).expect("a file");
+    bench.open("opcollect dataset import strings.jsonl --store strings", STRINGS_BYTES).expect(0);
+    let store = Store::open(&bench.path("strings")).expect("a store");
+    let peaks = Store::open(&bench.path("sound")).and_then(|sound| sound.peaks()).expect("peaks");
+    let mut tellings = Vec::new();
+    for text in texts {
+        store
+            .keep_peaks(&PeaksMeasured { host: text.clone(), host_class: text.clone(), ..peaks[0].clone() })
+            .expect("peaks");
+        store.keep_config(&json!({"models": [text]}).to_string()).expect("a configuration");
+        let telling = store.telling().expect("a status");
+        let status = Status { host: text.clone(), command: text.clone(), standing: Some(text), ..Status::default() };
+        telling.say(&status).expect("a status");
+        tellings.push(telling);
+    }
+    (sound[0]["host_class"].as_str().expect("a text").to_owned(), tellings)
+}
+
+/// Commands that read the store `strings`, in the order in which they are run: later ones read files that earlier ones write.
+const READERS: &str = "
+    opcollect dataset stats --store strings
+    opcollect dataset stats --store strings --choose all --json
+    opcollect dataset verify --store strings
+    opcollect dataset revisions --store strings
+    opcollect dataset best --store strings --all-versions
+    opcollect dataset best --store strings --host ../../../../ran
+    opcollect dataset query --store strings --sql select*from'records'limit(200)
+    opcollect dataset schema
+    opcollect dataset export --store strings --out strings.csv
+    opcollect dataset export --store strings --out strings.jsonl
+    opcollect dataset export --store strings --out strings.parquet
+    opcollect dataset import strings.csv --store from-csv
+    opcollect dataset import strings.parquet --store from-parquet
+    opcollect dataset merge strings --store merged
+    opcollect dataset seal --store merged
+    opcollect dataset compact --store merged
+    opcollect dataset verify --store merged --quarantine
+    opcollect dataset push file://FOLDER/pushed --store strings
+    opcollect dataset pull file://FOLDER/pushed --store pulled
+    opcollect status strings
+    opcollect drift strings --html nights.html --markdown nights.md
+    opcollect drift sound strings --by task --html drift.html --markdown drift.md
+    opcollect drift strings@tvm_version=../../../../ran strings
+    opcollect replay --store strings --key 00000000000000000000000000000001
+    opcollect graph PRODUCT --store strings --html graph.html
+    opcollect PRODUCT --schedules 3 --config quick.toml --store strings
+    opcollect model compare PRODUCT --threads 1 --rounds 1 --variant default --variant best --store strings
+    opcollect profile PRODUCT --seconds 0.2 --config quick.toml --store strings --html profile.html
+    oppredict train DATA --out strings.opp
+    oppredict eval DATA --learners ours,median --folds 2 --html eval.html
+    oppredict correlate DATA --html correlate.html --csv correlate.csv
+    oppredict explain DATA
+    oppredict explain DATA --predictor strings.opp --html effects.html
+    oppredict inplace DATA --operators
+    oppredict suggest DATA --predictor strings.opp
+    oppredict adapt DATA --predictor strings.opp --out adapted.opp
+    oppredict interference --data strings --hardware CLASS --all-versions --html interference.html
+    oppredict plan --model mlp TIMES --predictor strings.opp --device CLASS --out mlp.plan --html plan.html
+    oppredict stages --model mlp TIMES --predictor strings.opp --device CLASS --html stages.html
+    oppredict cotune --op matmul:m=16,n=16,k=32 --op matmul:m=24,n=32,k=32 TIMES --predictor strings.opp --device CLASS
+    oppredict place --model mlp --predictor strings.opp --html place.html
+    oppredict knee --predictor strings.opp --op matmul:m=32,n=32,k=32 --device CLASS --threads 1 --over tile_x --html knee.html
+    oppredict xgboost --predictor strings.opp --write trees
+    oppredict serve --predictor strings.opp --store strings --address no-port";
+
+#[test]
+fn no_text_of_a_store_becomes_a_command_a_path_or_a_script() {
+    let bench = HostileBench::new();
+    let (class, _tellings) = write_strings(&bench);
+    let (mut done, mut with_title) = (0, BTreeSet::new());
+    for command in READERS.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let command = command
+            .replace("FOLDER", &bench.folder.display().to_string())
+            .replace("PRODUCT", PRODUCT)
+            .replace("DATA", "--data strings --max-uncertainty inf --all-versions")
+            .replace("TIMES", "--data strings --hardware CLASS --threads 2 --all-versions")
+            .replace("CLASS", &class);
+        let ran = bench.open(&command, STRINGS_BYTES);
+        done += usize::from(ran.code() <= 1);
+        for page in stores::files(&bench.folder) {
+            if page.extension().is_some_and(|end| end == "html" || end == "md") {
+                let text = std::fs::read_to_string(&page).expect("a page is text");
+                assert!(!text.contains(SCRIPT), "`{}` has a script of the store\n{ran}", page.display());
+                with_title.extend(text.contains("document.title=").then_some(page));
+            }
+        }
+    }
+    assert!(done > 35 && with_title.len() > 4, "{done} commands did their work; texts are in {with_title:?}");
+}
+
+/// Writes a store with a file of every kind, and a copy without the checksums that tell whether its files are what was written.
+fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
+    bench.open(&format!("opcollect {PRODUCT} --schedules 3 --config quick.toml --store made"), FILES_BYTES);
+    bench.open("opcollect dataset compact --store made", FILES_BYTES);
+    let made = Store::open(&bench.path("made")).expect("a store");
+    let records = stores::records(made.root());
+    let origin = Origin { host: "elsewhere".to_owned(), program: "test".to_owned(), command: String::new() };
+    let mut journal = made.journal(origin).expect("a store takes journals");
+    records.iter().for_each(|record| journal.append(record).expect("a sound record"));
+    drop(journal);
+    let (mut claims, telling) = (made.claims().expect("claims"), made.telling().expect("a status"));
+    claims.take(&stores::keys(&records)).expect("claims");
+    telling.say(&Status::default()).expect("a status");
+    let copies = ["checked", "unchecked"].map(|name| bench.path(name));
+    copies.iter().for_each(|copy| stores::copy(made.root(), copy));
+    let marker = json!({"store": "opcollect dataset", "schema_version": datasets::SCHEMA_VERSION});
+    std::fs::write(copies[1].join("opcollect-store.json"), marker.to_string()).expect("a file");
+    for file in stores::files(&copies[1].join("journal")) {
+        let text = std::fs::read_to_string(&file).expect("a journal is text");
+        let lines = text.lines().map(|line| line.split_once(",\"checksum\":").expect("a checksum").0);
+        let lines: String = lines.map(|line| format!("{line}}}\n")).collect();
+        std::fs::write(&file, lines.replace("\"has_checksums\":true", "\"has_checksums\":false")).expect("a file");
+    }
+    copies
+}
+
+/// Renames a file that is named after the hash of its content after what it has now.
+fn rename_after_content(file: &Path) {
+    let name = file.file_name().expect("a file has a name").to_string_lossy().into_owned();
+    let mut parts = name.split(['-', '.']);
+    let hash = blake3::hash(&std::fs::read(file).expect("a file")).to_hex();
+    if let Some(old) = parts.find(|part| part.len() >= 32 && part.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+        std::fs::rename(file, file.with_file_name(name.replace(old, &hash[..old.len()]))).expect("a new name");
+    }
+}
+
+#[test]
+fn damaged_files_of_a_store_are_answered() {
+    let bench = HostileBench::new();
+    let mut runner = TestRunner::deterministic();
+    let words = ["\u{0}", "\n", "{\"", "[[[[[[[[", "-1", "99999999999", "../../../../ran", SCRIPT];
+    let damages = prop::collection::vec(damage::with_words(&words), 1..6);
+    let (mut kinds, mut losses) = (BTreeSet::new(), 0);
+    for (is_unchecked, sound) in [false, true].into_iter().zip(write_files(&bench)) {
+        let files =
+            stores::files(&sound).into_iter().map(|file| file.strip_prefix(&sound).expect("it is there").to_owned());
+        // Six of each file with its checksums, and six without.
+        for (name, _) in files.flat_map(|name| (0..6).map(move |number| (name.clone(), number))) {
+            let store = bench.path("damaged");
+            let _ = std::fs::remove_dir_all(&store);
+            stores::copy(&sound, &store);
+            let mut bytes = std::fs::read(store.join(&name)).expect("a file");
+            let damages = damages.new_tree(&mut runner).expect("damages").current();
+            damages.iter().for_each(|damage| damage.apply(&mut bytes));
+            std::fs::write(store.join(&name), bytes).expect("a file");
+            if is_unchecked {
+                rename_after_content(&store.join(&name));
+            }
+            kinds.extend(name.iter().next().map(ToOwned::to_owned));
+            for command in [
+                "opcollect dataset stats --store damaged",
+                "opcollect dataset verify --store damaged",
+                "opcollect dataset best --store damaged",
+                "opcollect dataset query --store damaged --sql select(count(*))from'records'",
+                "opcollect status damaged",
+            ] {
+                losses += usize::from(bench.open(command, FILES_BYTES).code() != 0);
+            }
+        }
+    }
+    assert!(kinds.len() == 9 && losses > 60, "{kinds:?}, {losses} losses");
 }

@@ -92,17 +92,42 @@ fn no_files_of_a_crate_need_each_other() {
     no_faults(wrong);
 }
 
-/// Commands of both programs with their options, as the golden files of their help tell; a test beside compares those with
-/// the programs.
+/// The engine serves programs, Python and tests: it has no command line, does not print, and neither ends the process nor reads its
+/// environment.
+#[test]
+fn the_engine_is_a_library() {
+    let engine = members().into_iter().find(|member| member.name == "engine").expect("the engine is a crate");
+    let mut wrong: Vec<String> = Vec::new();
+    let foreign = ["clap", "clap_complete", "indicatif"];
+    wrong.extend(
+        engine
+            .dependencies
+            .iter()
+            .filter(|used| foreign.contains(&used.as_str()))
+            .map(|used| format!("engine depends on `{used}`")),
+    );
+    for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{}/src/", engine.folder))) {
+        let source = text(&path);
+        let of_program = ["println!", "eprintln!", "process::exit", "env::var", "env::args"];
+        wrong.extend(
+            of_program.iter().filter(|call| source.contains(**call)).map(|call| format!("{path} calls `{call}`")),
+        );
+    }
+    no_faults(wrong);
+}
+
+/// Returns the commands of both programs with their options, read from the command references; `help.rs` compares those with the
+/// programs.
 fn commands() -> BTreeMap<String, BTreeSet<String>> {
     let mut commands = BTreeMap::new();
-    for path in files(".txt") {
-        let Some(name) = path.strip_prefix("tests/golden/help/") else { continue };
-        let Some(name) = name.strip_suffix(".txt").filter(|name| !name.ends_with(".short")) else { continue };
-        let options = text(&path);
-        let options =
-            options.split(|c: char| c.is_whitespace() || ",`[]=.".contains(c)).filter(|word| word.starts_with("--"));
-        commands.insert(name.replace('-', " "), options.map(str::to_owned).collect());
+    for program in ["opcollect", "oppredict"] {
+        let page = text(&format!("docs/reference/{program}.md"));
+        for section in page.split("\n## ").skip(1) {
+            let (name, help) = section.split_once('\n').expect("a heading ends with its line");
+            let words = help.split(|c: char| c.is_whitespace() || ",`[]=.".contains(c));
+            let options = words.filter(|word| word.starts_with("--")).map(str::to_owned);
+            commands.insert(name.to_owned(), options.collect());
+        }
     }
     commands
 }
@@ -157,7 +182,7 @@ fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> O
 #[test]
 fn documents_name_commands_options_scripts_and_files_that_exist() {
     let (commands, mut wrong) = (commands(), Vec::new());
-    assert!(commands.len() > 20, "the golden files of help are found");
+    assert!(commands.len() > 20, "the command references name the commands");
     for path in files(".md").iter().filter(|path| !path.starts_with("CHANGELOG")) {
         let document = text(path);
         for (number, line) in code(&document) {

@@ -152,7 +152,6 @@ fn damaged_files_of_every_kind_are_answered_in_bounded_memory() {
             peak = now;
             *answers.entry(code).or_default() += 1;
         }
-        eprintln!("{}: answers by exit code {answers:?}, so far at most {} MiB", kind.name, peak >> 20);
-        assert!(answers.keys().any(|code| *code != 0), "{}: damage is seen", kind.name);
+        assert!(answers.keys().any(|code| *code != 0), "{}: answers by exit code {answers:?}", kind.name);
     }
 }

@@ -10,7 +10,7 @@
 mod common;
 
 use bench::{Bench as _, Workers};
-use collector::network::{self, Made};
+use engine::network::{self, Made};
 use executor::program::Numbers;
 use job::listing::CodeWishes;
 use job::space::{self, Schedule, Setting};

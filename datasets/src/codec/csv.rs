@@ -3,9 +3,9 @@
 //! An absent value is an empty cell, lists are JSON, keys hexadecimal digits, floats the shortest digits that read back
 //! the same. Reading accepts the columns in any order and nullable ones left out.
 
-use crate::batch::Row;
 use crate::error::{Counted, Error, IoContext, Result, RowError};
 use crate::limits::MAX_LINE_BYTES;
+use crate::record::batch::Row;
 use crate::record::cell::Cell;
 use crate::record::column::Kind;
 use crate::record::key::excerpt;

@@ -1,8 +1,8 @@
 //! JSON lines: one record per line, absent values left out.
 
-use crate::batch::Row;
 use crate::error::{Counted, Error, IoContext, Result, RowError};
 use crate::limits::MAX_LINE_BYTES;
+use crate::record::batch::Row;
 use crate::record::serial::AsJson;
 use crate::record::table::Record;
 use std::fs::File;

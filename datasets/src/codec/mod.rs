@@ -4,8 +4,8 @@ pub mod csv;
 pub mod json_lines;
 pub(crate) mod parquet;
 
-use crate::batch::{Batch, BatchRow, Row};
 use crate::error::{Counted, Error, IoContext, Result};
+use crate::record::batch::{Batch, BatchRow, Row};
 use crate::record::table::{COLUMNS, ColumnId, Record};
 use models::names;
 use parquet::{PartCursor, PartWriter};

@@ -5,7 +5,7 @@
 
 use super::table::{COLUMNS, ColumnId, Record};
 use super::visits::{Tried, measured, middle};
-use crate::batch::Row;
+use crate::record::batch::Row;
 use models::names;
 use std::cmp::Ordering;
 use std::ops::Range;

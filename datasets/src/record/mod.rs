@@ -3,6 +3,7 @@
 //! `table` lists the columns; this module turns the list into the `Record` struct and into `COLUMNS`, through which
 //! codecs, schemas and documentation see a row as a line of cells and never name a column themselves.
 
+pub mod batch;
 pub mod cell;
 pub mod certainty;
 pub mod check;

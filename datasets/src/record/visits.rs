@@ -13,7 +13,7 @@ use super::json::Json;
 use super::key::Key;
 use super::table::{ColumnId, Record};
 use super::words::{Covers, Outcome, Source};
-use crate::batch::{Batch, Row};
+use crate::record::batch::{Batch, Row};
 use std::collections::HashMap;
 
 /// Degrees of freedom that the noise floor counts for beside an experiment's own visits: few, because experiments differ widely

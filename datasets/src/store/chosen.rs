@@ -1,8 +1,8 @@
 //! Of every experiment in a merge the measurements that are wanted.
 
 use super::merge::Merge;
-use crate::batch::Batch;
 use crate::error::Result;
+use crate::record::batch::Batch;
 use crate::record::choose::Choose;
 use crate::record::visits::{OverVisits, Tried, Visit, over, state_in_batch};
 use std::ops::Range;

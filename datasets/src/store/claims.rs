@@ -10,11 +10,11 @@
 //! clock does. A lost claim means that an experiment is made twice, which costs time and no record.
 
 use super::Store;
-use super::files::{list, make_folder, remove};
-use super::holder::{self, Holder};
 use super::identity::{Identity, Maker, create_own};
 use super::lease::Renewal;
 use crate::error::{IoContext, Result};
+use crate::files::{list, make_folder, remove};
+use crate::holder::{self, Holder};
 use crate::record::key::Key;
 use nix::fcntl::OFlag;
 use std::collections::{BTreeSet, HashMap, HashSet};

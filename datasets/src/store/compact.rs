@@ -7,12 +7,12 @@
 
 use super::Store;
 use super::damage::{Damage, sound};
-use super::files::{HashedScratch, leftovers, remove, sync_folder, write_json};
 use super::merge::{Merge, ROWS_OUT};
 use super::names::is_part;
 use super::seal::{SealOptions, SealReport, begin_part, keep_part};
 use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
 use crate::error::{Error, IoContext, Result};
+use crate::files::{HashedScratch, leftovers, remove, sync_folder, write_json};
 use crate::record::SCHEMA_VERSION;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ impl Store {
             report.leftovers += remove_leftovers(&folder)?;
         }
         for folder in self.part_folders()? {
-            let parts = super::files::list(&folder, is_part)?;
+            let parts = crate::files::list(&folder, is_part)?;
             report.parts_before += parts.len() as u64;
             let known = parts.iter().map(|part| before.parts.get_key_value(&self.name_of(part)));
             match known.collect::<Option<Vec<_>>>() {

@@ -5,9 +5,9 @@
 //! ```
 
 use super::damage::is_unreadable;
-use super::files::{Scratch, list, make_folder};
 use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
+use crate::files::{Scratch, list, make_folder};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use super::index::key;
 use super::{Store, settled};
-use crate::batch::{Batch, Row};
 use crate::error::Result;
+use crate::record::batch::{Batch, Row};
 use crate::record::cell::Cell;
 use crate::record::key::Key;
 use crate::record::table::ColumnId;

@@ -1,10 +1,10 @@
 //! Content that is not what was written: it is left out and told, and the rest goes on.
 
 use super::Store;
-use super::files::{list, make_folder, sync_folder};
 use super::hashing::hash_file;
 use super::names::{is_part, part_name};
 use crate::error::{Error, IoContext, Result};
+use crate::files::{list, make_folder, sync_folder};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Which process on which machine wrote a journal, and whether it still does.
 
-use super::holder::{self, Holder};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
+use crate::holder::{self, Holder};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;

@@ -3,9 +3,9 @@
 use super::damage::Damage;
 use super::journal_reader::JournalReader;
 use super::{Store, settled};
-use crate::batch::{Batch, Row};
 use crate::codec::parquet::PartCursor;
 use crate::error::Result;
+use crate::record::batch::{Batch, Row};
 use crate::record::cell::Cell;
 use crate::record::key::Key;
 use crate::record::table::ColumnId;

@@ -7,7 +7,6 @@
 //! the disk too, which makes it half again as fast. So a journal being written ends in zeros, which readers pass over,
 //! and a line that was being written when the machine died may have zeros in it.
 
-use super::files::{Kept, Scratch, make_folder};
 use super::identity::Identity;
 use super::journal_reader::{JournalHeader, JournalReader};
 use super::lease::{LEASE, Renewal};
@@ -16,6 +15,7 @@ use super::seal::{SEAL_AT_ROWS, seal_journal};
 use super::{SealReport, Store, checksum};
 use crate::codec::json_lines::write_line;
 use crate::error::{Error, IoContext, Result};
+use crate::files::{Kept, Scratch, make_folder};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! Both times that are compared come from the file system, so the clocks of hosts that share a store need not agree.
 
-use super::files::Scratch;
+use crate::files::Scratch;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 use std::fs::File;

@@ -2,10 +2,10 @@
 //! that any number of hosts may write and any tool may copy them, as it may parts.
 
 use super::damage::is_unreadable;
-use super::files::{Scratch, list, make_folder};
 use super::names::encode;
 use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
+use crate::files::{Scratch, list, make_folder};
 use crate::peaks::PeaksMeasured;
 use std::fs::File;
 use std::io::{Read, Write};

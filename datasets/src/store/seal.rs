@@ -5,9 +5,7 @@
 
 use super::Store;
 use super::damage::Damage;
-use super::files::{HashedScratch, make_folder, remove, sync_folder};
 use super::hashing::hash_file;
-use super::holder;
 use super::identity::{Identity, Owner};
 use super::journal_reader::{JournalReader, TornTail};
 use super::lease::{LEASE, Lease};
@@ -15,6 +13,8 @@ use super::names::{part_folder, part_name};
 use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter};
 use crate::error::{Error, IoContext, Result};
+use crate::files::{HashedScratch, make_folder, remove, sync_folder};
+use crate::holder;
 use crate::record::choose::order;
 use crate::record::key::Key;
 use crate::record::table::Record;

@@ -3,8 +3,8 @@
 use super::damage::Damage;
 use super::index::key;
 use super::{Store, settled};
-use crate::batch::{Batch, Row};
 use crate::error::{IoContext, Result};
+use crate::record::batch::{Batch, Row};
 use crate::record::cell::Cell;
 use crate::record::choose::Choose;
 use crate::record::key::Key;

@@ -7,11 +7,11 @@
 //! The lock on the file tells whether its process lives, as with claims; of a process elsewhere, the age of the file.
 
 use super::Store;
-use super::files::{list, make_folder, remove};
-use super::holder::{self, Holder};
 use super::identity::{Identity, create_own};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
+use crate::files::{list, make_folder, remove};
+use crate::holder::{self, Holder};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Read;

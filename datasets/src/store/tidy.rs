@@ -6,10 +6,10 @@
 use super::Store;
 use super::compact::PART_ROWS;
 use super::damage::sound;
-use super::files::list;
 use super::names::is_part;
 use crate::codec::parquet::PartCursor;
 use crate::error::{Error, Result};
+use crate::files::list;
 use std::path::{Path, PathBuf};
 
 /// Parts with fewer rows than one that is full which a folder may have.

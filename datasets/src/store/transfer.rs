@@ -2,7 +2,6 @@
 
 use super::chosen::Chosen;
 use super::damage::{Damage, part_damage};
-use super::files::{HashedScratch, make_folder};
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::Merged;
 use super::names::part_name;
@@ -11,6 +10,7 @@ use super::seal::seal_rows;
 use super::{Store, settled};
 use crate::codec::{Format, Writer, read};
 use crate::error::{IoContext, Result};
+use crate::files::{HashedScratch, make_folder};
 use crate::output::Output;
 use crate::record::choose::Choose;
 use serde::Serialize;

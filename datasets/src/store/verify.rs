@@ -1,15 +1,15 @@
 //! Reads everything and says what is wrong, changing nothing.
 
 use super::damage::part_damage;
-use super::files::leftovers;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
 use super::{MARKER, Store, files};
-use crate::batch::Batch;
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
 use crate::error::{Error, Result};
+use crate::files::leftovers;
+use crate::record::batch::Batch;
 use crate::record::table::Record;
 use rayon::prelude::*;
 use serde::Serialize;

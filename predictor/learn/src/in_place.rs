@@ -5,7 +5,7 @@
 //! to the others the less is known of it. What it is worth is measured on tasks that were held out, beside doing nothing;
 //! where it is worth nothing, it is not used.
 
-use samples::records::in_place::PlacedNetwork;
+use samples::placed::PlacedNetwork;
 use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,7 +158,7 @@ fn held_out(known: &[Known<'_>]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use samples::records::in_place::Placed;
+    use samples::placed::Placed;
 
     fn network(ratio: impl Fn(&str, f64) -> f64) -> PlacedNetwork {
         let operators = (0..24).map(|place| {

@@ -11,7 +11,7 @@ use crate::trees::Trees;
 use crate::{FitOptions, by_operator, training, tune};
 use samples::Samples;
 use samples::features::Device;
-use samples::records::in_place::PlacedNetwork;
+use samples::placed::PlacedNetwork;
 use samples::stand_in::StandIn;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,6 +6,7 @@
 
 mod error;
 pub mod features;
+pub mod placed;
 pub mod provenance;
 pub mod records;
 mod samples;

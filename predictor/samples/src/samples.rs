@@ -4,8 +4,8 @@
 
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
+use crate::placed::PlacedNetwork;
 use crate::provenance::Provenance;
-use crate::records::in_place::PlacedNetwork;
 use crate::schedules::Schedules;
 use crate::stand_in::StandIn;
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,7 @@
 //! `oppredict eval`.
 
 use super::arguments::Eval;
-use super::{begin, finish, load, load_unmeasured, paper, print};
+use super::{begin, finish, load, load_unmeasured, paper, print, tell};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
@@ -34,11 +34,8 @@ pub fn run(eval: &Eval) -> Result<u8> {
     finish(page, || pages::evaluation(&evaluation).into_bytes())?;
     let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
     if !worse.is_empty() {
-        eprintln!(
-            "warning: worse than `{}`: {}",
-            eval.gate.as_deref().unwrap_or(Path::new("")).display(),
-            worse.join("; ")
-        );
+        let gate = eval.gate.as_deref().unwrap_or(Path::new("")).display();
+        tell("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
     }
     if eval.json {
         print(&serde_json::to_string(&evaluation).expect("numbers and texts have a JSON form"))?;

@@ -1,11 +1,11 @@
 //! `oppredict inplace`.
 
 use super::arguments::InPlaceOf;
-use super::{paper, policy, print};
+use super::{paper, policy, print, tell_reasons};
 use crate::error::{Error, Result};
 use learn::in_place::InPlace;
 use report::{Table, duration, figures, or_unknown, words};
-use samples::records::in_place::PlacedNetwork;
+use samples::placed::PlacedNetwork;
 use samples::records::placed;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,9 +13,7 @@ use std::collections::BTreeMap;
 /// Prints what sums miss, of each network and, where asked for, of each operator.
 pub fn run(arguments: &InPlaceOf) -> Result<u8> {
     let (networks, left_out) = placed(&arguments.data, &policy(&arguments.filter)?)?;
-    for (reason, count) in &left_out {
-        eprintln!("note: {count} rows left out: {reason}");
-    }
+    tell_reasons(&left_out);
     if networks.is_empty() {
         return Err(Error::Data(
             "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \

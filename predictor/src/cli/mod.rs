@@ -33,6 +33,8 @@ use samples::Samples;
 use samples::features::FEATURES;
 use samples::records::{self, Policy};
 use samples::table::{self, Mapping};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,6 +86,18 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Reports notes of one kind on standard error.
+fn tell<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) {
+    eprint!("{}", report::note_lines(kind, notes));
+}
+
+/// Reports why rows were left out, the reason of most rows first.
+fn tell_reasons(left_out: &BTreeMap<String, u64>) {
+    let mut reasons: Vec<_> = left_out.iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(**count));
+    tell("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
+}
+
 /// Reports the number of records that were left out because of their versions.
 fn tell_left_out(count: usize) {
     if count > 0 {
@@ -130,22 +144,17 @@ fn load_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Resul
         Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
         None => records::samples(paths, &policy)?,
     };
-    for (reason, count) in &samples.left_out {
-        eprintln!("note: {count} rows left out: {}", report::tame(&reason.to_string()));
-    }
-    for warning in &samples.warnings {
-        eprintln!("warning: {}", report::tame(&warning.to_string()));
-    }
-    if let Some(hints) = &samples.filter_hints {
-        eprintln!("warning: {hints}; on a quieter machine medians are better known");
-    }
+    tell_reasons(&samples.left_out);
+    tell("warning", &samples.warnings);
+    let hints = samples.filter_hints.iter();
+    tell("warning", hints.map(|hints| format!("{hints}; on a quieter machine medians are better known")));
     Ok(samples)
 }
 
 /// Reads a predictor that answers, and says where it learned from other code than these programs make.
 fn read_predictor(path: &Path) -> Result<Predictor> {
     let predictor = bundle::read(path)?;
-    Origin::of(&predictor.about).note().iter().for_each(|note| eprintln!("note: {note}"));
+    tell("note", Origin::of(&predictor.about).note());
     Ok(predictor)
 }
 

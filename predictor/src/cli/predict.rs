@@ -1,7 +1,7 @@
 //! `oppredict predict`.
 
 use super::arguments::Predict;
-use super::{paper, print, quoted, read_predictor};
+use super::{paper, print, quoted, read_predictor, tell};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
 use crate::queries::{
@@ -62,7 +62,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
     if !predictions.is_empty() {
         print(&format!("{}\n{}", of_operators(&predictions), on_threads(&threads)))?;
     }
-    refused.iter().for_each(|(_, reason)| eprintln!("warning: {reason}"));
+    tell("warning", refused.iter().map(|(_, reason)| reason));
     let mut has_bounds = false;
     let mut models = Vec::new();
     for name in &predict.model {
@@ -108,7 +108,7 @@ fn calibration(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibr
             let problem = format!("the calibration `{}` was made for another predictor", path.display());
             return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` makes one")));
         }
-        eprintln!("note: {}", how_far(&known));
+        tell("note", [how_far(&known)]);
         return Ok(Some(known));
     }
     if predict.predictor.is_some() || predict.device.is_some() {
@@ -117,17 +117,18 @@ fn calibration(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibr
     let learned_on = this_host::learned_on(predictor)?;
     let here = measure::host::Facts::read().host_class();
     let known = published::calibration(predictor, &here)?;
-    match &known {
-        Some(known) => eprintln!("note: {}", how_far(known)),
-        None if here == learned_on => eprintln!(
-            "note: the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one \
-             is, `oppredict adapt --this-host` finds out in about 20 s"
+    let note = match &known {
+        Some(known) => how_far(known),
+        None if here == learned_on => format!(
+            "the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one is, \
+             `oppredict adapt --this-host` finds out in about 20 s"
         ),
-        None => eprintln!(
-            "note: the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
+        None => format!(
+            "the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
              `{here}`: how far it is, `oppredict adapt --this-host` finds out in about 20 s"
         ),
-    }
+    };
+    tell("note", [note]);
     Ok(known)
 }
 

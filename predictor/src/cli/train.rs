@@ -1,7 +1,7 @@
 //! `oppredict train` and `oppredict xgboost`.
 
 use super::arguments::{Train, Xgboost};
-use super::{begin, finish, load, paper, print};
+use super::{begin, finish, load, paper, print, tell};
 use crate::error::Result;
 use crate::{bundle, exchange as trees};
 use learn::predictor::Predictor;
@@ -39,11 +39,12 @@ pub fn run(train: &Train) -> Result<u8> {
     print(&held_out(&predictor))?;
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
-        eprintln!(
-            "warning: {} operators have too few shapes to be learned and judged: {}; more models, or `--variations` of the same, have more",
+        let warning = format!(
+            "{} operators have too few shapes to be learned and judged: {}; more models, or `--variations` of the same, have more",
             not_learned.len(),
             few_shapes(not_learned)
         );
+        tell("warning", [warning]);
     }
     if train.json {
         let document = json!({

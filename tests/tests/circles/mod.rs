@@ -1,6 +1,7 @@
 //! Which files of a crate use which others, and where that goes in circles.
 //!
-//! A file and those in its folder belong together: what lies between them is no arrow. Tests are left out.
+//! A file and those in its folder belong together: what lies between them is no arrow, and others use them as one. Tests are left
+//! out.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,39 +17,53 @@ fn module(path: &str) -> Path {
     names
 }
 
-/// Groups of files of which each needs all others, by what is used in their sources.
+/// Groups of modules of one folder of which each needs all others, by what is used in their sources. A module counts with all below
+/// it: what a file of a folder uses, the folder uses.
 pub fn circles(start: &str, sources: &BTreeMap<String, String>) -> Vec<Vec<String>> {
     let is_test = |path: &&String| path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/bin/");
     let kept = sources.keys().filter(|path| !is_test(path));
     let modules: BTreeMap<Path, &String> =
         kept.map(|path| (module(path.strip_prefix(start).expect("a source of the crate")), path)).collect();
-    let mut arrows: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
+    let mut arrows: Vec<(&Path, &Path)> = Vec::new();
     for (own, path) in &modules {
         let tokens: TokenStream = sources[*path].parse().expect("a source file is made of tokens");
         let mut used = Vec::new();
         paths(tokens, own, &mut used);
-        let targets = used.iter().filter_map(|path| {
-            let longest = (1..=path.len()).rev().find_map(|length| modules.get_key_value(&path[..length]))?.0;
-            let is_family = longest.starts_with(own) || own.starts_with(longest);
-            (!is_family).then_some(longest)
-        });
-        arrows.insert(own, targets.collect());
-    }
-    let reach: BTreeMap<&Path, BTreeSet<&Path>> = arrows.keys().map(|from| (*from, reached(from, &arrows))).collect();
-    let mut found: BTreeSet<Vec<String>> = BTreeSet::new();
-    for (from, reached) in &reach {
-        let circle: BTreeSet<&Path> = reached.iter().filter(|to| reach[**to].contains(from)).copied().collect();
-        if !circle.is_empty() {
-            found.insert(circle.into_iter().map(|path| path.join("::")).collect());
+        for path in used {
+            let longest = (1..=path.len()).rev().find_map(|length| modules.get_key_value(&path[..length]));
+            arrows.extend(longest.map(|(to, _)| (own, to)));
         }
     }
-    found.into_iter().collect()
+    let folders: BTreeSet<&[String]> =
+        modules.keys().flat_map(|path| (0..path.len()).map(|length| &path[..length])).collect();
+    folders.into_iter().flat_map(|folder| circles_within(folder, &arrows)).collect()
+}
+
+/// The circles among the modules right below a folder.
+fn circles_within(folder: &[String], arrows: &[(&Path, &Path)]) -> BTreeSet<Vec<String>> {
+    let part =
+        |path: &Path| path.starts_with(folder).then(|| path.get(..=folder.len()).map(<[String]>::to_vec)).flatten();
+    let mut between: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+    for (from, to) in arrows {
+        if let (Some(from), Some(to)) = (part(from), part(to))
+            && from != to
+        {
+            between.entry(to.clone()).or_default();
+            between.entry(from).or_default().insert(to);
+        }
+    }
+    let reach: BTreeMap<&Path, BTreeSet<&Path>> = between.keys().map(|from| (from, reached(from, &between))).collect();
+    let circle = |(from, reached): (&&Path, &BTreeSet<&Path>)| -> Vec<String> {
+        let circle: BTreeSet<&Path> = reached.iter().filter(|to| reach[**to].contains(from)).copied().collect();
+        circle.into_iter().map(|path| path.join("::")).collect()
+    };
+    reach.iter().map(circle).filter(|circle| !circle.is_empty()).collect()
 }
 
 /// All modules that one leads to, itself only in a circle.
-fn reached<'a>(from: &Path, arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTreeSet<&'a Path> {
+fn reached<'a>(from: &Path, arrows: &'a BTreeMap<Path, BTreeSet<Path>>) -> BTreeSet<&'a Path> {
     let mut found = BTreeSet::new();
-    let mut open: Vec<&Path> = arrows[from].iter().copied().collect();
+    let mut open: Vec<&Path> = arrows[from].iter().collect();
     while let Some(next) = open.pop() {
         if found.insert(next) {
             open.extend(&arrows[next]);
@@ -158,4 +173,9 @@ fn circles_are_found_and_families_are_none() {
         Vec::<Vec<String>>::new()
     );
     assert_eq!(found(&[("one/mod.rs", "use part::A;"), ("one/part.rs", "use super::B;")]), Vec::<Vec<String>>::new());
+    let through_a_child =
+        [("one/mod.rs", "use part::A;"), ("one/part.rs", "use crate::two::B;"), ("two.rs", "use crate::one::A;")];
+    assert_eq!(found(&through_a_child), [["one", "two"]], "a folder uses what its files use");
+    let in_a_folder = [("one/a.rs", "use super::b::B;"), ("one/b.rs", "use super::a::A;")];
+    assert_eq!(found(&in_a_folder), [["one::a", "one::b"]]);
 }

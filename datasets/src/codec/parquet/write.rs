@@ -1,9 +1,9 @@
 //! Writes Parquet files of records.
 
 use super::schema::schema;
-use crate::batch::{Batch, Data, Row, Values};
 use crate::error::{Error, Result};
 use crate::limits::MAX_CHUNK_VALUES;
+use crate::record::batch::{Batch, Data, Row, Values};
 use crate::record::cell::Cell;
 use crate::record::column::Kind;
 use crate::record::key::Key;

@@ -69,7 +69,10 @@ pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
 }
 
 /// Networks whose operators were timed in their places, in files of records and stores; and what was left out, by reason.
-pub fn placed(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<in_place::PlacedNetwork>, BTreeMap<String, u64>)> {
+pub fn placed(
+    paths: &[PathBuf],
+    policy: &Policy,
+) -> Result<(Vec<crate::placed::PlacedNetwork>, BTreeMap<String, u64>)> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
         records.extend(read(path, &mut damage)?);

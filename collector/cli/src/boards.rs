@@ -1,0 +1,89 @@
+//! Flags that name a board.
+
+use super::Result;
+use super::arguments::{Boards as Arguments, Models};
+use super::fleet::tracker_of_environment;
+use bench::{Access, At};
+use engine::boards;
+use engine::campaign::config::PYNQ;
+use engine::failure::Failure;
+use engine::trackers::secret;
+use remote::Address;
+use remote::tracker::Turn;
+use std::time::Duration;
+
+/// The port of TVM's servers.
+const SERVER_PORT: u16 = 9090;
+
+/// What a command says of a board.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// How it is reached.
+    pub boards: &'a Arguments,
+    /// What runs on it, and which kind it is.
+    pub models: &'a Models,
+}
+
+impl<'a> Wanted<'a> {
+    /// What is asked of the board itself.
+    pub fn of_board(self) -> boards::Wanted<'a> {
+        let Arguments { cross_cc, on_hardware, bitstream, .. } = self.boards;
+        boards::Wanted {
+            board: self.models.board.as_deref(),
+            cross_cc: cross_cc.as_deref(),
+            on_hardware: *on_hardware,
+            bitstream: bitstream.as_deref(),
+        }
+    }
+}
+
+/// How the board of a command is reached; nothing where it measures on this machine.
+pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
+    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
+    let is_pynq = wanted.models.target.as_deref() == Some(PYNQ) && wanted.models.unit.as_deref() != Some("fpga");
+    let at = match (host, tracker) {
+        (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
+        (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
+        (None, None) => match tracker_of_environment()? {
+            Some(tracker) if is_pynq || key.is_some() => At::Tracker(tracker),
+            _ => return refuse_without(wanted.boards, is_pynq).map(|()| None),
+        },
+    };
+    let secret = secret_file.as_deref().map(secret);
+    let board = wanted.models.board.clone();
+    let key = match (key, &at) {
+        (Some(key), _) => key.clone(),
+        (None, At::Server(_)) => String::new(),
+        (None, At::Tracker(_)) => board.or_else(|| is_pynq.then(|| "pynq-z1".to_owned())).ok_or_else(|| {
+            Failure::usage("a tracker knows devices by their keys")
+                .with_hint("give `--key`; see `opcollect fleet status`")
+        })?,
+    };
+    Ok(Some(Access {
+        at,
+        key,
+        secret: secret.transpose()?,
+        patience: Duration::from_secs(*board_wait),
+        turn: Turn::Own,
+    }))
+}
+
+/// Flags that mean nothing where no board is named, and a target that needs one.
+fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
+    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
+                        docs/boards.md says how a board is set up";
+    if is_pynq {
+        return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
+    }
+    let given = [
+        ("--key", boards.key.is_some()),
+        ("--secret-file", boards.secret_file.is_some()),
+        ("--cross-cc", boards.cross_cc.is_some()),
+        ("--on-hardware", boards.on_hardware),
+        ("--bitstream", boards.bitstream.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` is for a board, and none was named")).with_hint(HINT)),
+        None => Ok(()),
+    }
+}

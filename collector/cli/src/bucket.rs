@@ -1,0 +1,382 @@
+//! Buckets that speak S3's protocol, through `curl`, which signs, checks certificates and knows the site's proxies.
+//!
+//! Shared files of a store are named by the hash of their content, so an object is created if it is absent and never changed: an
+//! interrupted push or pull goes on where it ended, and two at once do no harm. Access keys are read from the usual variables and
+//! given to `curl` on its standard input, because every user of a machine can read arguments.
+
+use super::children::{self, Bounds, ChildError};
+use super::{Result, tell};
+use datasets::Store;
+use engine::failure::Failure;
+use engine::stores::failed;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Folders of a store whose files are shared, and how their names end.
+const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
+/// Deepest folder of a store.
+const DEEPEST: usize = 6;
+/// Largest number of list requests, each for a thousand names.
+const LISTS: usize = 10_000;
+const LIST_MOST_BYTES: u64 = 16 << 20;
+/// Largest part of a store, in bytes.
+const OBJECT_MOST_BYTES: u64 = 4 << 30;
+/// Time limit for one object, in seconds, and retries.
+const OBJECT_SECONDS: u64 = 1800;
+const RETRIES: u64 = 3;
+
+/// A place in a bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    /// Common prefix of all object addresses: the server and the bucket.
+    base: String,
+    prefix: String,
+    region: String,
+}
+
+/// Counts of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brought {
+    /// Objects that were not there.
+    pub new: u64,
+    /// Objects that were.
+    pub known: u64,
+    /// Objects whose content does not match their name, which were skipped.
+    pub damaged: u64,
+}
+
+/// Access keys.
+struct Keys {
+    user: String,
+    token: Option<String>,
+}
+
+impl Keys {
+    fn read() -> Option<Keys> {
+        let (id, secret) = (variable("AWS_ACCESS_KEY_ID")?, variable("AWS_SECRET_ACCESS_KEY")?);
+        Some(Keys { user: format!("{id}:{secret}"), token: variable("AWS_SESSION_TOKEN") })
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Bucket {
+    /// Parses the part behind `s3://`; the server and its region come from the environment.
+    pub fn parse(rest: &str) -> std::result::Result<Bucket, String> {
+        let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+        if name.len() < 3 || !name.bytes().all(is_plain) {
+            return Err(format!("`{name}` is no name of a bucket"));
+        }
+        let prefix = prefix.trim_matches('/');
+        if prefix.split('/').any(|part| part == ".." || part == ".") {
+            return Err(format!("`{prefix}` is no place in a bucket"));
+        }
+        let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+        let server = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+        let base = match server {
+            Some(server) => format!("{}/{name}", server.trim_end_matches('/')),
+            None => format!("https://{name}.s3.{region}.amazonaws.com"),
+        };
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(Bucket { base, prefix, region })
+    }
+
+    /// Uploads the shared files of a store.
+    pub fn push(&self, store: &Store) -> Result<Brought> {
+        let there = self.list()?;
+        let mut brought = Brought::default();
+        for name in shared(store.root())? {
+            let is_new = !there.contains(&name) && self.put(&name, &store.root().join(&name))?;
+            *(if is_new { &mut brought.new } else { &mut brought.known }) += 1;
+        }
+        Ok(brought)
+    }
+
+    /// Downloads the objects that a store lacks, and keeps those whose content matches their name.
+    pub fn pull(&self, store: &Store) -> Result<Brought> {
+        let here: BTreeSet<String> = shared(store.root())?.into_iter().collect();
+        let mut brought = Brought::default();
+        for name in self.list()? {
+            if here.contains(&name) {
+                brought.known += 1;
+                continue;
+            }
+            let folder = tempfile::tempdir().map_err(Failure::environment)?;
+            let staged = Store::create(folder.path()).map_err(failed)?;
+            let file = folder.path().join(&name);
+            let above = file.parent().unwrap_or(folder.path());
+            std::fs::create_dir_all(above).map_err(Failure::environment)?;
+            self.get(&name, &file)?;
+            let merged = store.merge(&staged).map_err(failed)?;
+            match merged.damage.first() {
+                None => brought.new += 1,
+                Some(damage) => {
+                    brought.damaged += 1;
+                    tell(&[format!("`{}{name}` is not what was pushed, and is left: {damage}", self.prefix)]);
+                }
+            }
+        }
+        Ok(brought)
+    }
+
+    /// Lists the objects that belong to a store.
+    fn list(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        let mut next: Option<String> = None;
+        for _ in 0..LISTS {
+            let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token)));
+            let prefix = encoded(&self.prefix);
+            let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
+            let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), LIST_MOST_BYTES, &[])?;
+            let text = std::fs::read_to_string(answer.path()).map_err(Failure::environment)?;
+            if code != 200 {
+                return Err(self.refused("cannot list", "", code, &text));
+            }
+            let page = list_page(&text, &self.prefix);
+            names.extend(page.0);
+            next = page.1;
+            if next.is_none() {
+                return Ok(names);
+            }
+        }
+        Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
+    }
+
+    /// Creates an object if it is absent, and returns whether it was.
+    fn put(&self, name: &str, file: &Path) -> Result<bool> {
+        let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+        let more = [
+            "--upload-file".to_owned(),
+            file.display().to_string(),
+            "--header".to_owned(),
+            "If-None-Match: *".to_owned(),
+        ];
+        match self.ask(&self.object(name), answer.path(), LIST_MOST_BYTES, &more)? {
+            200 | 201 | 204 => Ok(true),
+            412 => Ok(false),
+            code => Err(self.refused("cannot write", name, code, &read_some(answer.path()))),
+        }
+    }
+
+    fn get(&self, name: &str, file: &Path) -> Result<()> {
+        match self.ask(&self.object(name), file, OBJECT_MOST_BYTES, &[])? {
+            200 => Ok(()),
+            code => Err(self.refused("cannot read", name, code, &read_some(file))),
+        }
+    }
+
+    fn object(&self, name: &str) -> String {
+        format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.prefix)))
+    }
+
+    /// Makes a request, writes the body of the response into a file of at most `most_bytes`, and returns the status code.
+    fn ask(&self, url: &str, answer: &Path, most_bytes: u64, more: &[String]) -> Result<u16> {
+        let mut command = Command::new("curl");
+        command.args([
+            "--config",
+            "-",
+            "--silent",
+            "--show-error",
+            "--connect-timeout",
+            "10",
+            "--max-time",
+            &OBJECT_SECONDS.to_string(),
+            "--retry",
+            &RETRIES.to_string(),
+            "--max-filesize",
+            &most_bytes.to_string(),
+        ]);
+        command.args(["--speed-limit", "1000", "--speed-time", "60", "--write-out", "%{http_code}"]);
+        command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
+        // A server that does not say how much it sends is asked by what has come.
+        let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > most_bytes);
+        let look = || is_too_much().then(|| format!("the server sends more than {most_bytes} bytes"));
+        let deadline = Duration::from_secs((RETRIES + 1) * (OBJECT_SECONDS + 60));
+        let secrets = Keys::read().map(|keys| self.signed(&keys)).unwrap_or_default();
+        let bounds = Bounds { deadline, most_bytes: 1 << 10, look: &look };
+        let cannot = |why: &str| {
+            Failure::environment(format!("cannot reach `{}`: {why}", self.base))
+                .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server")
+        };
+        let code = children::ask(&mut command, secrets.as_bytes(), &bounds).map_err(|error| match error {
+            ChildError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
+                .with_hint("install it, on Debian with `apt install curl`"),
+            ChildError::Ended(why) => cannot(&why),
+        })?;
+        let code = String::from_utf8_lossy(&code).trim().parse();
+        code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
+    }
+
+    /// Returns the access keys as a configuration file of `curl`.
+    fn signed(&self, keys: &Keys) -> String {
+        let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region)));
+        lines.push_str(&format!("user = {}\n", quoted(&keys.user)));
+        // The name of a part is the hash of its content, which is checked after every transfer.
+        lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
+        if let Some(token) = &keys.token {
+            lines.push_str(&format!("header = {}\n", quoted(&format!("x-amz-security-token: {token}"))));
+        }
+        lines
+    }
+
+    fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
+        let word = between(answer, "Code").next().unwrap_or("no reason given");
+        let failure =
+            Failure::environment(format!("{doing} `{}/{}{name}`: {word} (status {code})", self.base, self.prefix));
+        match code {
+            401 | 403 => failure.with_hint(
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?",
+            ),
+            404 => failure.with_hint("make the bucket first, or set AWS_ENDPOINT_URL to the server that has it"),
+            _ => failure.with_hint("nothing is lost, and the same command goes on"),
+        }
+    }
+}
+
+/// The beginning of a file, as text.
+fn read_some(path: &Path) -> String {
+    use std::io::Read;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut text));
+    read.map_or_else(|error| error.to_string(), |_| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Lists the shared files of a store, sorted.
+fn shared(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for (folder, _) in SHARED {
+        gather(root, Path::new(folder), 0, &mut names)?;
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> Result<()> {
+    let entries = match std::fs::read_dir(root.join(folder)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(Failure::environment)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(Failure::environment)?;
+        let path = folder.join(entry.file_name());
+        let kind = entry.file_type().map_err(Failure::environment)?;
+        if kind.is_dir() && depth < DEEPEST {
+            gather(root, &path, depth + 1, names)?;
+        } else if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_shared(name)) {
+            // A link could name any file of this machine.
+            names.push(name.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a name is that of a shared file within a store.
+fn is_shared(name: &str) -> bool {
+    let path = PathBuf::from(name);
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_hidden = path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with('.'));
+    is_below
+        && !is_hidden
+        && path.components().count() <= DEEPEST + 1
+        && SHARED.iter().any(|(folder, end)| {
+            name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end)
+        })
+}
+
+/// Returns the names of a store's shared files in one response to a list request, and the token of the next request.
+pub fn list_page(text: &str, prefix: &str) -> (Vec<String>, Option<String>) {
+    let names = between(text, "Key").filter_map(decoded).filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()));
+    let next = between(text, "NextContinuationToken").next().map(str::to_owned);
+    (names.filter(|name| is_shared(name)).collect(), next)
+}
+
+/// Returns the texts of all elements with a tag; elements of S3's responses have no attributes.
+fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let begin = rest.find(&open)? + open.len();
+        let end = begin + rest[begin..].find(&close)?;
+        let found = &rest[begin..end];
+        rest = &rest[end + close.len()..];
+        Some(found)
+    })
+}
+
+/// Bytes that signatures require to be encoded: all but letters, digits and `-._~`.
+const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Encodes a text as a parameter of an address.
+fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, &ENCODED)
+}
+
+/// Encodes a text as a path of an address, in which slashes stay.
+fn encoded_path(text: &str) -> PercentEncode<'_> {
+    const PATH: AsciiSet = ENCODED.remove(b'/');
+    utf8_percent_encode(text, &PATH)
+}
+
+/// Decodes a name of a list, in which a space may be a plus sign, if it is well-formed.
+fn decoded(text: &str) -> Option<String> {
+    let is_encoded = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !text.split('%').skip(1).all(is_encoded) {
+        return None;
+    }
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_stores_or_left_alone() {
+        for fine in ["dataset/part_target=llvm/host=a/part-0.parquet", "hosts/vm/peaks-1.json", "configs/a.json"] {
+            assert!(is_shared(fine), "{fine}");
+        }
+        let long = format!("dataset/{}part-0.parquet", "a/".repeat(20));
+        for wrong in [
+            "dataset/../x.parquet",
+            "/dataset/x.parquet",
+            "dataset/.x.parquet",
+            "dataset.parquet",
+            "journal/a.json",
+            "dataset/x",
+            &long,
+        ] {
+            assert!(!is_shared(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn texts_of_addresses_come_back() {
+        for text in ["a=b/c d+e%", "ü", ""] {
+            assert_eq!(decoded(&encoded(text).to_string()).as_deref(), Some(text));
+            assert_eq!(decoded(&encoded_path(text).to_string()).as_deref(), Some(text));
+        }
+        assert_eq!([encoded("a=/b~").to_string(), encoded_path("a=/b~").to_string()], ["a%3D%2Fb~", "a%3D/b~"]);
+        assert_eq!((decoded("%"), decoded("%4x"), decoded("%ff")), (None, None, None));
+        assert_eq!((decoded("%41"), decoded("a+b").as_deref()), (Some("A".to_owned()), Some("a b")));
+        assert_eq!(between("<Key>a</Key><Key>b</Key><Key>c", "Key").collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn buckets_have_names() {
+        for wrong in ["", "a", "UPPER", "a b", "bucket/../x"] {
+            assert!(Bucket::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Bucket::parse("bucket/a/b/").map(|bucket| bucket.prefix), Ok("a/b/".to_owned()));
+    }
+}

@@ -1,0 +1,243 @@
+//! `dataset`: stores, looked into, moved and cared for.
+
+use super::arguments::DatasetCommand;
+use super::tell_damage;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
+use super::{best, query, revisions, sharing};
+use datasets::sql::Dialect;
+use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
+use datasets::{Choose, Format, SealOptions, Store};
+use engine::failure::Failure;
+use engine::soundness::wrong_schedule;
+pub use engine::stores::{failed, open};
+use report::{Table, figures, words};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Does one of them.
+pub fn run(command: DatasetCommand) -> Result<u8> {
+    match command {
+        DatasetCommand::Stats { store, choose, json } => stats(&store, choose, json),
+        DatasetCommand::Export { store, format, out, choose, json } => {
+            export(&store, format.as_deref(), &out, choose, json)
+        }
+        DatasetCommand::Import { store, format, file, json } => import(&store, format.as_deref(), &file, json),
+        DatasetCommand::Merge { store, others, json } => merge(&store, &others, json),
+        DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
+        DatasetCommand::Compact { store, json } => compact(&store, json),
+        DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
+        DatasetCommand::Revisions { store, json } => revisions::run(&store, json),
+        DatasetCommand::Best(question) => best::run(&question),
+        DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
+            query::run(&store, &sql, choose, (seconds, memory_mib), json)
+        }
+        DatasetCommand::Push { store, address, json } => sharing::push(&store, &address, json),
+        DatasetCommand::Pull { store, address, json } => sharing::pull(&store, &address, json),
+        DatasetCommand::Schema { sql } => schema(sql.as_deref()),
+    }
+}
+
+fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
+    let allowed = "csv, parquet or jsonl";
+    match name {
+        Some(name) => Format::named(name).map_err(Failure::usage),
+        None => Format::of_path(path).ok_or_else(|| {
+            Failure::usage(format!("the name `{}` does not say the format", path.display()))
+                .with_hint(format!("add `--format` with {allowed}"))
+        }),
+    }
+}
+
+fn tell_torn(torn: &[TornTail]) {
+    let text = |torn: &TornTail| {
+        let name = torn.journal.display();
+        format!("`{name}` ended in an unfinished line of {} bytes, of the attempt in flight", torn.bytes)
+    };
+    tell(&torn.iter().map(text).collect::<Vec<_>>());
+}
+
+/// Prints a report as one JSON document or in words.
+fn answer(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> String) -> Result<()> {
+    if as_json { print_json(report) } else { print(&prose()) }
+}
+
+fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
+    let stats = open(path)?.stats(choose).map_err(failed)?;
+    let code = tell_damage(&stats.damage);
+    if as_json {
+        print_json(&stats)?;
+        return Ok(code);
+    }
+    let mut table = Table::new([words("what"), figures("records")]);
+    table.row(["all".to_owned(), stats.rows.to_string()]);
+    let mut group = |name: &str, counts: &BTreeMap<String, u64>| {
+        for (label, count) in counts {
+            table.row([format!("{name} {label}"), count.to_string()]);
+        }
+    };
+    group("outcome", &stats.by_outcome);
+    group("source", &stats.by_source);
+    group("target", &stats.by_target);
+    group("host", &stats.by_host);
+    group("operator", &stats.by_operator);
+    print(&table.on(&paper()))?;
+    print(&format!(
+        "{} tasks; {} experiments, tried {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
+        stats.tasks,
+        stats.experiments,
+        stats.measurements,
+        stats.parts.count,
+        stats.parts.bytes,
+        stats.journals.count,
+        stats.journals.bytes,
+        stats.duplicates
+    ))?;
+    Ok(code)
+}
+
+fn export(path: &Path, format: Option<&str>, out: &Path, choose: Choose, as_json: bool) -> Result<u8> {
+    let format = format_of(format, out)?;
+    let done = open(path)?.export(out, format, choose).map_err(failed)?;
+    let code = tell_damage(&done.damage);
+    answer(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
+    Ok(code)
+}
+
+fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
+    let format = format_of(format, file)?;
+    if !file.is_file() {
+        return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
+    }
+    let done = Store::import(path, file, format).map_err(failed)?;
+    report_import(&done, path, as_json)?;
+    Ok(DONE)
+}
+
+/// Says what was taken over into a store.
+pub fn report_import(done: &ImportReport, store: &Path, as_json: bool) -> Result<()> {
+    let prose = || format!("{} records taken into `{}`, in {} parts", done.rows, store.display(), done.parts.len());
+    answer(done, as_json, prose)
+}
+
+/// What merging one of several stores did.
+#[derive(Serialize)]
+struct MergedStore {
+    from: PathBuf,
+    #[serde(flatten)]
+    report: MergeReport,
+}
+
+impl MergedStore {
+    fn prose(&self) -> String {
+        let MergeReport { parts, known, mended, journal_rows, .. } = &self.report;
+        let mut text = format!("`{}`: {parts} parts taken, {known} known before", self.from.display());
+        if *mended > 0 {
+            text.push_str(&format!(", {mended} that were damaged here are sound again"));
+        }
+        if *journal_rows > 0 {
+            text.push_str(&format!(", {journal_rows} records from journals"));
+        }
+        text
+    }
+}
+
+fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
+    let others = others.iter().map(|other| open(other)).collect::<Result<Vec<_>>>()?;
+    let store = Store::create(path).map_err(failed)?;
+    let mut merged = Vec::new();
+    let mut code = DONE;
+    for other in &others {
+        let report = store.merge(other).map_err(failed)?;
+        tell_torn(&report.torn);
+        code = code.max(tell_damage(&report.damage));
+        merged.push(MergedStore { from: other.root().to_owned(), report });
+    }
+    answer(&merged, as_json, || merged.iter().map(MergedStore::prose).collect::<Vec<_>>().join("\n"))?;
+    Ok(code)
+}
+
+fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
+    let done = open(path)?.seal(options).map_err(failed)?;
+    let code = tell_sealed(&done);
+    let prose = || format!("{} journals became {} parts, {} records", done.journals, done.parts.len(), done.rows);
+    answer(&done, as_json, prose)?;
+    Ok(code)
+}
+
+/// Says what was not sealed, and what was lost by it.
+pub fn tell_sealed(done: &SealReport) -> u8 {
+    tell_torn(&done.torn);
+    let left = done.left.iter();
+    tell(&left.map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason)).collect::<Vec<_>>());
+    tell_damage(&done.damage)
+}
+
+fn compact(path: &Path, as_json: bool) -> Result<u8> {
+    let done = open(path)?.compact().map_err(failed)?;
+    let code = tell_sealed(&done.sealed).max(tell_damage(&done.damage));
+    let prose = || format!("{} parts became {}, {} rows", done.parts_before, done.parts_after, done.rows);
+    answer(&done, as_json, prose)?;
+    Ok(code)
+}
+
+fn verify(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
+    let store = open(path)?;
+    let set_aside = if quarantine { Some(store.quarantine_with(&wrong_schedule).map_err(failed)?) } else { None };
+    let found = store.verify_with(&wrong_schedule).map_err(failed)?;
+    let is_sound = found.problems.is_empty() && set_aside.as_ref().is_none_or(QuarantineReport::is_empty);
+    if as_json {
+        let mut document = serde_json::to_value(&found).map_err(Failure::environment)?;
+        if let Some(set_aside) = &set_aside {
+            document["quarantine"] = serde_json::to_value(set_aside).map_err(Failure::environment)?;
+        }
+        print_json(&document)?;
+    } else {
+        set_aside.iter().try_for_each(print_quarantine)?;
+        for problem in &found.problems {
+            print(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
+        }
+        let verdict = match found.problems.len() {
+            0 => "sound".to_owned(),
+            count => format!("{count} problems"),
+        };
+        print(&format!("{} rows in {} parts and {} journals: {verdict}", found.rows, found.parts, found.journals))?;
+        if !found.quarantined.is_empty() {
+            let folder = store.root().join("quarantine");
+            print(&format!("{} files were set aside in `{}`", found.quarantined.len(), folder.display()))?;
+        }
+    }
+    Ok(if is_sound { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
+    for aside in &set_aside.files {
+        let lost = aside.rows_lost.map_or("nobody knows how many".to_owned(), |rows| rows.to_string());
+        let (file, to) = (aside.file.display(), aside.to.display());
+        print(&format!("set aside `{file}` as `{to}`, {lost} rows lost: {}", aside.problem))?;
+    }
+    for damage in &set_aside.sealed.damage {
+        print(&format!("set aside: {damage}"))?;
+    }
+    tell_sealed(&SealReport { damage: Vec::new(), ..set_aside.sealed.clone() });
+    Ok(())
+}
+
+fn schema(sql: Option<&str>) -> Result<u8> {
+    match sql {
+        Some(engine) => {
+            let engine = Dialect::named(engine).map_err(Failure::usage)?;
+            print(datasets::sql::schema(engine).trim_end())?;
+        }
+        None => {
+            let columns =
+                [words("column").least(24), words("type").drops(2), words("unit").drops(1), words("meaning").least(24)];
+            let mut table = Table::new(columns);
+            for column in datasets::COLUMNS {
+                table.row([column.name, column.kind.name(), column.unit, column.text()]);
+            }
+            print(&table.on(&paper()))?;
+        }
+    }
+    Ok(DONE)
+}

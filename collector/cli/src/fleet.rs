@@ -1,0 +1,131 @@
+//! Trackers and what they lend.
+
+use super::arguments::FleetDrain;
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use bench::{Access, At, Device};
+use engine::failure::Failure;
+use engine::trackers::{PATIENCE, devices_of, secret, summary, unreachable};
+use remote::tracker::{Summary, Turn};
+use remote::{Address, RemoteError};
+use report::{Table, figures, words};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// However little time is left, a device that is free is asked.
+const LEAST: Duration = Duration::from_secs(1);
+/// The tracker of the environment.
+pub fn tracker_of_environment() -> Result<Option<Address>> {
+    let of = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let Some(host) = of("TVM_TRACKER_HOST") else { return Ok(None) };
+    let port = of("TVM_TRACKER_PORT").unwrap_or_else(|| "9190".to_owned());
+    let port = port.parse().map_err(|_| Failure::usage(format!("`TVM_TRACKER_PORT` is `{port}`, which is no port")))?;
+    Ok(Some(Address { host, port }))
+}
+
+/// The tracker that is meant.
+fn named(tracker: Option<&str>) -> Result<Address> {
+    match tracker {
+        Some(text) => text.parse().map_err(Failure::usage),
+        None => tracker_of_environment()?.ok_or_else(|| {
+            Failure::usage("no tracker was named").with_hint("give `--tracker HOST:PORT`, or set `TVM_TRACKER_HOST`")
+        }),
+    }
+}
+
+/// Takes all devices of a key out of service.
+pub fn drain(wanted: &FleetDrain) -> Result<u8> {
+    let tracker = named(wanted.tracker.as_deref())?;
+    let secret = wanted.secret_file.as_deref().map(secret).transpose()?;
+    let until = Instant::now() + Duration::from_secs(wanted.wait);
+    let (mut left, mut stay): (Vec<String>, Vec<(String, String)>) = (Vec::new(), Vec::new());
+    let count = devices_of(&tracker, &wanted.key)?;
+    if count == 0 {
+        return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{}`", wanted.key))
+            .with_hint("`opcollect fleet status` shows the keys that there are"));
+    }
+    // One that cannot be told is lent again, and counts once.
+    for _ in 0..2 * count {
+        if left.len() + stay.len() >= count {
+            break;
+        }
+        let patience = until.saturating_duration_since(Instant::now()).max(LEAST);
+        let at = At::Tracker(tracker.clone());
+        let access = Access { at, key: wanted.key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
+        let device = match Device::open(&access) {
+            Ok(device) => device,
+            Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
+                return Err(unreachable(error));
+            }
+            Err(error) => {
+                stay.push(("?".to_owned(), error.to_string()));
+                break;
+            }
+        };
+        let address = device.address.to_string();
+        match device.leave() {
+            Ok(true) => left.push(address),
+            Ok(false) if stay.iter().any(|(known, _)| *known == address) => {}
+            Ok(false) => stay.push((address, "TVM's server, or an older agent, ends where it was started".to_owned())),
+            Err(error) => stay.push((address, error.to_string())),
+        }
+    }
+    let remain = settled(&tracker, &wanted.key, count - left.len(), until)?;
+    if wanted.json {
+        let stay = stay.iter().map(|(address, why)| json!({ "address": address, "why": why })).collect::<Vec<_>>();
+        print_json(
+            &json!({ "tracker": tracker.to_string(), "key": wanted.key, "left": left, "stay": stay, "devices": remain }),
+        )?;
+    } else {
+        for address in &left {
+            print(&format!("{address} has left"))?;
+        }
+        for (address, why) in &stay {
+            print(&format!("{address} stays: {why}"))?;
+        }
+        print(&format!("of {count} devices of the key `{}` {} have left, {remain} are there", wanted.key, left.len()))?;
+    }
+    Ok(if stay.is_empty() && remain == 0 { DONE } else { DONE_WITH_LOSSES })
+}
+
+/// How many devices of a key a tracker knows, once it has seen the end of those that left.
+fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
+    const LOOK: Duration = Duration::from_millis(50);
+    let until = until.min(Instant::now() + PATIENCE);
+    loop {
+        let count = devices_of(tracker, key)?;
+        if count <= expected || Instant::now() >= until {
+            return Ok(count);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Shows what a tracker knows.
+pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
+    let tracker = named(tracker)?;
+    let Summary { queues, servers } = summary(&tracker)?;
+    let devices = |key: &str| servers.iter().filter(|(_, own)| own == key).count();
+    if as_json {
+        let keys = queues.iter().map(
+            |(key, queue)| json!({ "key": key, "devices": devices(key), "free": queue.free, "pending": queue.pending }),
+        );
+        let servers = servers.iter().map(|(address, key)| json!({ "address": address, "key": key }));
+        let (keys, servers) = (keys.collect::<Vec<_>>(), servers.collect::<Vec<_>>());
+        print_json(&json!({ "tracker": tracker.to_string(), "keys": keys, "servers": servers }))?;
+        return Ok(DONE);
+    }
+    if queues.is_empty() && servers.is_empty() {
+        print(&format!("the tracker at {tracker} knows no devices"))?;
+        return Ok(DONE);
+    }
+    let mut keys = Table::new([words("key"), figures("devices"), figures("free"), figures("waiting")]);
+    for (key, queue) in &queues {
+        keys.row([key.clone(), devices(key).to_string(), queue.free.to_string(), queue.pending.to_string()]);
+    }
+    let mut addresses = Table::new([words("server"), words("key")]);
+    for (address, key) in &servers {
+        addresses.row([address.clone(), key.clone()]);
+    }
+    print(&format!("{}\n\n{}", keys.on(&paper()), addresses.on(&paper())))?;
+    Ok(DONE)
+}

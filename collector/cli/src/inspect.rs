@@ -1,0 +1,326 @@
+//! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
+
+use super::arguments::{GraphFormat, Models, Sweep};
+use super::settings::Settled;
+use super::{DONE, Result, best, paper, print, print_json, settings, tell};
+use datasets::best::Question;
+use engine::campaign::config::Executor;
+use engine::campaign::graphs::{notes, simulated_note};
+use engine::campaign::{Config, PlannedTask, planned_tasks};
+use engine::drawing::{Told, drawn};
+use engine::failure::{Failure, chain};
+use engine::machine;
+use job::space::{self, Filter, Space};
+use models::partner::partner;
+use models::{Graph, Work};
+use passes::partition::claims;
+use report::{Table, figures, number, or_unknown, percent, words};
+use serde::Serialize;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use zoo::transformers;
+
+/// A model that has a name, as it is listed.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    source: &'static str,
+    aliases: &'static [&'static str],
+    /// Extents of its first input without the batch.
+    input: Vec<i64>,
+    parameters: u64,
+    macs: u64,
+}
+
+impl Listed {
+    fn of(
+        source: &'static str,
+        name: &'static str,
+        aliases: &'static [&'static str],
+        graph: &Graph,
+    ) -> models::Result<Listed> {
+        let first = graph.inputs.first().and_then(|id| graph.value(*id)?.ty.extents()).unwrap_or_default();
+        let (parameters, macs) = (graph.parameters().learned, graph.work()?.macs);
+        Ok(Listed { name, source, aliases, input: first.into_iter().skip(1).collect(), parameters, macs })
+    }
+}
+
+/// The models that have names: the zoo, and the configurations of transformers that are shipped.
+pub fn list(as_json: bool) -> Result<u8> {
+    let networks = zoo::list().iter().map(|entry| Listed::of("local", entry.name, entry.aliases, &entry.build(1)?));
+    let options = transformers::Options::default();
+    let shipped = transformers::list().iter().map(|entry| {
+        let options = transformers::Options { sequence: entry.usual_sequence(), ..options };
+        Listed::of("transformers", entry.name, entry.aliases, &entry.build(&options)?)
+    });
+    let rows = networks.chain(shipped).collect::<models::Result<Vec<Listed>>>();
+    let rows = rows.map_err(|error| Failure::usage(chain(&error)))?;
+    if as_json {
+        print_json(&rows)?;
+        return Ok(DONE);
+    }
+    let columns = [words("source"), words("model"), words("input"), figures("parameters"), figures("GMACs")];
+    let mut table = Table::new(columns);
+    for row in rows {
+        let input: Vec<String> = row.input.iter().map(ToString::to_string).collect();
+        let millions = format!("{:.2} M", row.parameters as f64 / 1e6);
+        table.row([
+            row.source.to_owned(),
+            row.name.to_owned(),
+            input.join("x"),
+            millions,
+            number(row.macs as f64 / 1e9),
+        ]);
+    }
+    print(&table.on(&paper()))?;
+    Ok(DONE)
+}
+
+/// The graph of each model.
+pub fn graph(
+    arguments: &Models,
+    raw: bool,
+    format: GraphFormat,
+    html: Option<&Path>,
+    store: Option<&Path>,
+) -> Result<u8> {
+    let Settled { config, loaded } = config_of(arguments)?;
+    if let (Some(path), 2..) = (html, config.models.len()) {
+        return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
+    }
+    for request in &config.models {
+        let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
+        tell(&model.notes);
+        let mut graph = model.graph.clone();
+        if !raw {
+            graph = passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+        }
+        if let Some(path) = html {
+            let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+            let times = store.map(measured).transpose()?.unwrap_or_default();
+            let page = drawn(&graph, config.fuse.into(), &claims(&graph, &partners), &times);
+            let page = page.map_err(|error| Failure::usage(chain(&error)))?;
+            std::fs::write(path, page)
+                .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
+            tell(&[format!("wrote `{}`; open it in a browser", path.display())]);
+            continue;
+        }
+        match format {
+            GraphFormat::Text => print(graph.to_text().trim_end())?,
+            GraphFormat::Dot => print(graph.to_dot().trim_end())?,
+            GraphFormat::Json => print_json(&graph)?,
+        }
+    }
+    Ok(DONE)
+}
+
+/// One model as an ONNX file: as its source has it where the format has names for all of that, else simplified.
+pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
+    let Settled { config, loaded } = config_of(arguments)?;
+    let [request] = config.models.as_slice() else {
+        return Err(Failure::usage(format!("`--onnx {}` takes one model at one batch size", path.display())));
+    };
+    let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&model.notes);
+    let bytes = readers::onnx::write(&model.graph).or_else(|error| match raw {
+        true => Err(chain(&error)),
+        false => {
+            let simple = passes::simplify(&model.graph).map_err(|error| chain(&error))?;
+            readers::onnx::write(&simple).map_err(|error| chain(&error))
+        }
+    });
+    let bytes = bytes.map_err(|why| Failure::usage(format!("this model cannot be an ONNX file: {why}")))?;
+    datasets::output::write(path, bytes).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&[format!("wrote `{}`", path.display())]);
+    Ok(DONE)
+}
+
+/// The best measured median of each task of a store, by the task's hash.
+fn measured(store: &Path) -> Result<HashMap<String, Told>> {
+    let mut times: HashMap<String, Told> = HashMap::new();
+    // Sorted by falling time, so the best of a task overwrites the others.
+    for best in best::ask(store, &Question::default())?.answer.tasks {
+        let known = or_unknown(best.interval_ns, |(low, high)| percent((high - low) / 2.0 / best.median_ns));
+        let threads = or_unknown(best.threads, |threads| threads.to_string());
+        let remark = format!("± {known}, threads: {threads}, {} on {}", best.target, best.host);
+        times.insert(best.task_hash, Told { time_ns: best.median_ns, remark });
+    }
+    Ok(times)
+}
+
+/// The tasks of all models.
+pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
+    let Settled { config, loaded } = config_of(arguments)?;
+    let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&simulated_note(&config).into_iter().collect::<Vec<_>>());
+    tell(&notes(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    let mut rows = Vec::new();
+    for planned in &planned {
+        let work = planned.task.work().map_err(|error| Failure::usage(chain(&error)))?;
+        rows.push((planned, work));
+    }
+    if as_json {
+        let tasks: Vec<_> = rows
+            .iter()
+            .map(|(planned, work)| {
+                json!({ "hash": planned.task.hash(), "kind": planned.task.kind(), "name": planned.task.name(),
+                        "text": planned.task.describe(), "model": planned.model.label(), "places": planned.places,
+                        "flops": work.flops, "macs": work.macs, "bytes_in": work.bytes_in,
+                        "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task,
+                        "partner": planned.partner,
+                        "symbolic": planned.symbolic.as_ref().map(|symbolic| symbolic.task.to_text()),
+                        "sizes": planned.symbolic.as_ref().map(|symbolic| &symbolic.sizes),
+                        "bound_because": planned.bound_because })
+            })
+            .collect();
+        print_json(&tasks)?;
+        return Ok(DONE);
+    }
+    for (index, model) in config.models.iter().enumerate() {
+        let count =
+            |planned: &PlannedTask| planned.counts.iter().find(|(model, _)| *model == index).map(|(_, count)| *count);
+        let batch = model.batch.map_or_else(String::new, |batch| format!(" (batch {batch})"));
+        print(&tasks_of(&format!("{}{batch}", model.label()), &rows, count, &config))?;
+    }
+    if rows.iter().any(|(planned, _)| planned.counts.is_empty()) {
+        let count = |planned: &PlannedTask| planned.counts.is_empty().then_some(planned.places.len());
+        print(&tasks_of("variations, of no model", &rows, count, &config))?;
+    }
+    if config.models.len() > 1 {
+        print(&format!("all models: {} tasks that differ", rows.len()))?;
+    }
+    if config.executor == Executor::Vm {
+        print(&compiled(&planned))?;
+    }
+    Ok(DONE)
+}
+
+/// The tasks that have a count under a title, with their sum.
+fn tasks_of(
+    title: &str,
+    rows: &[(&PlannedTask, Work)],
+    count: impl Fn(&PlannedTask) -> Option<usize>,
+    config: &Config,
+) -> String {
+    let mut columns = vec![
+        words("task").least(24),
+        figures("count"),
+        words("first place").drops(4),
+        figures("MFLOP"),
+        figures("MB moved").drops(1),
+        figures("FLOP/byte").drops(3),
+        words("hash").least(8).drops(2),
+    ];
+    if !config.partners.is_empty() {
+        columns.push(words("computed by"));
+    }
+    let mut table = Table::new(columns);
+    let (mut tasks, mut calls, mut flops) = (0, 0, 0.0);
+    for (planned, work) in rows {
+        let Some(count) = count(planned) else { continue };
+        (tasks, calls, flops) = (tasks + 1, calls + count, flops + work.flops as f64 * count as f64);
+        let moved = work.bytes() as f64;
+        let mut row = vec![
+            planned.task.describe(),
+            count.to_string(),
+            planned.places.first().cloned().unwrap_or_default(),
+            number(work.flops as f64 / 1e6),
+            number(moved / 1e6),
+            number(work.flops as f64 / moved),
+            planned.task.hash()[..8].to_owned(),
+        ];
+        if !config.partners.is_empty() {
+            row.push(planned.partner.clone().unwrap_or_else(|| config.target.clone()));
+        }
+        table.row(row);
+    }
+    let sum = format!("{tasks} tasks, {calls} calls, {} GFLOP", number(flops / 1e9));
+    format!("{title}\n{}\n{sum}\n", table.on(&paper()))
+}
+
+/// What is compiled for several sizes, and why the rest is not.
+fn compiled(planned: &[PlannedTask]) -> String {
+    let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
+    let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();
+    let mut text = format!("{} tasks are compiled {} times with open sizes", open.len(), once.len());
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in bound.iter().filter_map(|planned| planned.bound_because.as_deref()) {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    for (reason, count) in reasons {
+        text.push_str(&format!("\n{count} are compiled for their own size: {reason}"));
+    }
+    text
+}
+
+/// The schedule space of each task.
+pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
+    let filter = settings::filter(only)?;
+    let Settled { config, loaded } = config_of(arguments)?;
+    let machine = machine::guess(&config.target)?;
+    let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+    let spaces = planned.iter().map(|planned| (planned.task.describe(), space::space(planned.scheduled(), &machine)));
+    let spaces = left_of(spaces.collect(), &filter)?;
+    let mut documents = Vec::new();
+    for (planned, space) in planned.iter().zip(spaces) {
+        let rules = space.rules();
+        let samples = if sample > 0 { space::sample(&space, seed, sample) } else { Vec::new() };
+        if as_json {
+            let axes: Vec<_> = space
+                .axes
+                .iter()
+                .map(|axis| json!({ "name": axis.name, "meaning": axis.meaning, "settings": axis.settings }))
+                .collect();
+            let rules: Vec<_> = rules.iter().map(|rule| json!({ "name": rule.name, "text": rule.text })).collect();
+            documents.push(json!({ "task": planned.task.hash(), "text": planned.task.describe(), "axes": axes,
+                                   "version": space::VERSION, "size": space.size(), "rules": rules,
+                                   "default": space.default, "sample": samples }));
+            continue;
+        }
+        print(&format!("{}\n  {} points before limits", planned.task.describe(), space.size()))?;
+        let columns = [words("axis"), words("meaning").drops(1), words("settings"), words("default")];
+        let mut table = Table::new(columns);
+        for axis in &space.axes {
+            let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
+            let default = space.default.0.get(axis.name).cloned().or_else(|| Space::neutral(axis.name));
+            let default = default.map(|setting| setting.to_string()).unwrap_or_default();
+            table.row([axis.name.to_owned(), axis.meaning.to_owned(), settings.join(" "), default]);
+        }
+        print(&table.on(&paper()))?;
+        for rule in rules {
+            print(&format!("  rule `{}`: {}", rule.name, rule.text))?;
+        }
+        for knobs in samples {
+            let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
+            print(&format!("  {}", parts.join(" ")))?;
+        }
+        print("")?;
+    }
+    if as_json {
+        print_json(&documents)?;
+    }
+    Ok(DONE)
+}
+
+/// What a filter leaves of the spaces of tasks: something of each, and it names no axis that none has.
+pub fn left_of(spaces: Vec<(String, Space)>, filter: &Filter) -> Result<Vec<Space>> {
+    if let Some(axis) = filter.0.keys().find(|axis| !spaces.iter().any(|(_, space)| space.has(axis))) {
+        let names: BTreeSet<&str> =
+            spaces.iter().flat_map(|(_, space)| space.axes.iter().map(|axis| axis.name)).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        return Err(Failure::usage(format!("`only` names the axis `{axis}`, which no task of these models has"))
+            .with_hint(format!("axes are {}", names.join(", "))));
+    }
+    let left = spaces.into_iter().map(|(task, space)| {
+        space.only(filter).map_err(|error| {
+            Failure::usage(format!("`only` leaves no schedule of `{task}`: {error}"))
+                .with_hint("see `opcollect space` for axes, settings and rules")
+        })
+    });
+    left.collect()
+}
+
+fn config_of(arguments: &Models) -> Result<Settled> {
+    settings::config(arguments, &Sweep::default())
+}

@@ -1,0 +1,56 @@
+//! What a night measures once more: what regressed, and what is not known well enough.
+
+use super::super::Result;
+use super::super::dataset::{failed, open};
+use super::super::drift::{bounds, night};
+use super::super::night_arguments::NightRun;
+use datasets::{Choose, Key, Record};
+use drift::{Identity, Verdict, aspect_of};
+use engine::campaign::Night;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More would take longer than a night.
+const KEYS_MAX: usize = 20_000;
+
+/// Keys of tonight's records that got slower or are uncertain, slower ones first, and of older records that are uncertain.
+pub fn of_night(run: &NightRun, id: &str, settings: &Night) -> Result<Vec<Key>> {
+    let label = id.trim_start_matches("night-");
+    let found = night(&run.store, label, settings.nights, bounds(&run.judging))?;
+    let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
+    let slower: BTreeSet<_> = slower.map(|change| place(&change.identity)).collect();
+    let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
+    for record in open(&run.store)?.records(Choose::Latest).map_err(failed)? {
+        let record = record.map_err(failed)?;
+        if aspect_of(&record).is_some() || !record.is_alone() {
+            continue;
+        }
+        let is_slower = record.run_id == id && slower.contains(&place_of(&record));
+        if is_slower || (record.median_ns.is_some() && !record.is_known_well()) {
+            keys.insert((u8::from(!is_slower), record.key));
+        }
+    }
+    Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
+}
+
+/// Those of some keys that were not made again tonight.
+pub fn not_twice(run: &NightRun, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
+    let mut made: BTreeMap<Key, usize> = BTreeMap::new();
+    for record in open(&run.store)?.records(Choose::All).map_err(failed)? {
+        let record = record.map_err(failed)?;
+        if record.run_id == id {
+            *made.entry(record.key).or_default() += 1;
+        }
+    }
+    Ok(keys.iter().copied().filter(|key| made.get(key).copied().unwrap_or_default() < 2).collect())
+}
+
+type Place = (String, Option<String>, Option<i64>, Option<&'static str>);
+
+fn place(identity: &Identity) -> Place {
+    (identity.task_hash.clone(), identity.schedule_hash.clone(), identity.threads, identity.cache_state)
+}
+
+fn place_of(record: &Record) -> Place {
+    let cache = record.cache_state.map(|state| state.name());
+    (record.task_hash.clone(), record.schedule_hash.clone(), record.threads, cache)
+}

@@ -1,0 +1,213 @@
+//! Sentinels: built once for a store and a class of hosts, kept as machine code, and run again and again, bit for bit the same.
+//!
+//! Other machines may write to a store. So this machine keeps a hash of the sentinels it built, and runs only a copy that matches
+//! the hash, in a folder that only its user can write to.
+
+use super::super::Result;
+use super::super::kept::Kept;
+use super::below;
+use super::child::Child;
+use drift::SENTINELS;
+use engine::appearing::Appearing;
+use engine::campaign::RawConfig;
+use engine::campaign::config::RawModel;
+use engine::failure::{Failure, Kind};
+use job::target::is_llvm;
+use measure::host::Facts;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long building them may take.
+const BUILDING: Duration = Duration::from_secs(300);
+
+/// The sentinels of a night.
+pub struct Sentinels {
+    folder: PathBuf,
+    config: RawConfig,
+    /// Folder of the copy that is run, once it matches the hash.
+    private: Option<TempDir>,
+    /// How long the last look took.
+    pub seconds: f64,
+    /// How often they ran.
+    pub looks: usize,
+    /// What to know of them.
+    pub notes: Vec<String>,
+    is_off: bool,
+}
+
+impl Sentinels {
+    /// Those of a store, for this class of hosts, measured as the night measures.
+    pub fn new(store: &Path, raw: &RawConfig, facts: &Facts) -> Sentinels {
+        let models = SENTINELS.iter().map(|sentinel| RawModel {
+            source: "simple".to_owned(),
+            name: sentinel.name.to_owned(),
+            ..RawModel::default()
+        });
+        let config = RawConfig {
+            models: models.collect(),
+            schedules: Some(1),
+            seed: Some(0),
+            measure: raw.measure.clone(),
+            counters: raw.counters.clone(),
+            limits: raw.limits.clone(),
+            threads: raw.threads.clone(),
+            ..RawConfig::default()
+        };
+        let is_off = !is_llvm(raw.target.as_deref().unwrap_or("llvm"));
+        let notes = match is_off {
+            true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
+            false => Vec::new(),
+        };
+        let folder = below(store, &facts.host_class());
+        Sentinels { folder, config, private: None, seconds: 0.0, looks: 0, notes, is_off }
+    }
+
+    /// Runs them within some time; one that finds no time is left out.
+    pub fn look(&mut self, common: &[String], left: Duration, signal: &AtomicUsize) -> Result<()> {
+        if self.is_off {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let Some(folder) = self.ready(BUILDING.min(left), signal)? else { return Ok(()) };
+        let left = left.saturating_sub(begun.elapsed());
+        let measured = Instant::now();
+        let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
+        arguments.extend(common.iter().cloned());
+        let ended = Child::start(&arguments)?.finish(left, signal)?;
+        match ended.code {
+            Some(0 | 1) => self.looks += 1,
+            _ if ended.was_told => self.notes.push("the last sentinels ran out of time".to_owned()),
+            code => {
+                let folder = self.folder.display();
+                let failure = Failure::environment(format!("the sentinels in `{folder}` did not run, see above"));
+                // Only what is wrong with the folder itself goes away with it.
+                let is_of_folder = code == Some(Kind::Use.code().into());
+                let hint = "remove that folder to have them rebuilt; the series of their times then starts again";
+                return Err(if is_of_folder { failure.with_hint(hint) } else { failure });
+            }
+        }
+        self.seconds = measured.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Returns the copy that is run, which the first call makes; None if there is no time to build it.
+    fn ready(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
+        const NAME: &str = "sentinels";
+        if let Some(private) = &self.private {
+            return Ok(Some(private.path().join(NAME)));
+        }
+        let private = tempfile::tempdir().map_err(Failure::environment)?;
+        let folder = private.path().join(NAME);
+        if !self.is_ours(&folder)? {
+            self.set_aside()?;
+            self.build(&folder, left, signal)?;
+            if !folder.exists() {
+                return Ok(None);
+            }
+            self.keep(&folder)?;
+        }
+        self.private = Some(private);
+        Ok(Some(folder))
+    }
+
+    /// Returns the state file with the hash of the sentinels.
+    fn kept(&self) -> Kept {
+        Kept::about("sentinels", &self.folder)
+    }
+
+    /// Copies the store's sentinels, if it has any, and returns whether this machine built them.
+    fn is_ours(&self, copy: &Path) -> Result<bool> {
+        let Some(known) = self.kept().read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
+        let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
+        if !is_ours && copy.exists() {
+            std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
+        }
+        Ok(is_ours)
+    }
+
+    /// Moves built sentinels into the store, and keeps their hash.
+    fn keep(&self, built: &Path) -> Result<()> {
+        self.kept().write(&hash_of(built)?)?;
+        let parent = self.folder.parent().expect("it lies below the store");
+        std::fs::create_dir_all(parent).map_err(Failure::environment)?;
+        let appearing = Appearing::begin(&self.folder)?;
+        copied(built, appearing.path())?;
+        appearing.finish(&self.folder)
+    }
+
+    /// Sets sentinels aside that this machine did not build.
+    fn set_aside(&mut self) -> Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        let stamp = format!("set-aside-{}", engine::campaign::record::now_us());
+        let aside = self.folder.with_file_name(stamp);
+        std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
+        self.notes.push(format!(
+            "the store's sentinels were not built on this machine, or were changed since: they lie in `{}`, and others were built; the \
+             machine's course begins anew",
+            aside.display()
+        ));
+        Ok(())
+    }
+
+    fn build(&mut self, folder: &Path, left: Duration, signal: &AtomicUsize) -> Result<()> {
+        let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+        let text = toml::to_string(&self.config).map_err(Failure::environment)?;
+        std::fs::write(file.path(), text).map_err(Failure::environment)?;
+        let (config, folder) = (file.path().display().to_string(), folder.display().to_string());
+        let arguments = ["build", "--config", &config, "--out", &folder].map(str::to_owned);
+        let ended = Child::start(&arguments)?.finish(left, signal)?;
+        match ended.code {
+            Some(0) => Ok(()),
+            _ if ended.was_told => {
+                self.notes.push("there was no time to build the sentinels".to_owned());
+                Ok(())
+            }
+            _ => Err(Failure::environment("the sentinels could not be built; what was said stands above")),
+        }
+    }
+}
+
+/// Lists the files of a folder of sentinels, sorted. Fails if it has folders, links, many files or large ones.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    const MOST_FILES: usize = 1000;
+    const MOST_BYTES: u64 = 64 << 20;
+    let (mut paths, mut bytes) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(folder).map_err(Failure::environment)? {
+        let entry = entry.map_err(Failure::environment)?;
+        let found = entry.path().symlink_metadata().map_err(Failure::environment)?;
+        bytes += found.len();
+        paths.push(entry.path());
+        if !found.is_file() || paths.len() > MOST_FILES || bytes > MOST_BYTES {
+            return Err(Failure::environment(format!("`{}` holds more than sentinels", folder.display())));
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Copies the files of a folder into another folder, which is created if needed.
+fn copied(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to).map_err(Failure::environment)?;
+    for path in files_of(from)? {
+        let name = path.file_name().unwrap_or_default();
+        std::fs::copy(&path, to.join(name)).map_err(Failure::environment)?;
+    }
+    Ok(())
+}
+
+/// Hashes all files of a folder with their names.
+fn hash_of(folder: &Path) -> Result<String> {
+    let names = files_of(folder)?;
+    let mut hasher = blake3::Hasher::new();
+    for path in names {
+        let bytes = std::fs::read(&path).map_err(Failure::environment)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+        hasher.update(&(bytes.len() as u64).to_le_bytes()).update(&bytes);
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}

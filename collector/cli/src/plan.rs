@@ -1,0 +1,343 @@
+//! The plan of a folder of artifacts: everything but the code, read as the text of a stranger.
+
+use bench::Versions;
+use engine::campaign::{Config, PlannedTask};
+use job::Packing;
+use job::device::{Architecture, Count, Kernel, Launch};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm, is_mali};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The file that says what is in the folder.
+pub const PLAN: &str = "plan.json";
+/// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
+/// launches may follow from extents; format 4 says which code the program made that built, format 5 how results are stored.
+pub const FORMAT: u32 = 5;
+
+/// Everything about a folder of artifacts but the code.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub(super) format: u32,
+    pub(super) program_version: String,
+    pub(super) versions: Versions,
+    pub(super) target: Target,
+    pub(super) config: Config,
+    pub(super) revisions: Revisions,
+    pub(super) tasks: Vec<PlannedTask>,
+    pub(super) builds: Vec<Built>,
+}
+
+/// What every format of the plan has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// One schedule of one task, built or not.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Built {
+    pub(super) task: usize,
+    pub(super) schedule: String,
+    /// File beside the plan, named after its content.
+    pub(super) object: Option<String>,
+    /// Kernels for a device, their code in files beside the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<BuiltDevice>,
+    /// Why there is none.
+    pub(super) failure: Option<String>,
+    pub(super) packings: Vec<Packing>,
+    pub(super) trace: Option<String>,
+    pub(super) code_bytes: u64,
+    pub(super) schedule_ms: f64,
+    pub(super) lower_ms: f64,
+    pub(super) codegen_ms: f64,
+    /// What the scheduled program and its code say of their time.
+    #[serde(default)]
+    pub(super) features: BTreeMap<String, f64>,
+}
+
+/// Device code whose machine code is in files.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuiltDevice {
+    /// The file of CUDA C.
+    pub(super) source: String,
+    pub(super) launches: Vec<Launch>,
+    /// Bytes of each buffer that only kernels see.
+    pub(super) workspaces: Vec<Count>,
+    pub(super) cubins: Vec<BuiltCubin>,
+}
+
+/// Machine code of one architecture, in a file named after its content.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuiltCubin {
+    pub(super) architecture: Architecture,
+    pub(super) compiler: String,
+    pub(super) file: String,
+    pub(super) kernels: Vec<Kernel>,
+}
+
+impl Built {
+    pub(super) fn is_built(&self) -> bool {
+        self.object.is_some() || self.device.is_some()
+    }
+}
+
+/// A figure of a machine: its name, what a plan says, what it can be.
+type Bound = (&'static str, i64, std::ops::RangeInclusive<i64>);
+
+impl Plan {
+    /// Reads the text of a plan; a plan that is read can be carried out. The error says what is wrong.
+    pub fn parse(text: &str) -> Result<Plan, String> {
+        // First, since another format has other fields.
+        let Format { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if format != FORMAT {
+            return Err(format!("it has format {format}, this program reads {FORMAT}"));
+        }
+        let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.config.check().map_err(|error| error.to_string())?;
+        check_target(&self.target)?;
+        self.tasks.iter().try_for_each(check_task)?;
+        self.builds.iter().try_for_each(|built| built.check(self.tasks.len()))
+    }
+}
+
+fn check_task(planned: &PlannedTask) -> Result<(), String> {
+    planned.task.check().map_err(|error| error.to_string())?;
+    check_text(&planned.task, &planned.json)?;
+    let Some(symbolic) = &planned.symbolic else { return Ok(()) };
+    symbolic.task.check().map_err(|error| error.to_string())?;
+    check_text(&symbolic.task, &symbolic.json)
+}
+
+/// Workers get the text, records the task: they must be the same.
+fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
+    let told: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
+    if told == *task { Ok(()) } else { Err(format!("the text of `{}` tells of another task", task.describe())) }
+}
+
+fn check_target(target: &Target) -> Result<(), String> {
+    let is_kind = match target.kind {
+        Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
+        Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
+        Kind::Opencl => is_mali(&target.text) && matches!(target.machine, Machine::Gpu(_)),
+        Kind::Torch | Kind::Pynq => false,
+    };
+    if !is_kind {
+        return Err(format!("its target is of the kind `{}` and says something else", target.kind));
+    }
+    let bounds: Vec<Bound> = match target.machine {
+        Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
+            ("vector_lanes", vector_lanes, 1..=1024),
+            ("vector_registers", vector_registers, 1..=1024),
+            ("cores", cores, 1..=65_536),
+        ],
+        Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
+        Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
+            ("block_threads", block_threads, 32..=65_536),
+            ("shared_bytes", shared_bytes, 1024..=1 << 30),
+            ("warp_threads", warp_threads, 1..=1024),
+            ("capability", capability.into(), if target.kind == Kind::Cuda { 10 } else { 0 }..=9999),
+        ],
+    };
+    match bounds.iter().find(|(_, value, allowed)| !allowed.contains(value)) {
+        Some((name, value, allowed)) => Err(format!("the target's `{name}` is {value}; allowed are {allowed:?}")),
+        None => Ok(()),
+    }
+}
+
+impl Built {
+    fn check(&self, tasks: usize) -> Result<(), String> {
+        if self.task >= tasks {
+            return Err(format!("the plan has no task {}", self.task));
+        }
+        Schedule::from_json(&self.schedule).map_err(|error| error.to_string())?;
+        let times = [self.schedule_ms, self.lower_ms, self.codegen_ms];
+        if times.iter().any(|ms| *ms < 0.0) {
+            return Err("a build took less than no time".to_owned());
+        }
+        if self.packings.iter().all(Packing::is_sound) {
+            Ok(())
+        } else {
+            Err("a packing has blocks of no size".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::campaign::graphs::LoadedModels;
+    use engine::campaign::{RawConfig, planned_tasks};
+    use job::space;
+    use serde_json::{Value, json};
+
+    const CONFIG: &str = "models = [{ source = 'simple', name = 'dense:m=4,n=6,k=8,bias=1,act=relu' }]\n\
+                          threads = [1]\nschedules = 2\nbudget_seconds = 60.0\n[counters]\nbackend = 'none'";
+
+    /// A plan as `build` writes it.
+    fn plan() -> Plan {
+        let config = RawConfig::parse(CONFIG).unwrap().check(1).unwrap();
+        let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
+        let target = job::target::llvm("x86-64", &[], 1);
+        let knobs = space::space(&tasks[0].task, &target.machine).default;
+        let built = Built {
+            task: 0,
+            schedule: Schedule::Template { knobs }.to_json(),
+            object: Some("0123456789abcdef0123456789abcdef.o".to_owned()),
+            device: None,
+            failure: None,
+            packings: vec![Packing::Plain, Packing::Blocked { block: 8 }, Packing::Plain, Packing::Plain],
+            trace: None,
+            code_bytes: 10,
+            schedule_ms: 1.0,
+            lower_ms: 1.0,
+            codegen_ms: 1.0,
+            features: BTreeMap::from([("loads".to_owned(), 2.0)]),
+        };
+        let revisions = Revisions::own().clone();
+        let (program_version, versions) = ("0".to_owned(), Versions::new());
+        Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
+    }
+
+    /// What a plan that passes is used for before anything runs.
+    fn use_it(plan: &Plan) {
+        let limits = &plan.config.limits;
+        for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {
+            assert!(std::time::Duration::from_secs_f64(seconds) <= std::time::Duration::from_secs(86_400));
+        }
+        assert!(limits.build_batch > 0 && !plan.config.threads.is_empty() && !plan.config.cache.is_empty());
+        assert!(limits.run_memory_mib.checked_mul(1 << 20).is_some());
+        for planned in &plan.tasks {
+            let _ = space::sample(&space::space(planned.scheduled(), &plan.target.machine), 1, 2);
+            let _ = planned.task.work();
+        }
+    }
+
+    /// A document with something else in one place of it.
+    type Changed<'a> = &'a dyn Fn(Value) -> Value;
+
+    /// Every value in a document replaced by each of these, one at a time.
+    fn with_each(value: &Value, change: &mut dyn FnMut(Changed<'_>)) {
+        change(&|new| new);
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    with_each(field, &mut |inner| {
+                        change(&|new| {
+                            let mut changed = fields.clone();
+                            changed.insert(name.clone(), inner(new));
+                            Value::Object(changed)
+                        });
+                    });
+                }
+            }
+            Value::Array(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    with_each(item, &mut |inner| {
+                        change(&|new| {
+                            let mut changed = items.clone();
+                            changed[place] = inner(new);
+                            Value::Array(changed)
+                        });
+                    });
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn extremes() -> Vec<Value> {
+        vec![
+            json!(0),
+            json!(-1),
+            json!(1_u64 << 40),
+            json!(u64::MAX),
+            json!(i64::MIN),
+            json!(-0.5),
+            json!(1e19),
+            json!(1e300),
+            json!(""),
+            json!("?"),
+            json!([]),
+            json!([0]),
+            json!({}),
+            Value::Null,
+            json!(true),
+        ]
+    }
+
+    #[test]
+    fn a_plan_with_any_value_changed_is_refused_or_can_be_used() {
+        let whole = serde_json::to_value(plan()).unwrap();
+        use_it(&Plan::parse(&whole.to_string()).unwrap());
+        let (mut tried, mut refused) = (0, 0);
+        with_each(&whole, &mut |change| {
+            for extreme in extremes() {
+                tried += 1;
+                match Plan::parse(&change(extreme).to_string()) {
+                    Ok(plan) => use_it(&plan),
+                    Err(_) => refused += 1,
+                }
+            }
+        });
+        assert!(tried > 2000 && refused > tried / 2, "{refused} of {tried} refused");
+    }
+
+    #[test]
+    fn a_plan_that_is_cut_is_refused() {
+        let text = serde_json::to_string(&plan()).unwrap();
+        assert!((0..text.len()).step_by(7).all(|length| Plan::parse(&text[..length]).is_err()));
+    }
+
+    #[test]
+    fn what_a_configuration_file_may_not_say_a_plan_may_not_either() {
+        let refused = |path: &str, value: Value| {
+            let mut whole = serde_json::to_value(plan()).unwrap();
+            *whole.pointer_mut(path).unwrap() = value;
+            Plan::parse(&whole.to_string()).err().unwrap_or_else(|| "accepted".to_owned())
+        };
+        expect_test::expect![[r#"
+            `limits.build_batch` is 0; allowed are 1 to 1024
+            `limits.run_seconds` is -1.0; it must be above 0 and at most 86400, a day
+            `limits.start_seconds` is 1e+300; it must be above 0 and at most 86400, a day
+            `limits.run_memory_mib` is 1; allowed are 64 to 16777216
+            `threads` is empty; give at least one
+            `cache` is empty; give at least one
+            `budget_seconds` is -1.0; it must be above 0 and at most 31622400, a year
+            measuring plan: `precision` is 0, but must be between 0 and 1
+            its target is of the kind `cuda` and says something else
+            the target's `vector_lanes` is 0; allowed are 1..=1024
+            the plan has no task 1
+            a packing has blocks of no size
+        "#]]
+        .assert_eq(
+            &[
+                refused("/config/limits/build_batch", json!(0)),
+                refused("/config/limits/run_seconds", json!(-1.0)),
+                refused("/config/limits/start_seconds", json!(1e300)),
+                refused("/config/limits/run_memory_mib", json!(1)),
+                refused("/config/threads", json!([])),
+                refused("/config/cache", json!([])),
+                refused("/config/budget_seconds", json!(-1.0)),
+                refused("/config/measure/precision", json!(0.0)),
+                refused("/target/kind", json!("cuda")),
+                refused("/target/machine/cpu/vector_lanes", json!(0)),
+                refused("/builds/0/task", json!(1)),
+                refused("/builds/0/packings/1/Blocked/block", json!(0)),
+            ]
+            .map(|line| line + "\n")
+            .concat(),
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! What a simulator counted, in a table of its own: nothing of it stands beside what was measured.
+
+use crate::paper;
+use profile::data::Simulation;
+use profile::summary::simulated;
+use report::{Table, figures, number, or_unknown, words};
+
+/// The table with what it is.
+pub fn describe(simulation: &Simulation) -> String {
+    // What narrow paper does without.
+    let columns = simulated::FIGURES.map(|name| match name {
+        "FLOP/instruction" => figures(name).drops(1),
+        "L1 misses/kFLOP" => figures(name).drops(2),
+        "written" => figures(name).drops(3),
+        "branch misses" => figures(name).drops(4),
+        _ => figures(name),
+    });
+    let mut table = Table::new([words("operator").least(20)].into_iter().chain(columns));
+    for task in &simulation.tasks {
+        let shown = simulated::figures(task).map(|value| or_unknown(value, number));
+        table.row([task.text.clone()].into_iter().chain(shown));
+    }
+    let (about, caches) = (simulated::about(simulation), simulation.caches.join("; "));
+    format!("\n{about}\n{}\ncaches          {caches}", table.on(&paper()))
+}

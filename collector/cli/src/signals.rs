@@ -1,0 +1,21 @@
+//! Signals that stop the program: work in flight is finished, and its results are kept.
+
+use super::Result;
+use engine::failure::Failure;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// The first interrupting signal ends the run after the attempt in flight, the second at once.
+pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let number = usize::try_from(signal).map_err(Failure::environment)?;
+        flag::register_conditional_default(signal, Arc::clone(&again)).map_err(Failure::environment)?;
+        flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
+        flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
+    }
+    Ok(seen)
+}

@@ -1,0 +1,124 @@
+//! A folder that appears whole or not at all: written beside its place, moved there when it is done.
+
+use crate::Result;
+use crate::failure::Failure;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A folder being written beside its final place.
+pub struct Appearing {
+    folder: TempDir,
+    /// Holds a lock on the folder while it is written, where locks work.
+    _lock: File,
+}
+
+const PREFIX: &str = ".opcollect-build-";
+
+impl Appearing {
+    /// Refuses a place where something is.
+    pub fn begin(out: &Path) -> Result<Appearing> {
+        let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
+        if is_taken {
+            return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
+                .with_hint("choose another `--out`, or remove it"));
+        }
+        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let begin = || {
+            remove_abandoned(parent);
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let lock = File::open(folder.path())?;
+            // A network file system locks no folder: there the age of what is left tells.
+            let _ = lock.lock();
+            Ok(Appearing { folder, _lock: lock })
+        };
+        begin().map_err(|error: std::io::Error| {
+            let text = format!("cannot write to `{}`: {error}", parent.display());
+            // What was named may be no folder; else it is this machine that refuses.
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::usage(text),
+                _ => Failure::environment(text),
+            }
+        })
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Moves it into place.
+    pub fn finish(self, out: &Path) -> Result<()> {
+        if out.exists() {
+            fs::remove_dir(out).map_err(Failure::environment)?;
+        }
+        let path = self.folder.path();
+        sync(path).map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", path.display())))?;
+        let written = self.folder.keep();
+        fs::rename(&written, out).map_err(|error| {
+            Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
+        })
+    }
+}
+
+/// Brings a folder with all that it holds to the disk.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Removes folders that killed processes left, which hold no lock.
+fn remove_abandoned(parent: &Path) {
+    /// A younger folder may not have been locked yet.
+    const YOUNG: Duration = Duration::from_secs(60);
+    /// An older folder is not being written any more.
+    const OLD: Duration = Duration::from_secs(24 * 3600);
+    let entries = parent.read_dir().into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in named {
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        let age = age().unwrap_or_default();
+        let is_left = File::open(entry.path()).is_ok_and(|folder| match folder.try_lock() {
+            Ok(()) => age > YOUNG,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(_)) => age > OLD,
+        });
+        if is_left {
+            // A folder that cannot be removed does not hinder writing beside it.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_killed_processes_left_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let [left, written, young] = ["left", "written", "young"].map(|name| {
+            let path = parent.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            path
+        });
+        let old = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for path in [&left, &written] {
+            File::open(path).unwrap().set_modified(old).unwrap();
+        }
+        let lock = File::open(&written).unwrap();
+        lock.lock().unwrap();
+        let folder = Appearing::begin(&parent.path().join("out")).unwrap();
+        assert_eq!([left.exists(), written.exists(), young.exists()], [false, true, true]);
+        folder.finish(&parent.path().join("out")).unwrap();
+        assert!(parent.path().join("out").is_dir());
+    }
+}

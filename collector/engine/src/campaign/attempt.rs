@@ -1,0 +1,220 @@
+//! From models to the list of attempts, each with the key of its experiment.
+//!
+//! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
+//! order out, so that a list can be cut into shards and resumed without talking to anyone.
+
+use super::config::{Config, Executor, ModelRequest, Sampler};
+use super::graphs::{LoadedModels, tasks_of};
+use super::module::{self, PlannedModule};
+use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic, json};
+use super::record;
+use super::sizes;
+use super::variations::variations;
+use datasets::{CacheState, Key, Record, ScheduleSource, Source};
+use job::revision::Revisions;
+use job::space::{self, Schedule};
+use job::target::Target;
+use measure::{Cache, Method, Plan};
+use models::{Task, TaskUse};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
+pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
+    let mut planned: Vec<PlannedTask> = Vec::new();
+    let mut index_of = HashMap::new();
+    let mut add = |found: TaskUse, model: usize, symbolic: Option<Symbolic>, bound_because: Option<String>| {
+        let compiled = symbolic.as_ref().map(|symbolic| symbolic.task.hash());
+        let index = *index_of.entry((found.task.hash(), found.partner.clone(), compiled)).or_insert_with(|| {
+            planned.push(PlannedTask {
+                json: json(&found.task),
+                task: found.task,
+                model: config.models[model].clone(),
+                places: found.places.clone(),
+                counts: Vec::new(),
+                partner: found.partner,
+                symbolic,
+                bound_because,
+            });
+            planned.len() - 1
+        });
+        planned[index].counts.push((model, found.places.len()));
+    };
+    match config.executor {
+        Executor::Default => {
+            let with_graph = config.models.iter().enumerate().filter(|(_, model)| !module::is_whole(model, config));
+            for (index, model) in with_graph {
+                let failed = |source| PlanningError::Model { name: model.name.clone(), source };
+                for found in tasks_of(&models.load(model)?.graph, config).map_err(failed)? {
+                    add(found, index, None, None);
+                }
+            }
+        }
+        Executor::Vm => sizes::plan(config, models, &mut add)?,
+    }
+    planned.extend(variations(&planned, config));
+    Ok(planned)
+}
+
+/// The models that are run as a whole.
+pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
+    let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
+    let plan = |(index, model): (usize, &ModelRequest)| {
+        module::plan(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
+    };
+    whole.map(plan).collect()
+}
+
+/// The schedules of a task, the default first.
+pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
+    // The seed is mixed with the task, so that equal axes of two tasks are not sampled alike.
+    let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
+    let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
+    let mut schedules = Vec::new();
+    for sampler in &config.samplers {
+        match sampler {
+            Sampler::Template => {
+                let space = space::space(task, &target.machine);
+                let points = space::sample(&space, seed, config.schedules);
+                schedules.extend(points.into_iter().map(|knobs| Schedule::Template { knobs }));
+            }
+            Sampler::MetaSchedule => {
+                // TVM's seeds are positive 31-bit numbers.
+                let first = i64::try_from(seed >> 34).expect("30 bits");
+                schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
+                    space: draw,
+                    seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                    trace: None,
+                }));
+            }
+        }
+    }
+    schedules
+}
+
+/// All attempts: by schedule, by size where it is compiled for several, by cache state, by threads.
+///
+/// Schedules stand in an order that only their hashes know, so that any part of a campaign is like the whole: what takes long,
+/// what fails, and how the machine drifts is spread over all tasks. Tasks whose data a runner would not keep beside that of
+/// others have all of theirs in one go.
+///
+/// A task that a library computes has one attempt in place of those of its schedules. `cpus` are those that may be used;
+/// a cold cache is made by writing `flush_bytes`.
+pub fn attempts(
+    tasks: &[PlannedTask],
+    modules: &[PlannedModule],
+    target: &Target,
+    config: &Config,
+    bases: &Bases,
+    cpus: &[usize],
+    flush_bytes: u64,
+) -> Result<Vec<Attempt>, PlanningError> {
+    let mut attempts = Vec::new();
+    let mut first = 0;
+    for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
+        let compiled = family[0].scheduled();
+        let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
+        let records = family.iter().map(|planned| Ok(Arc::new(record::of_task(planned, base)?)));
+        let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
+        for code in codes(&family[0], compiled, target, config, &bases.revisions) {
+            for (place, with_task) in records.iter().enumerate() {
+                for run in runs(config, base.source, flush_bytes) {
+                    attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);
+                }
+            }
+        }
+        first += family.len();
+    }
+    for module in modules {
+        let (record, code) =
+            (Arc::new(record::of_module(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
+        for run in runs(config, bases.library.source, flush_bytes) {
+            attempts.push(attempt((first, first), code.clone(), run, &record, cpus)?);
+        }
+        first += 1;
+    }
+    Ok(mixed(attempts, tasks))
+}
+
+/// Data of a task that is more than this is not kept by runners for long.
+const LARGE_BYTES: u64 = 32 << 20;
+
+/// The same attempts, what shares a build still side by side.
+fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
+    let is_large = |attempt: &Attempt| {
+        let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
+        parameters.iter().filter_map(|parameter| parameter.ty.bytes()).fold(0, u64::saturating_add) > LARGE_BYTES
+    };
+    let mut builds: Vec<(Key, &[Attempt])> = Vec::new();
+    for family in attempts.chunk_by(|one, other| one.family == other.family) {
+        let of_family = family[0].key;
+        let is_large = family.iter().any(is_large);
+        let shared = family.chunk_by(Attempt::shares_build_with);
+        builds.extend(shared.map(|build| (if is_large { of_family } else { build[0].key }, build)));
+    }
+    builds.sort_by_key(|(key, _)| *key);
+    builds.into_iter().flat_map(|(_, build)| build.iter().cloned()).collect()
+}
+
+/// One attempt, its key computed.
+pub(super) fn attempt(
+    (task, family): (usize, usize),
+    code: Code,
+    (state, method, threads): (CacheState, Method, usize),
+    with_task: &Arc<Record>,
+    cpus: &[usize],
+) -> Result<Attempt, PlanningError> {
+    let with_task = Arc::clone(with_task);
+    let cpus = cpus[..threads].to_vec();
+    let mut attempt = Attempt {
+        task,
+        family,
+        code,
+        cpus,
+        method,
+        key: Key::default(),
+        with_task,
+        state,
+        visit: 0,
+        is_first: true,
+        process: 0,
+    };
+    attempt.key = record::of_attempt(&attempt)?.key;
+    Ok(attempt)
+}
+
+/// What computes a task: the library it belongs to, or code of each of its schedules.
+fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config, revisions: &Revisions) -> Vec<Code> {
+    if planned.partner.is_some() {
+        return vec![Code::Library];
+    }
+    let default = Schedule::Template { knobs: space::space(compiled, &target.machine).default };
+    let schedules = schedules(compiled, target, config).into_iter();
+    let code = |schedule: Schedule| Code::Compiled {
+        revision: revisions.of(compiled, target.kind, &schedule),
+        source: source_of(&schedule, &default),
+        schedule: Arc::new(schedule),
+    };
+    schedules.map(code).collect()
+}
+
+/// The ways to run one schedule: in every cache state, on every number of threads.
+fn runs(config: &Config, source: Source, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
+    config.cache.iter().flat_map(move |&cache| {
+        let state = CacheState::from(cache);
+        let cache = if state == CacheState::Cold { Cache::Cold { flush_bytes } } else { Cache::Warm };
+        // A simulator says the same again.
+        let visits = if source == Source::Simulated { 1 } else { config.measure.visits };
+        let plan = Plan { cache, visits, ..config.measure.clone() };
+        config.threads.iter().map(move |&threads| (state, Method::Sample(plan.clone()), threads))
+    })
+}
+
+pub(super) fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
+    match schedule {
+        schedule if schedule == default => ScheduleSource::Default,
+        Schedule::Template { .. } => ScheduleSource::Template,
+        Schedule::MetaSchedule { .. } => ScheduleSource::MetaSchedule,
+        Schedule::Trace { .. } => ScheduleSource::Trace,
+    }
+}

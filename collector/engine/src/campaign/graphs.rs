@@ -1,0 +1,300 @@
+//! Models → graphs → tasks, as a configuration wants them cut.
+
+use super::config::{AttentionChoice, Backend, Config, ModelRequest, SIMPLE, TRANSFORMERS};
+use super::module;
+use super::planned::PlanningError;
+use accelerator::{CpuReason, in_core_form};
+use job::target::{Fabric, is_fabric};
+use models::fuse::plan_with;
+use models::partner::{CPU_VENDOR, partner};
+use models::{Graph, Plan, TaskUse};
+use passes::partition::claims;
+use readers::{Imported, Options, Skipped, onnx, tflite, torch};
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use zoo::transformers;
+
+/// A graph, and what a person should know about where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The graph.
+    pub graph: Graph,
+    /// Sentences: what the file was, what of it was left out.
+    pub notes: Vec<String>,
+}
+
+/// The models of one command, each read once.
+#[derive(Debug, Default)]
+pub struct LoadedModels {
+    known: RefCell<Vec<(ModelRequest, Rc<Loaded>)>>,
+    reads: Cell<usize>,
+}
+
+impl LoadedModels {
+    /// The graph of a model and its notes.
+    pub fn load(&self, request: &ModelRequest) -> Result<Rc<Loaded>, PlanningError> {
+        let known = self.known.borrow().iter().find(|(known, _)| known == request).map(|(_, loaded)| Rc::clone(loaded));
+        if let Some(loaded) = known {
+            return Ok(loaded);
+        }
+        let loaded = Rc::new(read(request)?);
+        self.reads.set(self.reads.get() + 1);
+        self.known.borrow_mut().push((request.clone(), Rc::clone(&loaded)));
+        Ok(loaded)
+    }
+
+    /// How many models were read.
+    pub fn reads(&self) -> usize {
+        self.reads.get()
+    }
+
+    /// The batch size of a file, whatever batch size was asked for. From then on the model with that batch size is known, too.
+    fn batch_of_file(&self, request: &ModelRequest) -> Result<Option<i64>, PlanningError> {
+        let loaded = self.load(request)?;
+        let batch = batch_of(&loaded.graph);
+        if batch != request.batch {
+            self.known.borrow_mut().push((ModelRequest { batch, ..request.clone() }, loaded));
+        }
+        Ok(batch)
+    }
+}
+
+/// Reads a model.
+fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
+    let without_notes = |graph| Loaded { graph, notes: Vec::new() };
+    let loaded = match request.source.as_str() {
+        "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
+        SIMPLE => zoo::simple::build(&request.name).map(without_notes),
+        "onnx" => load_file(request, Path::new(&request.name), onnx::load),
+        "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
+        "tflite" => load_file(request, Path::new(&request.name), tflite::load),
+        "torch" => load_file(request, Path::new(&request.name), torch::load),
+        TRANSFORMERS => load_transformer(request),
+        other => return Err(PlanningError::UnknownSource(other.to_owned())),
+    };
+    loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
+}
+
+/// What to know about the models of a configuration.
+pub fn notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
+    let has_notes =
+        |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
+    let mut notes = fabric_notes(config, models)?;
+    for model in config.models.iter().filter(has_notes) {
+        for note in &models.load(model)?.notes {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+    }
+    Ok(notes)
+}
+
+fn load_file(
+    request: &ModelRequest,
+    path: &Path,
+    reader: fn(&Path, &Options) -> models::Result<Imported>,
+) -> Result<Loaded, models::Error> {
+    let options = Options {
+        batch: request.batch.unwrap_or(1),
+        shapes: request.shapes.clone(),
+        skip_unsupported: request.skip_unsupported,
+        ..Options::default()
+    };
+    let imported = reader(path, &options)?;
+    let hash = &imported.hash;
+    let mut notes = vec![format!("`{}` is {} bytes with the BLAKE3 hash {hash}", path.display(), imported.bytes)];
+    for skipped in &imported.skipped {
+        let Skipped { place, operator, reason } = skipped;
+        notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
+    }
+    Ok(Loaded { graph: imported.graph, notes })
+}
+
+fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
+    let mut options = transformers::Options { batch: request.batch.unwrap_or(1), ..transformers::Options::default() };
+    if let Some(tokens) = request.tokens {
+        (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
+    }
+    let steps = request.tokens.and_then(|tokens| tokens.steps).unwrap_or(1);
+    let transformers::Loaded { graph, notes } = transformers::load_steps(&request.name, &options, steps)?;
+    Ok(Loaded { graph, notes })
+}
+
+/// The path a name stands for: itself, or what follows `file://`.
+fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
+    match name.split_once("://") {
+        None => Ok(PathBuf::from(name)),
+        Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+        Some(_) => Err(PlanningError::NotLocal(name.to_owned())),
+    }
+}
+
+/// Replaces the batch sizes that were asked for by those the models have. A file may have another, whatever was asked.
+pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
+    let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
+    for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
+        let has = match request.source.as_str() {
+            SIMPLE => None,
+            "local" | TRANSFORMERS => Some(request.batch.unwrap_or(1)),
+            _ if is_whole => common(request.shapes.values().map(|extents| extents.first().copied())),
+            _ => models.batch_of_file(request)?,
+        };
+        if request.batch.is_some() && request.batch != has {
+            return Err(PlanningError::Batch { name: request.name.clone(), has });
+        }
+        request.batch = has;
+    }
+    Ok(())
+}
+
+/// The first extent of all inputs, where they agree about it.
+fn batch_of(graph: &Graph) -> Option<i64> {
+    let types = graph.inputs.iter().filter_map(|&input| graph.value(input)).map(|value| &value.ty);
+    let extents = types.filter(|ty| ty.rank() > 0).map(|ty| ty.extents());
+    common(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
+}
+
+/// What all of some numbers are.
+fn common(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
+}
+
+/// The distinct tasks of one graph as the configuration wants them cut.
+pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
+    let mut tasks: Vec<TaskUse> = Vec::new();
+    for (_, plan) in cuts(graph, config)? {
+        let is_known = |found: &TaskUse, tasks: &[TaskUse]| {
+            tasks.iter().any(|known| known.task == found.task && known.partner == found.partner)
+        };
+        let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
+        tasks.extend(new);
+    }
+    Ok(if is_fabric(&config.target) { on_core(tasks).0 } else { tasks })
+}
+
+/// Tasks in the form in which a board's core computes them, and those that are the CPU's with the reason.
+fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
+    let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
+    for found in tasks {
+        match in_core_form(&found.task) {
+            Ok(task) => match computed.iter_mut().find(|known| known.task == task) {
+                Some(known) => known.places.extend(found.places),
+                None => computed.push(TaskUse { task, ..found }),
+            },
+            Err(why) => left.push((found, why)),
+        }
+    }
+    (computed, left)
+}
+
+/// What the times of a simulated core are.
+pub fn simulated_note(config: &Config) -> Option<String> {
+    let fabric = Fabric::read(&config.target).ok()?;
+    Some(format!("{}; no time of it was measured", fabric.describe()))
+}
+
+/// What of each model a board's core computes, and what is the CPU's.
+fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
+    if !is_fabric(&config.target) {
+        return Ok(Vec::new());
+    }
+    let mut notes = Vec::new();
+    for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
+        let failed = |source| PlanningError::Model { name: model.name.clone(), source };
+        let all = Config { target: "llvm".to_owned(), ..config.clone() };
+        let (computed, left) = on_core(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?);
+        notes.push(format!(
+            "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
+             such a model would be is not said, and {} tasks are the CPU's and in no sum",
+            model.label(),
+            computed.len(),
+            left.len()
+        ));
+        notes.extend(left.iter().map(|(found, why)| format!("the CPU's: {}: {why}", found.task.describe())));
+    }
+    Ok(notes)
+}
+
+/// The ways to cut a graph into calls that the configuration asks for, each with the graph that is cut.
+pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
+    let graph = passes::simplify(graph)?;
+    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+    let cut = |graph: Graph| {
+        let mut plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
+        match config.backend {
+            Backend::Tvm => {}
+            // The same tasks as the compiler's, so that times can be compared.
+            Backend::Torch => plan.tasks.iter_mut().for_each(|found| found.partner = Some(CPU_VENDOR.to_owned())),
+        }
+        Ok((graph, plan))
+    };
+    match config.attention {
+        AttentionChoice::Fused => Ok(vec![cut(graph)?]),
+        AttentionChoice::Split => Ok(vec![cut(passes::split_attention(&graph)?)?]),
+        AttentionChoice::Both => {
+            let split = passes::split_attention(&graph)?;
+            Ok(vec![cut(graph)?, cut(split)?])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::RawConfig;
+
+    /// The batch sizes of a model once it was looked at.
+    fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
+        let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));
+        let mut config = RawConfig::parse(&text)?.check(1).map_err(|error| error.to_string())?;
+        settle_batches(&mut config, &LoadedModels::default()).map_err(|error| error.to_string())?;
+        Ok(config.models.iter().map(|model| model.batch).collect())
+    }
+
+    const FIXED: &str = "source = 'onnx', name = 'MODELS/tflite-cases/one_layer_int8/qdq.onnx'";
+
+    #[test]
+    fn a_record_has_the_batch_that_ran() {
+        assert_eq!(settled(FIXED, ""), Ok(vec![Some(1)]));
+        assert_eq!(settled(FIXED, "batch = [1]"), Ok(vec![Some(1)]));
+        for (shape, batch) in [("[2, 3, 8, 8]", 2), ("[4, 3, 8, 8]", 4)] {
+            let image = format!("source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = {{ x = {shape} }}");
+            assert_eq!(settled(&image, ""), Ok(vec![Some(batch)]));
+        }
+        assert_eq!(settled("source = 'local', name = 'mlp'", ""), Ok(vec![Some(1)]));
+        assert_eq!(settled("source = 'local', name = 'mlp'", "batch = [1, 8]"), Ok(vec![Some(1), Some(8)]));
+        let moves = "source = 'torch', name = 'MODELS/torch/small_moves.pt2'";
+        assert_eq!(settled(moves, ""), Ok(vec![None]), "its inputs begin with different extents");
+        assert_eq!(settled("source = 'simple', name = 'relu:shape=8x3'", ""), Ok(vec![None]));
+    }
+
+    #[test]
+    fn a_batch_that_a_file_does_not_have_is_refused() {
+        let refused = settled(FIXED, "batch = [1, 8]").unwrap_err();
+        assert!(refused.contains("runs with a batch of 1, whatever batch size is asked for"), "{refused}");
+        let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
+        assert!(settled(image, "batch = [4]").unwrap_err().contains("runs with a batch of 2"));
+    }
+
+    #[test]
+    fn each_model_is_read_once() {
+        let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
+        for (model, executor) in [(FIXED, "default"), (image, "default"), ("source = 'local', name = 'mlp'", "vm")] {
+            let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
+            let model = model.replace("MODELS", models);
+            let text = format!("models = [{{ {model} }}]\nthreads = [1]\nexecutor = '{executor}'");
+            let mut config = RawConfig::parse(&text).unwrap().check(1).unwrap();
+            let loaded = LoadedModels::default();
+            settle_batches(&mut config, &loaded).unwrap();
+            let tasks = crate::campaign::planned_tasks(&config, &loaded).unwrap();
+            notes(&config, &loaded).unwrap();
+            let graph = loaded.load(&config.models[0]).unwrap();
+            assert!(!tasks.is_empty() && !graph.graph.nodes.is_empty());
+            assert_eq!(loaded.reads(), 1, "{model}");
+        }
+    }
+}

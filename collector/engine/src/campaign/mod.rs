@@ -1,0 +1,40 @@
+//! The loop: models → tasks → attempts → records.
+//!
+//! Every attempt ends in a record, whatever happened to it. Where attempts come from is a source's to say, what is built and
+//! run when is a bench's. Nothing here prints or opens files: records go to a sink, news to a listener.
+
+pub mod again;
+pub mod attempt;
+pub mod collect;
+pub mod conditions;
+pub mod config;
+pub mod corun;
+mod corun_settings;
+pub mod finals;
+pub mod graphs;
+pub mod jobs;
+pub mod module;
+pub mod night;
+pub mod planned;
+pub mod record;
+mod share;
+mod sizes;
+mod source;
+mod tune;
+mod tuning;
+mod variations;
+
+pub use again::{AgainError, Told};
+pub use attempt::{attempts, planned_modules, planned_tasks};
+pub use collect::{Campaign, Event, Outcomes, collect};
+pub use conditions::CurrentConditions;
+pub use config::{Config, ConfigError, ModelRequest, RawConfig};
+pub use corun_settings::CoRun;
+pub use finals::{Finals, Found, Verdict};
+pub use module::PlannedModule;
+pub use night::Night;
+pub use planned::{Attempt, Bases, Code, PlannedTask};
+pub use share::Share;
+pub use source::{Source, Sweep};
+pub use tune::Tune;
+pub use tuning::{Ground, Lessons, Search, Stop, Trial, Tuning, TuningError};

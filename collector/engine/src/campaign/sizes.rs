@@ -1,0 +1,137 @@
+//! Models at several sizes, their tasks compiled once where that is possible.
+//!
+//! A model is loaded at each of its sizes and cut into calls of tasks; calls at the same place are one task at different
+//! sizes. Where one task with symbols stands for all of them (`models::symbolic`), it is what a builder compiles, and the
+//! tasks of the sizes are what is run. Everything else is compiled for each size, with the reason kept.
+
+use super::config::{Config, ModelRequest};
+use super::graphs::{LoadedModels, cuts};
+use super::planned::{PlannedTask, PlanningError, Symbolic};
+use job::symbols;
+use models::symbolic::{Family, unify};
+use models::{Graph, Plan, Task, TaskUse};
+use std::collections::HashMap;
+
+/// One model at one size: its graph and the calls it was cut into.
+struct Member<'a> {
+    request: &'a ModelRequest,
+    /// Index among all models of the campaign.
+    index: usize,
+    cuts: Vec<(Graph, Plan)>,
+}
+
+/// Adds the tasks of all models, those that are compiled together next to each other.
+pub(super) fn plan(
+    config: &Config,
+    models: &LoadedModels,
+    add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>),
+) -> Result<(), PlanningError> {
+    for group in groups(&config.models) {
+        let mut members = Vec::with_capacity(group.len());
+        for index in group {
+            let request = &config.models[index];
+            let failed = |source| PlanningError::Model { name: request.name.clone(), source };
+            members.push(Member { request, index, cuts: cuts(&models.load(request)?.graph, config).map_err(failed)? });
+        }
+        for cut in 0..members[0].cuts.len() {
+            plan_cut(&members, cut, add);
+        }
+    }
+    Ok(())
+}
+
+/// Indices of models that differ in nothing but their size.
+fn groups(models: &[ModelRequest]) -> Vec<Vec<usize>> {
+    let identity = |model: &ModelRequest| {
+        (model.source.clone(), model.name.clone(), model.tokens.map(|tokens| tokens.phase), model.skip_unsupported)
+    };
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, model) in models.iter().enumerate() {
+        match groups.iter_mut().find(|group| identity(&models[group[0]]) == identity(model)) {
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
+        }
+    }
+    groups
+}
+
+fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>)) {
+    let plans: Vec<&(Graph, Plan)> = members.iter().map(|member| &member.cuts[cut]).collect();
+    let calls = plans[0].1.calls.len();
+    if plans.iter().any(|(_, plan)| plan.calls.len() != calls) {
+        let reason = "the model has other operators at other sizes".to_owned();
+        for (member, (_, plan)) in members.iter().zip(&plans) {
+            plan.tasks.iter().for_each(|found| add(found.clone(), member.index, None, Some(reason.clone())));
+        }
+        return;
+    }
+    // The same tasks at every size, by their first call.
+    let mut order: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+    let mut place_of: HashMap<Vec<usize>, usize> = HashMap::new();
+    for call in 0..calls {
+        let tasks: Vec<usize> = plans.iter().map(|(_, plan)| plan.calls[call].task).collect();
+        let place = *place_of.entry(tasks.clone()).or_insert(order.len());
+        if place == order.len() {
+            order.push((tasks, Vec::new()));
+        }
+        order[place].1.push(call);
+    }
+    let names = names(members);
+    for (tasks, calls) in order {
+        let used: Vec<&TaskUse> = plans.iter().zip(&tasks).map(|((_, plan), &task)| &plan.tasks[task]).collect();
+        let together = together(&used, &names);
+        for (place, member) in members.iter().enumerate() {
+            let (graph, plan) = plans[place];
+            let scope = |&call: &usize| graph.nodes[plan.calls[call].nodes[0]].origin.scope.clone();
+            let found = TaskUse { places: calls.iter().map(scope).collect(), ..used[place].clone() };
+            match &together {
+                Ok(Some(family)) => add(found, member.index, Some(Symbolic::of(family, place)), None),
+                Ok(None) => add(found, member.index, None, None),
+                Err(reason) => add(found, member.index, None, Some(reason.clone())),
+            }
+        }
+    }
+}
+
+/// What the sizes of a group are called.
+fn names(members: &[Member<'_>]) -> Vec<(&'static str, Vec<i64>)> {
+    let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
+    let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
+    vec![("batch", batch), ("sequence", sequence)]
+}
+
+/// One task with symbols for these; nothing when they are equal, or a library computes them.
+fn together(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
+    if used.iter().any(|used| used.partner.is_some()) {
+        return Ok(None);
+    }
+    let tasks: Vec<&Task> = used.iter().map(|used| &used.task).collect();
+    let family = unify(&tasks, names)?;
+    if family.sizes[0].is_empty() {
+        return Ok(None);
+    }
+    match symbols::refusal(&family.task) {
+        Some(reason) => Err(reason),
+        None => Ok(Some(family)),
+    }
+}
+
+impl PlannedTask {
+    /// Whether two tasks are sizes of one that is compiled.
+    pub fn is_compiled_with(&self, other: &PlannedTask) -> bool {
+        match (&self.symbolic, &other.symbolic) {
+            (Some(own), Some(theirs)) => own.task == theirs.task,
+            _ => false,
+        }
+    }
+
+    /// What is compiled, as JSON.
+    pub fn compiled_json(&self) -> &str {
+        self.symbolic.as_ref().map_or(&self.json, |symbolic| &symbolic.json)
+    }
+
+    /// The task whose schedules are those of what is compiled.
+    pub fn scheduled(&self) -> &Task {
+        self.symbolic.as_ref().map_or(&self.task, |symbolic| &symbolic.task)
+    }
+}

@@ -1,0 +1,382 @@
+//! Searches as sources, on made-up times: what counts as a trial, what is known for nothing, and where trials go.
+
+use super::*;
+use crate::campaign::attempt::planned_tasks;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{Finals, RawConfig, record};
+use crate::report::learning::learnings;
+use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
+use job::revision::Revisions;
+use job::target::llvm;
+use std::path::Path;
+
+/// A configuration with its tasks and machine.
+struct Made {
+    config: Config,
+    tasks: Vec<PlannedTask>,
+    target: Target,
+    bases: Bases,
+    breeder: Breeder,
+}
+
+fn made(text: &str) -> Made {
+    let models = "models = [{ source = 'simple', name = 'matmul:m=32,n=64,k=32' }, \
+                  { source = 'simple', name = 'matmul:m=512,n=512,k=512' }]\nthreads = [1]\n";
+    let config = RawConfig::parse(&format!("{models}{text}")).unwrap().check(1).unwrap();
+    let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
+    let target = llvm("x86-64", &[], 1);
+    let compiled = Record {
+        config_hash: Some(config.hash()),
+        target_text: Some(target.text.clone()),
+        source: Origin::Measured,
+        ..Record::default()
+    };
+    let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::own().clone() };
+    let breeder = Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
+    Made { config, tasks, target, bases, breeder }
+}
+
+impl Made {
+    fn ground(&self) -> Ground<'_> {
+        Ground {
+            tasks: &self.tasks,
+            modules: &[],
+            target: &self.target,
+            config: &self.config,
+            bases: &self.bases,
+            cpus: &[0],
+            flush_bytes: 0,
+            breeder: &self.breeder,
+        }
+    }
+
+    fn tuning(&self, is_ours: impl Fn(&Attempt) -> bool) -> Tuning {
+        Tuning::new(&self.ground(), self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
+    }
+}
+
+/// A record whose time follows from the schedule's text and the task.
+fn answer(attempt: &Attempt, number: i64) -> Record {
+    let record = record::of_attempt(attempt).unwrap();
+    let digest = blake3::hash(record.schedule_hash.as_deref().unwrap_or_default().as_bytes());
+    let median_ns = (attempt.task * 100_000) as f64 + 1000.0 + f64::from(digest.as_bytes()[0]);
+    Record {
+        outcome: Outcome::Ok,
+        median_ns: Some(median_ns),
+        median_interval_ns: Some(0.0),
+        started_at_us: number,
+        ..record
+    }
+}
+
+/// Goes on until nothing more is proposed, or so many were tried.
+fn tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
+    let mut records = Vec::new();
+    while records.len() < most {
+        let proposed = tuning.propose(32);
+        if proposed.is_empty() {
+            break;
+        }
+        for attempt in proposed.into_iter().take(most - records.len()) {
+            let record = answer(&attempt, records.len() as i64);
+            tuning.observe(&attempt, &record);
+            records.push(record);
+        }
+    }
+    records
+}
+
+fn keys(records: &[Record]) -> HashSet<Key> {
+    records.iter().map(|record| record.key).collect()
+}
+
+#[test]
+fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 20");
+    let whole = tune(&mut made.tuning(|_| true), usize::MAX);
+    assert_eq!((whole.len(), keys(&whole).len()), (40, 40), "20 for each model");
+    assert_eq!(whole, tune(&mut made.tuning(|_| true), usize::MAX), "the same again");
+    let first = tune(&mut made.tuning(|_| true), 15);
+    let mut second = made.tuning(|_| true);
+    second.resume(&first, |_| true);
+    assert_eq!((second.known(), second.left()), (15, 25));
+    let rest = tune(&mut second, usize::MAX);
+    assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
+}
+
+/// A schedule is to blame for crashes only after several of them.
+#[test]
+fn lost_trials_are_made_again_before_others() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 20");
+    let lose = |(place, record): (usize, Record)| match place % 5 {
+        2 => Record { outcome: Outcome::Crashed, median_ns: None, ..record },
+        _ => record,
+    };
+    let first: Vec<Record> = tune(&mut made.tuning(|_| true), 15).into_iter().enumerate().map(lose).collect();
+    let lost = keys(&first.iter().filter(|record| record.outcome == Outcome::Crashed).cloned().collect::<Vec<_>>());
+    assert_eq!(lost.len(), 3);
+    let mut second = made.tuning(|_| true);
+    second.resume(&first, |_| false);
+    assert_eq!((second.known(), second.left()), (12, 28));
+    let rest = tune(&mut second, usize::MAX);
+    assert_eq!((rest.len(), keys(&[first.clone(), rest.clone()].concat()).len()), (28, 40));
+    assert!(lost.is_subset(&keys(&rest[..10])), "first of all");
+    let mut third = made.tuning(|_| true);
+    third.resume(&first, |_| true);
+    assert_eq!((third.known(), third.left()), (15, 25), "often enough");
+}
+
+/// A build whose code says how long it takes: six times as long as the best, or less.
+fn build(attempt: &Attempt) -> (Record, f64) {
+    let record = answer(attempt, 0);
+    let ns = 1000.0 + 20.0 * (record.median_ns.unwrap() % 1000.0);
+    let figures = datasets::Json::new(&BTreeMap::from([("code_cycles", ns), ("lower_ms", 1.0)]));
+    (Record { features: Some(figures.unwrap()), outcome: Outcome::Skipped, median_ns: None, ..record }, ns)
+}
+
+/// Goes on as a campaign does, until nothing more is proposed or so many records were made.
+fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    while records.len() < most {
+        let proposed = tuning.propose(32);
+        if proposed.is_empty() {
+            break;
+        }
+        for attempt in proposed.into_iter().take(most - records.len()) {
+            let (built, ns) = build(&attempt);
+            let passed_over = tuning.pass_over(&attempt, &built).is_some();
+            let outcome = if passed_over { Outcome::PassedOver } else { Outcome::Ok };
+            let median_ns = (!passed_over).then_some(ns);
+            let record = Record { outcome, median_ns, started_at_us: records.len() as i64, ..built };
+            tuning.observe(&attempt, &record);
+            records.push(record);
+        }
+    }
+    records
+}
+
+#[test]
+fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 60\npatience = 0");
+    let is_passed_over = |record: &&Record| record.outcome == Outcome::PassedOver;
+    let whole = build_and_tune(&mut made.tuning(|_| true), usize::MAX);
+    let (passed_over, tried): (Vec<&Record>, Vec<&Record>) = whole.iter().partition(is_passed_over);
+    assert_eq!((tried.len(), keys(&whole).len()), (120, whole.len()), "60 for each model, none twice");
+    assert!((10..=tried.len()).contains(&passed_over.len()), "{}", passed_over.len());
+    // Its code told the truth.
+    let mean = |records: &[&Record]| {
+        let cycles = records.iter().filter_map(|record| {
+            let figures: Features = record.features.as_ref()?.to().ok()?;
+            figures.get("code_cycles").copied()
+        });
+        let cycles: Vec<f64> = cycles.collect();
+        cycles.iter().sum::<f64>() / cycles.len() as f64
+    };
+    assert!(mean(&passed_over) > mean(&tried), "{} {}", mean(&passed_over), mean(&tried));
+    assert!(figures(&whole[0]).is_some_and(|figures| figures.len() == 1), "how long building took is no figure of it");
+
+    let first = build_and_tune(&mut made.tuning(|_| true), 90);
+    let known = first.iter().filter(|record| !is_passed_over(record)).count();
+    assert!(known < 90, "some were passed over");
+    let mut second = made.tuning(|_| true);
+    second.resume(&first, |_| true);
+    assert_eq!((second.known(), second.left()), (known, 120 - known));
+    let rest = build_and_tune(&mut second, usize::MAX);
+    let all = [first.clone(), rest].concat();
+    assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
+    assert_eq!(keys(&all).len(), all.len());
+    // Another search thinks for itself.
+    let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
+    let mut third = made.tuning(|_| true);
+    third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);
+    assert_eq!((third.known(), third.left()), (0, 120));
+    let again = keys(&build_and_tune(&mut third, usize::MAX));
+    assert!(first.iter().filter(is_passed_over).any(|record| again.contains(&record.key)));
+}
+
+#[test]
+fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 10");
+    let known = tune(&mut made.tuning(|_| true), 12);
+    let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
+    let others: Vec<Record> = known.iter().map(other).collect();
+    let mut tuning = made.tuning(|_| true);
+    tuning.resume(&others, |_| true);
+    assert_eq!((tuning.known(), tuning.left()), (12, 20));
+    let records = tune(&mut tuning, usize::MAX);
+    assert_eq!(records.len(), 20);
+    assert!(keys(&records).is_disjoint(&keys(&known)));
+}
+
+/// A change of a record.
+type Change = fn(Record) -> Record;
+
+/// Changes that make a different experiment of a record.
+const OTHER_EXPERIMENTS: [Change; 11] = [
+    |record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record },
+    |record| Record { host_class: "there".to_owned(), ..record },
+    |record| Record { source: Origin::Simulated, ..record },
+    |record| Record { threads: Some(2), ..record },
+    |record| Record { tvm_version: Some("0.26.0".to_owned()), ..record },
+    |record| Record { llvm_version: Some("15".to_owned()), ..record },
+    |record| Record { clock_policy: Some("powersave".to_owned()), ..record },
+    |record| Record { cpus: Some(Json::parse("[1]").expect("JSON")), ..record },
+    |record| Record { plan: Some(Json::parse(r#"{"another":"plan"}"#).expect("JSON")), ..record },
+    |record| Record { seed: Some(7), ..record },
+    |record| Record { driver_version: Some("1".to_owned()), ..record },
+];
+
+#[test]
+fn records_of_other_experiments_are_no_trials_and_give_no_time() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 10");
+    let own = tune(&mut made.tuning(|_| true), usize::MAX);
+    for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
+        // Half the time, which a search would report as the best if it counted.
+        let halved =
+            |record: &Record| change(Record { median_ns: record.median_ns.map(|ns| ns / 2.0), ..record.clone() });
+        let with_key = |record: Record| Record { key: record.experiment_key(), ..record };
+        let other: Vec<Record> = own.iter().map(halved).collect();
+        // An altered row may have kept its key.
+        for records in [other.clone(), other.into_iter().map(with_key).collect::<Vec<Record>>()] {
+            let mut tuning = made.tuning(|_| true);
+            tuning.resume(&records, |_| true);
+            assert_eq!((tuning.known(), tuning.left()), (0, 20), "change {number}");
+            assert_eq!(tune(&mut tuning, usize::MAX), own, "change {number}");
+            let all = [records, own.clone()].concat();
+            let finals = Finals::new(&tuning, &all);
+            let found = learnings(&tuning, &finals, &all, &made.tasks, &made.target);
+            let alone = learnings(&tuning, &Finals::new(&tuning, &own), &own, &made.tasks, &made.target);
+            assert_eq!(found, alone, "change {number}");
+        }
+    }
+}
+
+#[test]
+fn times_of_several_versions_are_not_compared_with_each_other() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
+    let known = tune(&mut made.tuning(|_| true), 24);
+    let heard = |records: &[Record]| {
+        let mut tuning = made.tuning(|_| true);
+        let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
+        records.iter().for_each(|record| lessons.take(record));
+        tuning.learn(&lessons, &made.target)
+    };
+    let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
+    for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
+        let there =
+            |record: &Record| Record { host: "there".to_owned(), board: Some("b".to_owned()), ..record.clone() };
+        let defaults: Vec<Record> = known.iter().filter(is_default).map(there).collect();
+        let others: Vec<Record> =
+            known.iter().filter(|record| !is_default(record)).map(|record| change(there(record))).collect();
+        assert_eq!(heard(&others), 0, "change {number}: there is no default schedule");
+        assert_eq!(heard(&[defaults.clone(), others].concat()), heard(&defaults), "change {number}");
+    }
+}
+
+#[test]
+fn a_schedule_that_failed_at_first_takes_part_with_its_later_time() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 6");
+    let mut tuning = made.tuning(|attempt| attempt.task == 0);
+    let own = tune(&mut tuning, usize::MAX);
+    let fastest = own.iter().min_by(|one, other| one.median_ns.partial_cmp(&other.median_ns).expect("times"));
+    let fastest = fastest.expect("trials").clone();
+    let crashed = Record {
+        outcome: Outcome::Crashed,
+        median_ns: None,
+        median_interval_ns: None,
+        started_at_us: -1,
+        ..fastest.clone()
+    };
+    let trials = own.len();
+    let records = [vec![crashed], own].concat();
+    let mut finals = Finals::new(&tuning, &records);
+    let [found] = &learnings(&tuning, &finals, &records, &made.tasks, &made.target)[..] else { panic!("one search") };
+    assert_eq!((found.trials, found.without_time, found.best_ns), (trials, 0, fastest.median_ns));
+    assert!(finals.propose(32).iter().any(|attempt| attempt.key == fastest.key), "its time is the lowest");
+}
+
+#[test]
+fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
+    let made = made("[tune]\ntuner = 'draft'\ntrials = 20");
+    let known = tune(&mut made.tuning(|_| true), 24);
+    let taught = |records: &[Record]| {
+        let mut tuning = made.tuning(|_| true);
+        let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
+        records.iter().for_each(|record| lessons.take(record));
+        let heard = tuning.learn(&lessons, &made.target);
+        (tuning, heard)
+    };
+    let there: Vec<Record> =
+        known.iter().map(|record| Record { host_class: "there".to_owned(), ..record.clone() }).collect();
+    let (mut tuning, heard) = taught(&there);
+    assert_eq!((heard, tuning.known(), tuning.left()), (48, 0, 40), "both searches hear of both products");
+    assert_ne!(tune(&mut tuning, usize::MAX), tune(&mut made.tuning(|_| true), usize::MAX));
+    assert_eq!(taught(&known).1, 0, "own times are no lessons");
+    let nothing: Vec<Record> = there.into_iter().map(|record| Record { task: None, ..record }).collect();
+    assert_eq!(taught(&nothing).1, 0, "of what task they were is not known");
+}
+
+#[test]
+fn a_filter_leaves_some_schedules_and_the_default_one() {
+    let refused = |text: &str| {
+        let made = made(text);
+        let ground = made.ground();
+        let tune = made.config.tune.as_ref().expect("a search");
+        Tuning::new(&ground, tune, |_| true).map(drop).expect_err("nothing is left").to_string()
+    };
+    let made_of = made("[tune]\ntuner = 'random'\ntrials = 20\nonly = { vectorize = ['no'] }");
+    let records = tune(&mut made_of.tuning(|_| true), usize::MAX);
+    let is_one =
+        |record: &&Record| record.schedule.as_ref().is_some_and(|text| text.text().contains(r#""vectorize":"no""#));
+    assert_eq!((records.len(), records.iter().filter(is_one).count()), (40, 38));
+    assert!(refused("[tune]\nonly = { tile_x = [999] }").starts_with("`only` leaves no schedule of `matmul"));
+}
+
+#[test]
+fn trials_go_where_time_is_spent_and_shards_share_the_searches() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 30");
+    let records = tune(&mut made.tuning(|_| true), usize::MAX);
+    let slow = records.iter().filter(|record| record.median_ns > Some(50_000.0)).count();
+    assert!(slow > 40 && slow < 60, "{slow} of {}: the other one is begun, too", records.len());
+    let defaults: Vec<Key> = records[..2].iter().map(|record| record.key).collect();
+    let ours = made.tuning(|attempt| attempt.key == defaults[0]);
+    assert_eq!(ours.searches().len(), 1);
+}
+
+#[test]
+fn a_search_ends_with_its_space_its_patience_or_its_share() {
+    let of = |text: &str| {
+        let mut tuning = made(text).tuning(|_| true);
+        let tried = tune(&mut tuning, usize::MAX).len();
+        (tried, tuning.stops(), tuning.left())
+    };
+    let (tried, stops, left) = of("[tune]\ntuner = 'random'\ntrials = 1000\ntrials_per_task = 6");
+    assert_eq!((tried, stops, left), (12, vec![Stop::TrialsPerTask; 2], 0));
+    let (tried, stops, _) = of("[tune]\ntuner = 'random'\ntrials = 1000\npatience = 12");
+    assert_eq!(stops, [Stop::Patience; 2]);
+    assert!(tried < 400, "{tried}");
+    let (tried, stops, _) = of("[tune]\ntuner = 'gridsearch'\ntrials = 3");
+    assert_eq!((tried, stops), (6, vec![Stop::Trials; 2]));
+}
+
+#[test]
+fn what_somebody_else_tries_is_not_waited_for() {
+    let made = made("[tune]\ntuner = 'ga'\ntrials = 50");
+    let mut tuning = made.tuning(|_| true);
+    let mut forgone = 0;
+    loop {
+        let proposed = tuning.propose(8);
+        if proposed.is_empty() {
+            break;
+        }
+        for (place, attempt) in proposed.iter().enumerate() {
+            if place % 2 == 0 {
+                tuning.forgo(attempt);
+                forgone += 1;
+            } else {
+                tuning.observe(attempt, &answer(attempt, 0));
+            }
+        }
+    }
+    assert_eq!((tuning.left(), forgone >= 40), (0, true));
+}

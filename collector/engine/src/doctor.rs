@@ -1,0 +1,742 @@
+//! What this machine offers and lacks, with the consequence and the cure: minutes before an hour is spent.
+//!
+//! [`doctor`] looks, [`findings`] judges: the judging is a plain function of what was seen. Printing is left to the
+//! command line.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use cuda::cupti::{self, Cupti, CuptiError};
+use cuda::driver::{self, Device, DeviceFacts};
+use cuda::nvml::Nvml;
+use cuda::nvrtc::{self, Nvrtc};
+use cuda::profiler::Profiler;
+use job::device::is_too_new;
+use measure::counters::gpu::{GPU_NAMES, WantedMetric};
+use measure::counters::{Availability, CounterRequest, Step, available, papi};
+use measure::host::{Facts, Noise};
+use measure::{Clock, HostClock};
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DoctorRequest {
+    /// Folders searched for native libraries, in this order.
+    pub library_folders: Vec<PathBuf>,
+    /// Counters as a collection would ask for them.
+    pub counters: CounterRequest,
+}
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// As wished.
+    Ok,
+    /// Works, with less than the best result.
+    Limited,
+    /// Does not work.
+    Missing,
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub topic: String,
+    /// How good it is.
+    pub status: Status,
+    /// What was seen.
+    pub found: String,
+    /// What that means for measurements; empty when nothing.
+    pub consequence: String,
+    /// What to do; empty when nothing.
+    pub advice: String,
+}
+
+/// A native library looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryFound {
+    library: &'static Library,
+    /// Where it is, if it is.
+    pub path: Option<PathBuf>,
+}
+
+/// PAPI as it starts here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PapiFound {
+    /// Version and file.
+    pub version: String,
+    /// Its parts.
+    pub components: Vec<papi::Component>,
+}
+
+/// What there is for GPUs.
+#[derive(Debug, Clone)]
+pub struct GpuFound {
+    /// NVIDIA's compiler library: its version, its file, and the capabilities it compiles for, in tens.
+    pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
+    /// Whether the compiler finds headers for half precision.
+    pub has_half_precision: bool,
+    /// Whether it finds those for tensor cores.
+    pub has_fragments: bool,
+    /// Whether the driver tells of the device's state.
+    pub state: Result<(), String>,
+    /// NVIDIA's library for profilers, by the version of its interface.
+    pub profiler: Result<Option<u32>, String>,
+    /// The driver's first device.
+    pub device: Result<DeviceFacts, String>,
+    /// What the range profiler can count, or why nothing.
+    pub counters: Result<GpuCounters, String>,
+    /// Whether counters are for administrators alone, where the driver says.
+    pub counters_restricted: Option<bool>,
+}
+
+/// What the range profiler can count on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuCounters {
+    /// The device's chip.
+    pub chip: String,
+    /// Counters that mean something there.
+    pub given: usize,
+    /// Those the chip lacks.
+    pub lacking: Vec<String>,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// What there is for GPUs.
+    pub gpu: GpuFound,
+    /// The machine.
+    pub facts: Facts,
+    /// The kernel's permission setting for perf events.
+    pub perf_event_paranoid: Option<i32>,
+    /// PAPI, or why there is none.
+    pub papi: Result<PapiFound, String>,
+    /// Every counter with a stable name.
+    pub counters: Vec<Availability>,
+    /// What a spinning thread missed.
+    pub noise: Noise,
+    /// The clock's precision.
+    pub clock_precision_ns: u64,
+    /// The lowest limit on memory, and who sets it.
+    pub memory_limit: Option<(u64, String)>,
+    /// Native libraries.
+    pub libraries: Vec<LibraryFound>,
+    /// Folders that were searched for them.
+    pub library_folders: Vec<PathBuf>,
+}
+
+/// A native library that something needs.
+#[derive(Debug, PartialEq, Eq)]
+struct Library {
+    topic: &'static str,
+    /// File names, any of which will do.
+    files: &'static [&'static str],
+    is_required: bool,
+    consequence: &'static str,
+    advice: &'static str,
+}
+
+const INSTALL: &str = "install the pinned wheels of requirements.txt, or name their folder";
+
+const LIBRARIES: &[Library] = &[
+    Library {
+        topic: "TVM interface",
+        files: &["libtvm_ffi.so"],
+        is_required: true,
+        consequence: "nothing can be compiled or run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM runtime",
+        files: &["libtvm_runtime.so"],
+        is_required: true,
+        consequence: "nothing can be run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM compiler",
+        files: &["libtvm_compiler.so", "libtvm.so"],
+        is_required: true,
+        consequence: "nothing can be compiled; artifacts built elsewhere can be run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM runtime extras",
+        files: &["libtvm_runtime_extra.so"],
+        is_required: false,
+        consequence: "remote devices cannot fill their own inputs, and operators that call sorting fail",
+        advice: INSTALL,
+    },
+];
+
+/// Looks at this machine; takes about a quarter of a second, most of it watching for noise.
+pub fn doctor(request: &DoctorRequest) -> Vec<Finding> {
+    findings(&look(request))
+}
+
+fn look(request: &DoctorRequest) -> Evidence {
+    let mut clock = HostClock::new();
+    let papi = papi::library()
+        .map(|papi| PapiFound { version: papi.version(), components: papi.components() })
+        .map_err(|error| error.to_string());
+    Evidence {
+        gpu: look_for_gpu(),
+        facts: Facts::read(),
+        perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
+        papi,
+        counters: available(&request.counters),
+        noise: Noise::probe(&mut clock, Duration::from_millis(200)),
+        clock_precision_ns: clock.precision_ns(),
+        memory_limit: measure::host::memory::limit(),
+        libraries: LIBRARIES.iter().map(|library| find(library, &request.library_folders)).collect(),
+        library_folders: request.library_folders.clone(),
+    }
+}
+
+fn look_for_gpu() -> GpuFound {
+    let nvrtc = Nvrtc::open().map_err(|error| error.to_string());
+    let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok();
+    let restricted = parameters.as_deref().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
+        Some(line.trim() != "0")
+    });
+    let device = Device::open();
+    let state = device.as_ref().map_err(ToString::to_string).and_then(|device| {
+        let bus = device.pci_bus_id().map_err(|error| error.to_string())?;
+        Nvml::open(&bus).map(drop).map_err(|error| error.to_string())
+    });
+    let profiler = Cupti::open();
+    let counters = match (&device, &profiler) {
+        (Ok(device), Ok(cupti)) => look_for_counters(cupti, device).map_err(|error| error.to_string()),
+        (Err(error), _) => Err(error.to_string()),
+        (_, Err(error)) => Err(error.to_string()),
+    };
+    GpuFound {
+        has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
+        has_fragments: nvrtc.as_ref().is_ok_and(Nvrtc::has_fragments),
+        state,
+        profiler: profiler.map(|cupti| cupti.version()).map_err(|error| error.to_string()),
+        counters,
+        compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
+        device: device.and_then(|device| device.facts()).map_err(|error| error.to_string()),
+        counters_restricted: restricted,
+    }
+}
+
+fn look_for_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
+    let profiler = Profiler::open(cupti, device)?;
+    profiler.check_permission(device)?;
+    let known = profiler.base_metrics()?;
+    let names: Vec<String> = GPU_NAMES.iter().map(|counter| counter.name.to_owned()).collect();
+    let (given, lacking): (Vec<_>, Vec<_>) =
+        WantedMetric::among(&names).into_iter().partition(|metric| metric.choose(&known).is_some());
+    let lacking = lacking.into_iter().map(|metric| metric.name).collect();
+    Ok(GpuCounters { chip: profiler.chip(), given: given.len(), lacking })
+}
+
+fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
+    let candidates = folders.iter().flat_map(|folder| library.files.iter().map(move |file| folder.join(file)));
+    LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
+}
+
+/// Judges what was seen: one finding per topic, in the order in which they matter.
+pub fn findings(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
+    findings.extend([
+        gpu_compiler(&evidence.gpu),
+        gpu_device(&evidence.gpu),
+        gpu_state(&evidence.gpu),
+        gpu_profiler(&evidence.gpu),
+        gpu_counters(&evidence.gpu),
+        processors(&evidence.facts),
+        memory(evidence),
+        noise(&evidence.noise),
+        timer(evidence.clock_precision_ns),
+        governor(&evidence.facts),
+        boost(&evidence.facts),
+        smt(&evidence.facts),
+        isolation(&evidence.facts),
+        machine(&evidence.facts),
+        hardware_counters(evidence),
+        perf_events(evidence),
+        papi_finding(&evidence.papi),
+    ]);
+    findings
+}
+
+fn finding(topic: &str, status: Status, found: impl Into<String>, consequence: &str, advice: &str) -> Finding {
+    let (topic, found) = (topic.to_string(), found.into());
+    // What is well needs no words.
+    let (consequence, advice) = if status == Status::Ok { ("", "") } else { (consequence, advice) };
+    Finding { topic, status, found, consequence: consequence.into(), advice: advice.into() }
+}
+
+fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
+    let Library { topic, files, is_required, consequence, advice } = found.library;
+    let (status, seen) = match &found.path {
+        Some(path) => (Status::Ok, path.display().to_string()),
+        None => {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let places = if folders.is_empty() { "no folder given".into() } else { folders.join(", ") };
+            let status = if *is_required { Status::Missing } else { Status::Limited };
+            (status, format!("no {} in: {places}", files.join(" or ")))
+        }
+    };
+    finding(topic, status, seen, consequence, advice)
+}
+
+fn gpu_compiler(gpu: &GpuFound) -> Finding {
+    let topic = "CUDA compiler (NVRTC)";
+    match &gpu.compiler {
+        Ok((version, path, known)) => {
+            let newest = known.iter().max().copied().unwrap_or(0);
+            let oldest = known.iter().min().copied().unwrap_or(0);
+            let found = format!("{version} in {}, for sm_{oldest} to sm_{newest}", path.display());
+            let (status, consequence, advice) = match (gpu.has_half_precision, gpu.has_fragments) {
+                (true, true) => (Status::Ok, "", ""),
+                (true, false) => (
+                    Status::Limited,
+                    "kernels for tensor cores cannot be compiled: `crt/mma.h` is missing",
+                    "install the wheel nvidia-cuda-crt of the same release",
+                ),
+                (false, _) => (
+                    Status::Limited,
+                    "kernels of half precision cannot be compiled: `cuda_fp16.h` is missing",
+                    "install the wheel nvidia-cuda-runtime of the same release",
+                ),
+            };
+            finding(topic, status, found, consequence, advice)
+        }
+        Err(why) => finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT),
+    }
+}
+
+fn gpu_device(gpu: &GpuFound) -> Finding {
+    let topic = "GPU";
+    let facts = match &gpu.device {
+        Ok(facts) => facts,
+        Err(why) => {
+            let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
+            return finding(topic, Status::Limited, why.clone(), consequence, driver::HINT);
+        }
+    };
+    let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
+    let found = format!(
+        "{} (sm_{}), {} multiprocessors, {gib:.0} GiB, driver for CUDA {}",
+        facts.name, facts.capability, facts.multiprocessors, facts.driver_cuda
+    );
+    let (status, consequence, advice) = match &gpu.compiler {
+        Ok((version, ..)) if is_too_new(version, &facts.driver_cuda) => (
+            Status::Limited,
+            "the driver refuses what the newer NVRTC compiles",
+            "install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`",
+        ),
+        Ok((_, _, known)) if !known.contains(&facts.capability) => (
+            Status::Limited,
+            "NVRTC does not compile for this very architecture",
+            "name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier \
+             architecture of the same family",
+        ),
+        _ => (Status::Ok, "", ""),
+    };
+    finding(topic, status, found, consequence, advice)
+}
+
+fn gpu_state(gpu: &GpuFound) -> Finding {
+    let topic = "GPU state (NVML)";
+    match &gpu.state {
+        Ok(()) => {
+            finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", "")
+        }
+        Err(why) => finding(
+            topic,
+            Status::Limited,
+            why.clone(),
+            "records do not say at which clocks a GPU ran",
+            "install libnvidia-ml, which is part of the NVIDIA driver",
+        ),
+    }
+}
+
+fn gpu_profiler(gpu: &GpuFound) -> Finding {
+    let topic = "GPU profiler (CUPTI)";
+    let consequence = "times of kernels without the gaps between them, and what the hardware counts, are refused";
+    match &gpu.profiler {
+        Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
+        Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
+        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
+    }
+}
+
+fn gpu_counters(gpu: &GpuFound) -> Finding {
+    let topic = "GPU counters";
+    let consequence = "what the hardware counts of kernels is refused; their times are not touched by that";
+    let why = match &gpu.counters {
+        Ok(GpuCounters { chip, given, lacking }) => {
+            let found = format!("{given} of {} on the chip {chip}", given + lacking.len());
+            let (status, advice) = match lacking.as_slice() {
+                [] => (Status::Ok, String::new()),
+                lacking => (Status::Limited, format!("do without {}", lacking.join(", "))),
+            };
+            return finding(topic, status, found, "the chip lacks some counters", &advice);
+        }
+        Err(why) => why,
+    };
+    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, since only one may use a device; run on the device itself, not a part of it";
+    let (found, advice) = match gpu.counters_restricted {
+        Some(true) => (format!("for administrators only (RmProfilingAdminOnly): {why}"), cupti::PERMISSION_HINT),
+        _ if gpu.device.is_err() => (why.clone(), driver::HINT),
+        _ if gpu.profiler.is_err() => (why.clone(), cupti::SETUP_HINT),
+        _ => (why.clone(), STOP_OTHERS),
+    };
+    finding(topic, Status::Limited, found, consequence, advice)
+}
+
+fn processors(facts: &Facts) -> Finding {
+    let allowed = facts.allowed_cpus.len();
+    let found = format!("{allowed} of {} processors may be used", facts.logical_cpus);
+    let status = if allowed > 1 { Status::Ok } else { Status::Limited };
+    let consequence = "building and measuring must take turns, and only one thread can be measured";
+    finding("processors", status, found, consequence, "give the process more processors")
+}
+
+/// The compiler takes some hundred MiB per builder.
+const MEMORY_MIN_BYTES: u64 = 2 << 30;
+
+fn memory(evidence: &Evidence) -> Finding {
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    let total = evidence.facts.memory_bytes.unwrap_or(0);
+    let (bytes, found) = match &evidence.memory_limit {
+        Some((limit, by)) if *limit < total => {
+            (*limit, format!("{}, of which {by} allows {}", gib(total), gib(*limit)))
+        }
+        _ => (total, gib(total)),
+    };
+    let status = if bytes >= MEMORY_MIN_BYTES { Status::Ok } else { Status::Limited };
+    let consequence = "large operators and parallel builders may be killed";
+    finding("memory", status, found, consequence, "raise the limit, or use one builder")
+}
+
+fn noise(noise: &Noise) -> Finding {
+    let found = format!(
+        "{:.1} % of the time lost in {:.0} gaps per second, the longest {:.2} ms",
+        noise.lost_share * 100.0,
+        noise.gaps_per_second,
+        noise.gap_max_ns as f64 / 1e6
+    );
+    let is_quiet = noise.lost_share < 0.02 && noise.cpu_share > 0.95;
+    let status = if is_quiet { Status::Ok } else { Status::Limited };
+    let consequence = "measurements take longer and reach less precision";
+    finding(
+        "noise",
+        status,
+        found,
+        consequence,
+        "stop other work; on a shared host, compare minima rather than medians",
+    )
+}
+
+fn timer(precision_ns: u64) -> Finding {
+    let status = if precision_ns <= 1_000 { Status::Ok } else { Status::Limited };
+    let consequence = "short operators are run in long batches";
+    let advice = "check that the kernel's clock source is the processor's own (tsc on x86)";
+    finding("timer", status, format!("precise to {precision_ns} ns"), consequence, advice)
+}
+
+fn governor(facts: &Facts) -> Finding {
+    let consequence = "the clock may change while measuring; such measurements carry a warning";
+    match facts.governor.as_deref() {
+        Some("performance") => finding("clock governor", Status::Ok, "performance", "", ""),
+        Some(other) => {
+            let advice = "as root: `cpupower frequency-set -g performance`";
+            finding("clock governor", Status::Limited, other, consequence, advice)
+        }
+        None => finding(
+            "clock governor",
+            Status::Limited,
+            "unknown",
+            consequence,
+            "set it on the host, where it can be seen",
+        ),
+    }
+}
+
+fn boost(facts: &Facts) -> Finding {
+    let consequence = "the clock depends on heat and on how many cores work; thread counts compare less well";
+    let advice = "as root: write 0 to cpufreq/boost, or 1 to intel_pstate/no_turbo, under /sys/devices/system/cpu";
+    match facts.is_boost_on {
+        Some(false) => finding("clock boost", Status::Ok, "off", "", ""),
+        Some(true) => finding("clock boost", Status::Limited, "on", consequence, advice),
+        None => {
+            finding("clock boost", Status::Limited, "unknown", consequence, "set it on the host, where it can be seen")
+        }
+    }
+}
+
+fn smt(facts: &Facts) -> Finding {
+    let (status, found) = match facts.is_smt_active {
+        Some(true) => (Status::Limited, "on: cores share their units between two threads"),
+        Some(false) => (Status::Ok, "off, as far as can be seen"),
+        None => (Status::Limited, "unknown"),
+    };
+    let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
+    finding("SMT", status, found, "a neighbour on the same core changes times", advice)
+}
+
+fn isolation(facts: &Facts) -> Finding {
+    let (status, found) = if facts.isolated_cpus.is_empty() {
+        (Status::Limited, "no processor is isolated".to_string())
+    } else {
+        (Status::Ok, format!("processors {:?} are isolated", facts.isolated_cpus))
+    };
+    let advice = "for the quietest results boot with `isolcpus=` and `nohz_full=`, and pin the runner there";
+    finding("core isolation", status, found, "the system schedules other work onto measured processors", advice)
+}
+
+fn machine(facts: &Facts) -> Finding {
+    match &facts.hypervisor {
+        None => finding("virtual machine", Status::Ok, "no", "", ""),
+        Some(name) => {
+            let consequence = "neighbours on the host disturb unseen; cache sizes and clock policy are the host's";
+            finding(
+                "virtual machine",
+                Status::Limited,
+                format!("yes: {name}"),
+                consequence,
+                "prefer bare metal for final numbers",
+            )
+        }
+    }
+}
+
+fn hardware_counters(evidence: &Evidence) -> Finding {
+    let is_hardware = |counter: &&Availability| ["cycles", "instructions", "cache_misses"].contains(&counter.name);
+    let hardware: Vec<&Availability> = evidence.counters.iter().filter(is_hardware).collect();
+    let given: Vec<&str> = hardware.iter().filter(|one| one.given.is_some()).map(|one| one.name).collect();
+    let status = match given.len() {
+        0 => Status::Missing,
+        some if some < hardware.len() => Status::Limited,
+        _ => Status::Ok,
+    };
+    let why = hardware.iter().find_map(|one| one.given.is_none().then(|| one.refusals.last()).flatten());
+    let found = match (given.is_empty(), why) {
+        (true, Some(refusal)) => format!("none: {}", refusal.why),
+        (false, Some(refusal)) => format!("{}, but not all: {}", given.join(", "), refusal.why),
+        (_, None) => given.join(", "),
+    };
+    let consequence = "records hold times, faults and processor time, but nothing of what the processor did";
+    finding(
+        "hardware counters",
+        status,
+        found,
+        consequence,
+        "run on a machine, or a virtual one, that exposes its counters",
+    )
+}
+
+fn perf_events(evidence: &Evidence) -> Finding {
+    let is_given = evidence.counters.iter().any(|one| one.given.is_some_and(|(step, _)| step == Step::Perf));
+    let paranoid = evidence.perf_event_paranoid.map_or("unreadable".into(), |level| level.to_string());
+    let found = format!("kernel.perf_event_paranoid is {paranoid}");
+    // Level 2 lets a process count itself in user mode; 1 and lower add the kernel's part.
+    let status = match evidence.perf_event_paranoid {
+        _ if is_given => Status::Ok,
+        Some(level) if level <= 2 => Status::Limited,
+        _ => Status::Missing,
+    };
+    let consequence = "counters come from PAPI or from the kernel's general figures only";
+    finding(
+        "perf events",
+        status,
+        found,
+        consequence,
+        "as root: `sysctl kernel.perf_event_paranoid=1`, or grant CAP_PERFMON",
+    )
+}
+
+fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
+    let consequence = "floating-point counters are not available; others come from perf events";
+    match papi {
+        Err(why) => finding(
+            "PAPI",
+            Status::Limited,
+            why,
+            consequence,
+            "install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)",
+        ),
+        Ok(papi) => {
+            let off = papi.components.iter().find(|part| part.name == "perf_event" && part.disabled.is_some());
+            match off.and_then(|part| part.disabled.as_ref()) {
+                None => finding("PAPI", Status::Ok, &papi.version, "", ""),
+                Some(reason) => {
+                    let found = format!("{}, with its processor counters off: {reason}", papi.version);
+                    let advice = "where the processor is newer than libpfm4, install a newer libpfm4";
+                    finding("PAPI", Status::Limited, found, consequence, advice)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../measure/src/host/example.rs"]
+mod example;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use measure::counters::{Coverage, Refusal};
+
+    fn evidence() -> Evidence {
+        let root = example::machine();
+        let counter = |name, given: bool| Availability {
+            name,
+            unit: "count",
+            description: "",
+            given: given.then_some((Step::Perf, Coverage::ThreadUser)),
+            refusals: vec![Refusal {
+                event: name.into(),
+                step: Step::Papi,
+                errno: Some(-7),
+                why: "no such event".into(),
+            }],
+        };
+        Evidence {
+            gpu: GpuFound {
+                compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
+                has_half_precision: false,
+                has_fragments: false,
+                state: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                profiler: Err("there is no CUPTI: libcupti.so: not found".into()),
+                device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                counters: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                counters_restricted: None,
+            },
+            facts: Facts::read_from(root.path()),
+            perf_event_paranoid: Some(3),
+            papi: Err("no PAPI library".into()),
+            counters: vec![counter("cycles", true), counter("instructions", false)],
+            noise: Noise {
+                elapsed_ns: 200_000_000,
+                cpu_share: 0.7,
+                lost_share: 0.3,
+                gaps_per_second: 100.0,
+                gap_max_ns: 4_000_000,
+            },
+            clock_precision_ns: 40,
+            memory_limit: Some((1 << 30, "control group".into())),
+            libraries: LIBRARIES.iter().map(|library| find(library, &[])).collect(),
+            library_folders: vec!["lib".into()],
+        }
+    }
+
+    #[test]
+    fn every_lack_is_told_with_its_consequence_and_cure() {
+        let lines: Vec<String> = findings(&evidence())
+            .into_iter()
+            .map(|one| {
+                format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
+            })
+            .collect();
+        expect![[r#"
+            Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or name their folder
+            Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
+            Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
+            Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
+            Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
+            Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
+            Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
+            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them, and what the hardware counts, are refused | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
+            Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | what the hardware counts of kernels is refused; their times are not touched by that | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
+            Ok processors: 3 of 4 processors may be used |  | 
+            Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
+            Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
+            Ok timer: precise to 40 ns |  | 
+            Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
+            Ok clock boost: off |  | 
+            Limited SMT: on: cores share their units between two threads | a neighbour on the same core changes times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
+            Ok core isolation: processors [3] are isolated |  | 
+            Ok virtual machine: no |  | 
+            Limited hardware counters: cycles, but not all: no such event | records hold times, faults and processor time, but nothing of what the processor did | run on a machine, or a virtual one, that exposes its counters
+            Ok perf events: kernel.perf_event_paranoid is 3 |  | 
+            Limited PAPI: no PAPI library | floating-point counters are not available; others come from perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
+        "#]].assert_eq(&lines.concat());
+    }
+
+    /// What is said of a machine with a GPU.
+    fn with_gpu(counters: Result<GpuCounters, &str>, driver_cuda: &str, capability: u32, restricted: bool) -> String {
+        let facts = DeviceFacts {
+            name: "emulated GPU".into(),
+            capability,
+            multiprocessors: 132,
+            memory_bytes: 80 << 30,
+            l2_bytes: 50 << 20,
+            driver_cuda: driver_cuda.into(),
+        };
+        let gpu = GpuFound {
+            device: Ok(facts),
+            profiler: Ok(Some(130_500)),
+            counters: counters.map_err(str::to_owned),
+            counters_restricted: Some(restricted),
+            ..evidence().gpu
+        };
+        let lines = [gpu_device(&gpu), gpu_counters(&gpu)].map(|one| {
+            format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
+        });
+        lines.concat()
+    }
+
+    #[test]
+    fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
+        let all = GpuCounters { chip: "GH100".into(), given: 14, lacking: Vec::new() };
+        let some = GpuCounters { given: 12, lacking: vec!["gpu_dram_percent".into()], ..all.clone() };
+        let refused = "`cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
+        expect![[r#"
+            Ok GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 |  | 
+            Ok GPU counters: 14 of 14 on the chip GH100 |  | 
+        "#]]
+        .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
+        expect![[r#"
+            Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver refuses what the newer NVRTC compiles | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
+            Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
+        "#]]
+        .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
+        expect![[r#"
+            Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not compile for this very architecture | name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier architecture of the same family
+            Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | what the hardware counts of kernels is refused; their times are not touched by that | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
+        "#]]
+        .assert_eq(&with_gpu(Err(refused), "13.0", 70, true));
+    }
+
+    #[test]
+    fn a_library_is_found_in_the_first_folder_that_has_it() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::write(folder.path().join("libtvm.so"), "").expect("file");
+        let found = find(&LIBRARIES[2], &["nowhere".into(), folder.path().into()]);
+        assert_eq!(found.path, Some(folder.path().join("libtvm.so")));
+        assert_eq!(library(&found, &[]).status, Status::Ok);
+    }
+
+    #[test]
+    fn this_machine_is_judged() {
+        let findings = doctor(&DoctorRequest::default());
+        assert_eq!(findings.len(), LIBRARIES.len() + 17);
+        for one in findings {
+            assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
+            assert!(!one.found.is_empty(), "{one:?}");
+        }
+    }
+}

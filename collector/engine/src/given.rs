@@ -1,0 +1,60 @@
+//! What a model is given from files, in the place of numbers that were drawn.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::network::arrays;
+use reference::Tensor;
+use std::path::{Path, PathBuf};
+
+/// Files of inputs.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// One input each, as `NAME=FILE`.
+    pub input: Vec<String>,
+    /// A file with all inputs by their names.
+    pub inputs: Option<PathBuf>,
+}
+
+impl Given {
+    /// Whether all inputs are drawn.
+    pub fn is_nothing(&self) -> bool {
+        self.input.is_empty() && self.inputs.is_none()
+    }
+}
+
+/// Puts the tensors of files in the places of inputs of these names.
+pub fn take(given: &Given, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+    if let Some(path) = &given.inputs {
+        take_all(path, given, names, inputs)?;
+    }
+    for text in &given.input {
+        let (name, path) = text.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("`--input {text}` is not a name and a file")).with_hint("write it as `x=image.npy`")
+        })?;
+        let place = place(names, name)?;
+        inputs[place] = arrays::read(Path::new(path), name, inputs[place].ty()).map_err(Failure::usage)?;
+    }
+    Ok(())
+}
+
+/// All inputs by their names in one file, but those that are given one by one.
+fn take_all(path: &Path, given: &Given, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+    let found = arrays::names(path).map_err(Failure::usage)?;
+    if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
+        let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));
+        let message = format!("`{}` has `{other}`, and the model no such input; it has {names}", path.display());
+        return Err(Failure::usage(message).with_hint("take single tensors of a file with `--input NAME=FILE`"));
+    }
+    for (name, input) in names.iter().zip(inputs) {
+        let is_given = |text: &String| text.split_once('=').is_some_and(|(given, _)| given == *name);
+        if !given.input.iter().any(is_given) {
+            *input = arrays::read(path, name, input.ty()).map_err(Failure::usage)?;
+        }
+    }
+    Ok(())
+}
+
+fn place(names: &[&str], name: &str) -> Result<usize> {
+    let unknown = || Failure::usage(format!("the model has no input `{name}`; it has {}", names.join(", ")));
+    names.iter().position(|known| *known == name).ok_or_else(unknown)
+}

@@ -1,0 +1,268 @@
+//! After a search of whole models: what won it and what is fastest alone are timed in their places, in turns with the default
+//! schedules and with the fastest by other algorithms. The records of it decide from then on which schedules are the best of these
+//! models.
+
+use crate::Result;
+use crate::campaign::config::Backend;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{Config, ModelRequest};
+use crate::given::Given;
+use crate::keeping::Keeping;
+use crate::network::{self, Best, Made};
+use crate::observer::Observer;
+use crate::prepared::{PreparedModel, each, not_built, refuse_sweeps};
+use crate::report::learning::Learning;
+use crate::runs::{After, Runs};
+use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
+use job::space::Schedule;
+use job::target::is_llvm;
+use job::{NetworkJob, RunReply};
+use measure::Method;
+use models::Task;
+use profile::Profile;
+use report::duration;
+use serde::Serialize;
+use std::path::Path;
+use std::rc::Rc;
+
+/// In so many rounds every way has a turn.
+const ROUNDS: usize = 5;
+/// So many tasks are named that go another way than alone.
+const NAMED: usize = 5;
+
+/// What was seen of a model.
+#[derive(Serialize)]
+pub struct InPlace {
+    model: String,
+    batch: Option<i64>,
+    threads: usize,
+    tasks: usize,
+    /// The sum of its operators in their places, by the default schedules.
+    default_ns: f64,
+    /// By what is fastest alone.
+    alone_ns: f64,
+    /// By what is fastest in its place.
+    best_ns: f64,
+    /// Tasks for which the two are not the same, those that matter most first.
+    changed: Vec<Changed>,
+}
+
+/// A task whose fastest schedule alone is not the fastest in its place.
+#[derive(Serialize)]
+struct Changed {
+    task: String,
+    /// How often the model runs it.
+    count: usize,
+    alone_ns: f64,
+    best_ns: f64,
+    is_default: bool,
+}
+
+/// Whether a campaign has models whose tasks have places, that run here.
+pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
+    config.tune.as_ref().is_some_and(|tune| tune.in_place)
+        && is_llvm(&config.target)
+        && config.backend == Backend::Tvm
+        && !is_shard
+        && !is_elsewhere
+        && refuse_sweeps(config, "").is_ok()
+}
+
+/// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
+pub fn all(
+    config: &Config,
+    loaded: &LoadedModels,
+    store: &Path,
+    after: &After,
+    searches: &[Learning],
+    observer: &Rc<dyn Observer>,
+) -> Vec<InPlace> {
+    let models = config.models.iter().filter(|model| model.source != "simple");
+    models.flat_map(|model| of_model((model, loaded), (config, after), store, searches, observer)).collect()
+}
+
+fn of_model(
+    (model, loaded): (&ModelRequest, &LoadedModels),
+    (config, after): (&Config, &After),
+    store: &Path,
+    searches: &[Learning],
+    observer: &Rc<dyn Observer>,
+) -> Vec<InPlace> {
+    let seen = each(model, loaded, (config, after), false, observer, |whole, _| on_threads(whole, store, searches));
+    let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
+        Ok(seen) => seen,
+        Err(failure) => {
+            let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
+            observer.note(&format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label()));
+            None
+        }
+    };
+    seen.into_iter().filter_map(told).collect()
+}
+
+/// A way to build the model.
+struct Way {
+    schedules: Vec<Schedule>,
+    keeping: Keeping,
+    job: NetworkJob,
+    made: Made,
+    /// What was seen of it in all turns so far.
+    seen: Option<(Profile, u64)>,
+}
+
+/// What the search of a task found.
+fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&'a Schedule> {
+    let (hash, warm) = (task.hash(), CacheState::Warm);
+    let own = |one: &&Learning| one.task_hash == hash && one.threads == threads && one.cache_state == warm;
+    searches.iter().find(own)?.schedule.as_ref()
+}
+
+/// Nothing where there is nothing to decide.
+fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
+    let known = whole.known(store)?;
+    let threads = whole.runs.cpus.len();
+    let of_task = |task: &Task| known.candidates(task, winner(searches, task, threads));
+    let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| of_task(&one.task)).collect();
+    let ways = candidates.iter().map(Vec::len).max().unwrap_or(0);
+    let mut several = whole.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
+    if whole.tasks().len() < 2 || several.all(|(one, own)| known.is_decided(&one.task, own)) {
+        return Ok(None);
+    }
+    let way = |number: usize| {
+        let of_task = |own: &Vec<Schedule>| own.get(number).unwrap_or(&own[0]).clone();
+        make(number, candidates.iter().map(of_task).collect(), whole, store)
+    };
+    let mut ways = (0..ways).map(way).collect::<Result<Vec<Way>>>()?;
+    for round in 0..ROUNDS {
+        for place in 0..ways.len() {
+            whole.runs.go_on()?;
+            let turn = (round + place) % ways.len();
+            ways[turn].take_turn(whole)?;
+        }
+    }
+    let mut times: Vec<Vec<(f64, Schedule)>> = vec![Vec::new(); candidates.len()];
+    for (number, way) in ways.into_iter().enumerate() {
+        way.keep(|task| number == 0 || candidates[task].len() > number, &mut times)?;
+    }
+    let now = whole.known(store)?;
+    Ok(Some(told(whole, &times, &now)))
+}
+
+fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, store: &Path) -> Result<Way> {
+    whole.runs.go_on()?;
+    let name = format!("way-{}-{number}", whole.runs.cpus.len());
+    let folder = whole.new_folder(&name)?;
+    let config = &whole.runs.config;
+    let method = Method::Sample(config.measure.clone());
+    let job = whole.runs.job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
+    let job = NetworkJob { profile: Some(network::in_place::turn()), ..job };
+    let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
+    let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &Given::default())?;
+    let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();
+    let choose = |task: &Task| {
+        let place = hashes.iter().position(|hash| *hash == task.hash()).expect("each task is one of the model's");
+        schedules[place].clone()
+    };
+    let made = whole.make(&folder, &choose).map_err(not_built)?;
+    Ok(Way { schedules, keeping, job, made, seen: None })
+}
+
+impl Way {
+    fn take_turn(&mut self, whole: &mut PreparedModel) -> Result<()> {
+        let reply = whole.runs.reply(&self.job);
+        let profiled = match reply {
+            Ok(RunReply::Profiled(profiled)) => *profiled,
+            other => return Runs::measured(other).map(drop),
+        };
+        let profile = whole.profile(profiled.profile, &self.made, &Peaks::default())?;
+        match &mut self.seen {
+            // Of later turns the spans are enough: operators are the same in all.
+            Some((seen, _)) => seen.spans.extend(profile.spans),
+            None => self.seen = Some((profile, profiled.peak_memory_bytes)),
+        }
+        Ok(())
+    }
+
+    /// Keeps the records of some tasks, and their times.
+    fn keep(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
+        let Way { schedules, keeping, made, seen, .. } = self;
+        let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
+        let places = (0..schedules.len()).filter(|task| is_wanted(*task));
+        keeping.keep_some(places, |task, record: &mut Record| {
+            network::in_place::describe(
+                record,
+                &profile,
+                (&schedules[task], &made.artifacts[task]),
+                peak_memory_bytes,
+            )?;
+            if let (Outcome::Ok, Some(ns)) = (record.outcome, record.median_ns) {
+                times[task].push((ns, schedules[task].clone()));
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
+    let mut sums = [0.0; 3];
+    let mut changed = Vec::new();
+    for (one, times) in whole.tasks().iter().zip(times) {
+        // What is never called has no time.
+        let Some((default_ns, default)) = times.first() else { continue };
+        let of = |schedule: Option<&Schedule>| {
+            let wanted = schedule.unwrap_or(default);
+            times.iter().find(|(_, schedule)| schedule == wanted).map_or(*default_ns, |(ns, _)| *ns)
+        };
+        let count = one.places.len();
+        let (alone, chosen) = (best.alone(&one.task), best.find(&one.task));
+        let alone_ns = of(alone);
+        let best_ns = of(chosen);
+        for (sum, ns) in sums.iter_mut().zip([*default_ns, alone_ns, best_ns]) {
+            *sum += ns * count as f64;
+        }
+        if alone != chosen {
+            let (task, is_default) = (one.task.describe(), chosen == Some(default));
+            changed.push(Changed { task, count, alone_ns, best_ns, is_default });
+        }
+    }
+    let gain = |one: &Changed| (one.alone_ns - one.best_ns) * one.count as f64;
+    changed.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
+    let [default_ns, alone_ns, best_ns] = sums;
+    InPlace {
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        threads: whole.runs.cpus.len(),
+        tasks: whole.tasks().len(),
+        default_ns,
+        alone_ns,
+        best_ns,
+        changed,
+    }
+}
+
+impl InPlace {
+    /// For a reader.
+    pub fn describe(&self) -> String {
+        let InPlace { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
+        let plural = if *threads == 1 { "" } else { "s" };
+        let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| duration(*ns));
+        let mut text = format!(
+            "{model}, {threads} thread{plural}, in its places: {by_default} by the default schedules, {alone} by the fastest alone, \
+             {best} by the fastest in each place"
+        );
+        if !changed.is_empty() {
+            text.push_str(&format!(
+                "; {} of {tasks} tasks are not the fastest there by what is so alone",
+                changed.len()
+            ));
+        }
+        for one in changed.iter().take(NAMED) {
+            let Changed { task, count, alone_ns, best_ns, is_default } = one;
+            let by = if *is_default { "default" } else { "another schedule" };
+            let [alone, best] = [alone_ns, best_ns].map(|ns| duration(*ns));
+            text.push_str(&format!("\n  {count} × {task}: {alone}, by {by} {best}"));
+        }
+        text
+    }
+}

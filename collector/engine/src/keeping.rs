@@ -1,0 +1,126 @@
+//! Where the records of a whole model and of its operators go.
+
+use crate::Result;
+use crate::campaign::collect::Visit;
+use crate::failure::Failure;
+use crate::given::Given;
+use crate::ledger::Ledger;
+use crate::network::record::warn;
+use crate::observer::Observer;
+use crate::prepared::PreparedModel;
+use crate::repeat::Repeat;
+use crate::stores::{failed, open_store};
+use datasets::{Key, Record, RowError, ScheduleSource, Store};
+use job::NetworkJob;
+use job::space::Schedule;
+use measure::Method;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The records of a run that is about to begin, and their store.
+pub struct Keeping {
+    store: Store,
+    observer: Rc<dyn Observer>,
+    records: Vec<Record>,
+    warnings: Vec<String>,
+}
+
+/// Where a record is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kept {
+    /// The folder of the store.
+    pub store: String,
+    /// Its key.
+    pub key: String,
+}
+
+impl Keeping {
+    /// Opens the store, which is made if needed, and writes down what is known before.
+    pub fn begin(
+        path: &Path,
+        whole: &mut PreparedModel,
+        schedules: (&[Schedule], ScheduleSource),
+        method: &Method,
+        given: &Given,
+    ) -> Result<Keeping> {
+        Keeping::of(path, whole, given, |whole, base| Ok(vec![whole.record(schedules, method, base)?]))
+    }
+
+    /// The same for its operators in their places.
+    pub fn begin_operators(
+        path: &Path,
+        whole: &mut PreparedModel,
+        schedules: (&[Schedule], ScheduleSource),
+        job: &NetworkJob,
+        given: &Given,
+    ) -> Result<Keeping> {
+        let plan = job.profile.as_ref().expect("operators are looked at by a plan");
+        Keeping::of(path, whole, given, |whole, base| whole.operator_records(schedules, &job.method, plan, base))
+    }
+
+    fn of(
+        path: &Path,
+        whole: &mut PreparedModel,
+        given: &Given,
+        records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
+    ) -> Result<Keeping> {
+        let mut base = whole.base()?;
+        if let Some(after) = &whole.runs.after {
+            base.run_id.clone_from(&after.run_id);
+        }
+        let records = records(whole, &base)?;
+        let store = open_store(Some(path))?;
+        store.keep_config(&whole.runs.config.kept_text()).map_err(failed)?;
+        let warnings = match given.is_nothing() {
+            true => Vec::new(),
+            false => vec!["inputs came from files, not from the seed".to_owned()],
+        };
+        Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
+    }
+
+    /// Keeps the record with what became of the run: one more attempt, however many there are.
+    pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<Kept> {
+        let mut fill = Some(fill);
+        let keys = self.keep_all(|_, record| match fill.take() {
+            Some(fill) => fill(record).map_err(Into::into),
+            None => Ok(()),
+        })?;
+        Ok(Kept { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
+    }
+
+    /// Keeps all records, each by its number; the store and the keys.
+    pub fn keep_all(
+        self,
+        fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+    ) -> Result<(String, Vec<String>)> {
+        let all = 0..self.records.len();
+        self.keep_some(all, fill)
+    }
+
+    /// The same for those of some numbers, in rising order.
+    pub fn keep_some(
+        mut self,
+        places: impl Iterator<Item = usize>,
+        mut fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+    ) -> Result<(String, Vec<String>)> {
+        let places: Vec<usize> = places.collect();
+        self.records = places.iter().map(|place| std::mem::take(&mut self.records[*place])).collect();
+        for (place, record) in places.into_iter().zip(&mut self.records) {
+            fill(place, record).map_err(Failure::environment)?;
+            warn(record, &self.warnings).map_err(Failure::environment)?;
+        }
+        let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None, counters: None };
+        let mut ledger = Ledger::open(&self.store, &repeat, self.observer.as_ref()).map_err(failed)?;
+        let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
+        let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
+        let turns = ledger.claim(&visits).map_err(failed)?;
+        for (record, turn) in self.records.iter_mut().zip(turns) {
+            record.attempt = turn.number().unwrap_or(record.attempt);
+            ledger.keep(record).map_err(failed)?;
+        }
+        ledger.seal().map_err(failed)?;
+        Ok((self.store.root().display().to_string(), keys.iter().map(Key::hex).collect()))
+    }
+}

@@ -1,0 +1,35 @@
+//! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the process or parses a command line;
+//! what a person should know besides the result is told to an [`observer::Observer`].
+
+pub mod appearing;
+pub mod bases;
+pub mod boards;
+pub mod campaign;
+pub mod collection;
+pub mod compare;
+pub mod doctor;
+pub mod drawing;
+pub mod failure;
+pub mod given;
+pub mod ifcompare;
+pub mod in_place;
+pub mod keeping;
+pub mod ledger;
+pub mod losses;
+pub mod machine;
+pub mod network;
+pub mod observer;
+pub mod pass;
+pub mod peaks;
+pub mod prepared;
+pub mod repeat;
+pub mod report;
+pub mod runs;
+pub mod soundness;
+pub mod spaces;
+pub mod staging;
+pub mod stores;
+pub mod trackers;
+
+/// What engine functions return.
+pub type Result<T> = std::result::Result<T, failure::Failure>;

@@ -1,0 +1,323 @@
+//! What the commands need of this machine: workers, target, peaks, and the facts every record carries.
+
+use crate::Result;
+use crate::campaign::PlannedModule;
+use crate::campaign::config::{Limits, PYNQ};
+use crate::campaign::planned::PlannedTask;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use bench::{Ability, Bench, Breeder, Build, Versions, WorkerLimits, Workers};
+use cuda::driver;
+use cuda::nvrtc::{self, Nvrtc};
+use job::BuildJob;
+use job::space::{Schedule, space};
+use job::target::{self, Kind, Machine, Target};
+use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
+use models::partner::CPU_VENDOR;
+use runtimes::Described;
+use std::time::Duration;
+use worker::Fault;
+
+/// What to do when TVM cannot be used.
+pub const SETUP_HINT: &str =
+    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
+
+/// The CPUs this process may use, in the order in which runs take them: those of a run on some threads are the first.
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    host::allowed_cpus().map_err(Failure::environment)
+}
+
+/// The CPUs of a run on so many threads of a machine, or on all that it allows.
+pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
+    let count = threads.unwrap_or(allowed.len());
+    match allowed.get(..count).filter(|cpus| !cpus.is_empty()) {
+        Some(cpus) => Ok(cpus.to_vec()),
+        None => {
+            let most = allowed.len();
+            Err(Failure::usage(format!("`--threads` is {count}; allowed are 1 to {most} on {machine}")))
+        }
+    }
+}
+
+/// Workers within the limits of a configuration.
+pub fn workers(limits: &Limits) -> Result<Workers> {
+    const MIB: u64 = 1 << 20;
+    let program = bench::worker_program().map_err(Failure::environment)?;
+    let cpus = allowed_cpus()?;
+    let limits = WorkerLimits {
+        builders: if limits.builders > 0 { limits.builders } else { cpus.len() },
+        builder_cpus: cpus,
+        wide_runs: limits.build_batch,
+        overlap: limits.overlap,
+        start_deadline: Duration::from_secs_f64(limits.start_seconds),
+        build_deadline: Duration::from_secs_f64(limits.build_seconds),
+        build_memory_bytes: limits.build_memory_mib * MIB,
+        run_memory_bytes: limits.run_memory_mib * MIB,
+        runner_jobs: limits.runner_jobs,
+        spin_count: limits.spin_count,
+    };
+    Ok(Workers::new(&program, &limits))
+}
+
+/// Notes on runs on the first of these CPUs whose threads share cores.
+pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
+    let topology = Topology::read(cpus);
+    threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
+}
+
+fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
+    let cores = topology.cores(cpus);
+    let plural = if cores == 1 { "" } else { "s" };
+    let note = || format!("{} threads run on {cores} core{plural}, whose units they share", cpus.len());
+    (cores < cpus.len()).then(note)
+}
+
+/// The process that breeds schedules, within the limits of builders.
+pub fn breeder(limits: &Limits) -> Result<Breeder> {
+    let program = bench::worker_program().map_err(Failure::environment)?;
+    let start_deadline = Duration::from_secs_f64(limits.start_seconds);
+    Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
+}
+
+/// The right to measure here: nobody else does on the CPUs of this process while the value lives.
+pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
+    let mut waits = |busy: &ExclusiveError| observer.note(&format!("{busy}; waiting up to {wait_seconds} s for it"));
+    let patience = Duration::from_secs(wait_seconds);
+    Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
+        ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(
+            "wait for it with `--wait SECONDS`, or give each process CPUs of its own, as `taskset -c 0-3` does",
+        ),
+        ExclusiveError::Night { .. } | ExclusiveError::Folder { .. } => Failure::environment(error),
+    })
+}
+
+/// What to do when the library's worker cannot be used.
+const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
+                            which builds with it from then on; docs/torch.md says more";
+
+/// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
+/// it was not built.
+pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
+    let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
+    if count == 0 && modules.is_empty() {
+        return Ok(Versions::new());
+    }
+    let what = match modules.first() {
+        Some(module) => format!("`{}` is TorchScript, which PyTorch's library runs", module.model.name),
+        None => format!("{count} of {} tasks belong to PyTorch's library (`{CPU_VENDOR}`)", tasks.len()),
+    };
+    library_worker(&what, bench)
+}
+
+/// What the worker of the library says about itself; `what` needs it.
+pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
+    let worker = bench::worker_program().map_err(Failure::environment)?;
+    if !bench::library_program(&worker).exists() {
+        let message = format!("{what}, and its worker `opcollect-torch` is not built");
+        return Err(Failure::environment(message).with_hint(LIBRARY_HINT));
+    }
+    bench.capability(Ability::RunLibrary).map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
+}
+
+/// Refuses tasks that a library computes, where only code can be used.
+pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
+    if tasks.iter().all(|planned| planned.partner.is_none()) {
+        return Ok(());
+    }
+    Err(Failure::usage("`build` makes artifacts of compiled code, and some of the tasks belong to a library")
+        .with_hint("leave out `--backend torch` and partners in `--target`; a library needs no artifacts"))
+}
+
+/// What `--backend torch` computes on.
+pub fn library_target(versions: &Versions) -> Result<Target> {
+    let host = target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len());
+    let text = serde_json::json!({ "kind": "torch", "version": versions.get("torch") }).to_string();
+    Ok(Target { kind: Kind::Torch, text, machine: host.machine })
+}
+
+/// What code is made for that this machine need not be able to run.
+pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    if !target::is_mali(description) {
+        return target(description, bench);
+    }
+    let target = target::mali(description).map_err(Failure::usage)?;
+    try_target(&target, bench)?;
+    Ok(target)
+}
+
+/// Kernels in OpenCL C are compiled and run by nothing here.
+pub fn refuse_mali() -> Failure {
+    Failure::usage("nothing here runs kernels for a Mali GPU").with_hint(
+        "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs them",
+    )
+}
+
+/// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
+pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    if target::is_mali(description) {
+        return Err(refuse_mali());
+    }
+    if target::is_cuda(description) {
+        return gpu_target(description, bench);
+    }
+    if target::is_fabric(description) {
+        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
+            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
+        ));
+    }
+    if description == PYNQ {
+        return Err(Failure::usage("which cores a board has, it says itself when operators are collected on it")
+            .with_hint("give TVM's JSON of its processor as `--target`"));
+    }
+    let versions = versions(bench)?;
+    let cpu = versions.get("cpu").map_or("generic", String::as_str);
+    let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
+    let target = target::described(description, host.clone()).map_err(Failure::usage)?;
+    if target != host {
+        try_target(&target, bench)?;
+    }
+    Ok(target)
+}
+
+/// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
+fn gpu_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    let own;
+    let description = if description == "cuda" {
+        let facts = device_versions(bench)
+            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
+        own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
+        &own
+    } else {
+        description
+    };
+    let target = target::cuda(description).map_err(Failure::usage)?;
+    let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
+    let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
+    for architecture in target::architectures(&fields).map_err(Failure::usage)? {
+        nvrtc.check(architecture).map_err(Failure::usage)?;
+    }
+    try_target(&target, bench)?;
+    Ok(target)
+}
+
+/// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
+fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
+    let small = zoo::simple::build("relu:shape=16").map_err(Failure::environment)?;
+    let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
+    let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
+    let schedule = Schedule::Template { knobs: space(task, &target.machine).default };
+    let task = serde_json::to_string(task).map_err(Failure::environment)?;
+    let job = BuildJob::new(&task, target, &schedule);
+    match bench.build(&[job], &mut || ()).into_iter().next() {
+        Some(Build::Built(_)) => Ok(()),
+        Some(Build::Failed(why) | Build::Rejected(why)) => {
+            Err(Failure::usage(format!("cannot compile for this target: {why}")))
+        }
+        Some(Build::Fault(fault)) => Err(Failure::usage(format!("cannot compile for this target: {fault}"))),
+        None => Err(Failure::environment("a build gave no answer")),
+    }
+}
+
+/// Versions of all that builds or runs for a target, its library's among them.
+pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
+    let mut versions = if target.kind == Kind::Torch { Versions::new() } else { versions(bench)? };
+    versions.extend(library);
+    if target.kind == Kind::Cuda {
+        versions.extend(device_versions(bench)?);
+    }
+    Ok(versions)
+}
+
+/// What the builders say about TVM, LLVM and the CPU.
+pub fn versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::Build).map_err(worker_missing)
+}
+
+/// What the runner says about TVM.
+pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::RunOnCpu).map_err(worker_missing)
+}
+
+/// What the runner of another runtime says about its library; where there is none, why.
+pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(of).map_err(|fault| {
+        Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
+            .with_hint(runtime.hint)
+    })
+}
+
+/// Of a worker that ends before it can say hello, the last line says why.
+fn last_words(fault: &Fault) -> String {
+    fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
+}
+
+/// What the runner of a GPU says about device and driver; where there is none, why.
+pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::RunOnGpu).map_err(|fault| {
+        let why = last_words(&fault);
+        Failure::environment(format!("nothing can run on a GPU here: {why}")).with_hint(driver::HINT)
+    })
+}
+
+fn worker_missing(fault: Fault) -> Failure {
+    Failure::environment(fault).with_hint(SETUP_HINT)
+}
+
+/// The facts a space needs, without starting a worker.
+pub fn guess(description: &str) -> Result<Machine> {
+    if target::is_fabric(description) {
+        return Ok(target::fabric(description).map_err(Failure::usage)?.machine);
+    }
+    if target::is_cuda(description) {
+        // The limits of a space are the same on all architectures.
+        let any = target::cuda_text(&["sm_80".to_owned()]);
+        let text = if description == "cuda" { &any } else { description };
+        return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
+    }
+    if target::is_mali(description) {
+        return Ok(target::mali(description).map_err(Failure::usage)?.machine);
+    }
+    let facts = Facts::read();
+    // No compiler is asked for the processor's name here; defaults differ by its maker.
+    let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
+    let cpu = if is_amd { "znver" } else { "generic" };
+    Ok(target::llvm(cpu, &facts.vector_extensions, allowed_cpus()?.len()).machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cpus_of, shared_cores};
+    use measure::host::Topology;
+    use std::fs;
+
+    #[test]
+    fn threads_that_share_cores_are_told() {
+        let root = tempfile::tempdir().expect("folder");
+        for (cpu, siblings) in ["0-1", "0-1", "2-3", "2-3"].into_iter().enumerate() {
+            let folder = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+            fs::create_dir_all(&folder).expect("folder");
+            fs::write(folder.join("thread_siblings_list"), siblings).expect("file");
+        }
+        let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
+        let cpus = topology.order(&[0, 1, 2, 3]);
+        let told = |count: usize| shared_cores(&topology, &cpus[..count]);
+        assert_eq!((told(1), told(2)), (None, None));
+        assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
+        assert_eq!(
+            shared_cores(&topology, &[0, 1]).as_deref(),
+            Some("2 threads run on 1 core, whose units they share")
+        );
+    }
+
+    #[test]
+    fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
+        let taken =
+            |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
+        assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
+        assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
+        for threads in [0, 5, usize::MAX] {
+            let why = format!("`--threads` is {threads}; allowed are 1 to 4 on this machine");
+            assert_eq!(taken(Some(threads)), Err(why));
+        }
+    }
+}

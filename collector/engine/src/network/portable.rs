@@ -1,0 +1,215 @@
+//! What the folder of a program says beyond the program, so that it runs where neither compiler nor model is: whose it is,
+//! which processor its code needs, which inputs suit it, and what it must answer to those of its seed.
+//!
+//! `model.json` is written last: a folder without it is half written. It holds the hashes of the program's description and
+//! of the expected outputs, and the description those of all else.
+
+use super::{NetworkError, Result};
+use bench::Versions;
+use executor::{Program, folder};
+use reference::{Draw, Tensor};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+const MODEL: &str = "model.json";
+const EXPECTED: &str = "expected.bin";
+const FORMAT: u32 = 1;
+/// More than what is said of a model takes.
+const MODEL_BYTES_MAX: u64 = 16 << 20;
+
+/// What is known of a program beside its calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Portable {
+    /// The format of the folder; `write` uses the current one.
+    pub format: u32,
+    /// The version of this program that built it.
+    pub program_version: String,
+    /// Versions of what built it.
+    pub versions: Versions,
+    /// Name of the model.
+    pub model: String,
+    /// Its batch size.
+    pub batch: Option<i64>,
+    /// The target it was built for.
+    pub target: String,
+    /// The architecture of its code.
+    pub architecture: String,
+    /// Extensions of the instruction set that its code uses, in the kernel's spelling.
+    pub instruction_sets: Vec<String>,
+    /// Seed of the inputs whose outputs are expected.
+    pub seed: u64,
+    /// Which numbers suit each input.
+    pub draws: Vec<Draw>,
+    /// Which share of the largest output errors may be.
+    pub tolerance: f64,
+    /// Hash of the program, computed by `write`.
+    pub program_hash: String,
+    /// Hash of the expected outputs, computed by `write`.
+    pub expected_hash: Option<String>,
+}
+
+/// A folder as it was read.
+#[derive(Debug)]
+pub struct Found {
+    /// What is said of the program.
+    pub portable: Portable,
+    /// The program.
+    pub program: Program,
+    /// What it must answer to inputs of the seed, where that was computed.
+    pub expected: Option<Vec<Tensor>>,
+}
+
+/// What every format has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Default for Portable {
+    fn default() -> Portable {
+        Portable {
+            format: FORMAT,
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            versions: Versions::new(),
+            model: String::new(),
+            batch: None,
+            target: String::new(),
+            architecture: String::new(),
+            instruction_sets: Vec::new(),
+            seed: 0,
+            draws: Vec::new(),
+            tolerance: 0.0,
+            program_hash: String::new(),
+            expected_hash: None,
+        }
+    }
+}
+
+impl Portable {
+    /// Why its code cannot run on a processor of this architecture with these extensions, if it cannot.
+    pub fn lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
+        if self.architecture != architecture {
+            return Some(format!("its code is for {}, this machine is {architecture}", self.architecture));
+        }
+        let lacking: Vec<&str> = self.instruction_sets.iter().map(String::as_str).filter(|name| !flags(name)).collect();
+        (!lacking.is_empty()).then(|| format!("its code uses {}, which this processor lacks", lacking.join(", ")))
+    }
+
+    /// For which processor its code is.
+    pub fn needs(&self) -> String {
+        match self.instruction_sets.as_slice() {
+            [] => self.architecture.clone(),
+            names => format!("{} with {}", self.architecture, names.join(", ")),
+        }
+    }
+}
+
+/// The architecture of an object file, by the word of [`std::env::consts::ARCH`].
+pub fn architecture(object: &[u8]) -> String {
+    match object.get(18..20) {
+        Some([62, 0]) => "x86_64".to_owned(),
+        Some([183, 0]) => "aarch64".to_owned(),
+        Some([243, 0]) => "riscv64".to_owned(),
+        other => format!("ELF machine {other:?}"),
+    }
+}
+
+/// The file that says it.
+pub fn path(folder: &Path) -> PathBuf {
+    folder.join(MODEL)
+}
+
+/// Says of a folder that has a program what is known beside it.
+pub fn write(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> Result<()> {
+    let keep = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).map_err(|error| failed(&path, &error))
+    };
+    let description = folder::description(folder);
+    let description = fs::read(&description).map_err(|error| failed(&description, &error))?;
+    let expected: Option<Vec<u8>> =
+        expected.map(|tensors| tensors.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect());
+    if let Some(bytes) = &expected {
+        keep(EXPECTED, bytes)?;
+    }
+    let portable =
+        Portable { program_hash: hash(&description), expected_hash: expected.as_deref().map(hash), ..portable };
+    keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("what is said of a model holds only JSON values"))
+}
+
+/// Reads a folder; what does not fit together is refused.
+pub fn read(folder: &Path) -> Result<Found> {
+    let path = path(folder);
+    let text = bounded(&path, MODEL_BYTES_MAX)?;
+    // First, since another format has other fields.
+    let format: Format = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
+    if format.format != FORMAT {
+        return Err(failed(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
+    }
+    let portable: Portable = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
+    // Code and constants are read by whoever runs them; here they are only known to be whole.
+    let program = folder::read(folder)?.program;
+    let description = folder::description(folder);
+    if hash(&fs::read(&description).map_err(|error| failed(&description, &error))?) != portable.program_hash {
+        return Err(failed(&description, &"it is not what was written: its hash is another"));
+    }
+    if portable.draws.len() != program.inputs.len() {
+        let why = format!("it tells of {} inputs, the program has {}", portable.draws.len(), program.inputs.len());
+        return Err(failed(&path, &why));
+    }
+    let expected = match &portable.expected_hash {
+        None => None,
+        Some(wanted) => {
+            let path = folder.join(EXPECTED);
+            let types = program.outputs.iter().map(|port| &port.ty);
+            let bytes = bounded(&path, types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
+            if hash(&bytes) != *wanted {
+                return Err(failed(&path, &"it is not what was written: its hash is another"));
+            }
+            Some(super::tensors(types, &bytes)?)
+        }
+    };
+    Ok(Found { portable, program, expected })
+}
+
+fn hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+fn failed(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
+    NetworkError::Portable { path: path.to_owned(), why: why.to_string() }
+}
+
+/// The content of a file that is not larger than it may be.
+fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    if bytes.len() as u64 > most {
+        return Err(failed(path, &format!("it is larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_processor_lacks_is_named() {
+        let portable = Portable {
+            architecture: "x86_64".to_owned(),
+            instruction_sets: ["avx2", "fma", "avx512f"].map(str::to_owned).to_vec(),
+            ..Portable::default()
+        };
+        assert_eq!(portable.lacking("x86_64", &|_| true), None);
+        let why = portable.lacking("x86_64", &|name| name == "avx2").expect("it lacks two");
+        assert_eq!(why, "its code uses fma, avx512f, which this processor lacks");
+        let why = portable.lacking("aarch64", &|_| true).expect("it is another");
+        assert_eq!(why, "its code is for x86_64, this machine is aarch64");
+        assert_eq!(portable.needs(), "x86_64 with avx2, fma, avx512f");
+    }
+}

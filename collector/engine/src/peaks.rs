@@ -1,0 +1,214 @@
+//! What this host can do at best: measured beside its campaigns, a few times in all, and kept in the store.
+
+use crate::Result;
+use crate::campaign::Config;
+use crate::campaign::record::now_us;
+use crate::machine::allowed_cpus;
+use crate::stores::failed;
+use bench::{Bench, Build};
+use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
+use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
+use job::space::{Schedule, space};
+use job::target::{Kind, Target};
+use job::{BuildJob, RunJob, RunReply};
+use measure::host::{Facts, Streaming, memory, stream_rates};
+use measure::{Method, Plan};
+use models::Task;
+use report::{number, or_unknown};
+use std::time::Duration;
+
+/// Measurements of a host that are enough.
+const ENOUGH: usize = 5;
+/// They are so far apart, in microseconds: a busy neighbour stays for minutes.
+const APART_US: i64 = 120_000_000;
+
+/// The peaks of the host of a campaign, by all measurements in its store, one more where they are few, and what operators
+/// reached.
+pub fn of_host(
+    store: &Store,
+    base: &Record,
+    (config, target): (&Config, &Target),
+    (facts, reached): (&Facts, &Reached),
+    bench: &mut dyn Bench,
+) -> Result<Peaks> {
+    let known = measurements(store, base)?;
+    let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
+    if target.kind == Kind::Llvm && !missing.is_empty() {
+        let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
+        measure(&missing, target, facts, bench, &mut measured);
+        store.keep_peaks(&measured).map_err(failed)?;
+    }
+    // Read again: another campaign on this host may have measured meanwhile.
+    let mut peaks = Peaks::of(&measurements(store, base)?);
+    peaks.raise(reached);
+    Ok(peaks)
+}
+
+/// The peaks of one number of threads, measured here and now; none of devices.
+pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
+    let facts = Facts::read();
+    let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
+    if target.kind == Kind::Llvm {
+        measure(&[threads], target, &facts, bench, &mut measured);
+    }
+    Peaks::of([&measured])
+}
+
+/// All measurements of this host that a store has.
+fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
+    let mut known = store.peaks().map_err(failed)?;
+    known.retain(|measured| measured.host == base.host && measured.host_class == base.host_class);
+    Ok(known)
+}
+
+/// Whether the peaks of some threads are to be measured once more.
+fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
+    let has = |measured: &&PeaksMeasured| {
+        measured.is_current() && measured.compute.iter().any(|rate| rate.threads as usize == threads)
+    };
+    let mut taken: Vec<i64> = known.iter().filter(has).map(|measured| measured.taken_at_us).collect();
+    taken.sort_unstable();
+    taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
+}
+
+/// Measures the peaks of some thread counts. What cannot be measured is left out.
+fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
+    let Ok(cpus) = allowed_cpus() else { return };
+    let limit = memory::limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let memory_bytes = facts.memory_bytes.unwrap_or(1 << 30).min(limit);
+    for &count in counts {
+        let cpus = cpus[..count.min(cpus.len())].to_vec();
+        let threads = u32::try_from(count).unwrap_or(u32::MAX);
+        let compute = multiply_adds(target, &cpus, bench);
+        measured.compute.extend(compute.map(|flops_per_second| ComputeRate { threads, flops_per_second }));
+        let streams = stream_rates(&Streaming::on(&cpus, memory_bytes)).unwrap_or_default();
+        measured.memory.extend(streams.into_iter().map(|rate| MemoryRate {
+            threads,
+            working_set_bytes: rate.working_set_bytes,
+            level: Some(rate.level),
+            kind: Some(rate.kind.to_owned()),
+            bytes_per_second: rate.bytes_per_second,
+        }));
+    }
+}
+
+/// The fastest of two operators, so large that waking the threads is a small part of their time: a product whose right
+/// operand stays in the first-level cache, cut so that each thread has its own rows, and a convolution with an image for each
+/// thread, which does more arithmetic for each byte. Its windows are such that no way to compute it saves products.
+fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
+    operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
+}
+
+fn operators(threads: usize) -> [String; 2] {
+    const ROWS_PER_THREAD: usize = 16 * 224;
+    [
+        format!("matmul:m={},n=64,k=128", ROWS_PER_THREAD * threads),
+        format!("conv2d:n={threads},ci=64,hw=56,co=64,k=5,p=2"),
+    ]
+}
+
+/// The only task of an operator, and how it is computed when nothing was searched.
+fn task_and_schedule(text: &str, target: &Target) -> Option<(Task, Schedule)> {
+    let graph = zoo::simple::build(text).ok()?;
+    let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
+    let schedule = Schedule::Template { knobs: space(&task, &target.machine).default };
+    Some((task, schedule))
+}
+
+fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
+    const SLACK: Duration = Duration::from_secs(20);
+    let (task, schedule) = task_and_schedule(text, target)?;
+    let task_json = serde_json::to_string(&task).ok()?;
+    let job = BuildJob::new(&task_json, target, &schedule);
+    let Some(Build::Built(artifact)) = bench.build(&[job], &mut || ()).into_iter().next() else { return None };
+    let job = RunJob::new(task_json, cpus.to_vec(), Method::Sample(Plan::default())).of(&artifact);
+    match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
+        // The least disturbed batch: a peak is what is possible.
+        Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
+        Ok(
+            RunReply::WrongResult(_)
+            | RunReply::Failed(_)
+            | RunReply::Unsupported(_)
+            | RunReply::Profiled(_)
+            | RunReply::Together(_)
+            | RunReply::Simulated(_),
+        )
+        | Err(_) => None,
+    }
+}
+
+/// The peaks in lines: what rooflines are shares of.
+pub fn describe(peaks: &Peaks) -> Vec<String> {
+    let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    let one = |peak: &ComputePeak| {
+        let rate = number(peak.flops_per_second * 1e-9);
+        format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
+    };
+    let levels = |of_threads: &[MemoryPeak]| {
+        // Of each level the largest working set, which leaves the least to the level before.
+        let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
+        let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
+        let rate =
+            |peak: &&MemoryPeak| Some(format!("{} {}", peak.level.as_ref()?, number(peak.bytes_per_second * 1e-9)));
+        let rates: Vec<String> = largest.iter().filter_map(rate).collect();
+        let last = largest.last().filter(|_| !rates.is_empty())?;
+        Some(format!("memory on {}: {} GB/s ({})", on(last.threads), rates.join(", "), known_by(&last.certainty)))
+    };
+    let memory = peaks.memory.chunk_by(|one, other| one.threads == other.threads).filter_map(levels);
+    peaks.compute.iter().map(one).chain(memory).collect()
+}
+
+fn known_by(certainty: &Certainty) -> String {
+    match (certainty.is_reached, certainty.measurements) {
+        (true, _) => "reached by an operator".to_owned(),
+        (false, 1) => "measured once".to_owned(),
+        (false, times) => {
+            let spread = or_unknown(certainty.spread, |spread| format!("{:.0} %", 100.0 * spread));
+            format!("measured {times} times, ± {spread}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{describe, operators, task_and_schedule};
+    use datasets::peaks::{ComputeRate, MemoryRate};
+    use datasets::{Peaks, PeaksMeasured, Record};
+
+    #[test]
+    fn peaks_are_told_by_level() {
+        let memory = [("L1", 1 << 14, 200e9), ("L1", 1 << 15, 180e9), ("L3", 1 << 24, 60e9), ("DRAM", 1 << 27, 28e9)];
+        let rate = |(level, working_set_bytes, bytes_per_second): (&str, u64, f64)| MemoryRate {
+            threads: 2,
+            working_set_bytes,
+            level: Some(level.to_owned()),
+            kind: Some("read".to_owned()),
+            bytes_per_second,
+        };
+        let measured = PeaksMeasured {
+            compute: vec![ComputeRate { threads: 2, flops_per_second: 230e9 }],
+            memory: memory.map(rate).to_vec(),
+            ..PeaksMeasured::new("host", "class", "0.1.0", 0)
+        };
+        let wanted = [
+            "peak on 2 threads: 230 GFLOP/s (measured once)",
+            "memory on 2 threads: L1 180, L3 60.0, DRAM 28.0 GB/s (measured once)",
+        ];
+        assert_eq!(describe(&Peaks::of([&measured])), wanted);
+        // Of earlier versions nothing is known but working sets.
+        let old = PeaksMeasured { memory: vec![MemoryRate { level: None, ..rate(memory[0]) }], ..measured };
+        assert_eq!(describe(&Peaks::of([&old])), wanted[..1]);
+    }
+
+    #[test]
+    fn a_peak_is_measured_by_all_the_products_that_are_counted() {
+        for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
+            let target = job::target::llvm("x86-64", &features, 4);
+            for text in operators(4) {
+                let (_, schedule) = task_and_schedule(&text, &target).expect("the zoo has it");
+                let record = Record { schedule: datasets::Json::parse(&schedule.to_json()).ok(), ..Record::default() };
+                assert!(!record.saves_products(), "{text}: {}", schedule.describe());
+            }
+        }
+    }
+}

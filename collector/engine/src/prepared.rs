@@ -1,0 +1,473 @@
+//! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
+
+use crate::bases::bases;
+use crate::boards::{self, Standing, Wanted};
+use crate::campaign::Event;
+use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
+use crate::campaign::graphs::{self, LoadedModels};
+use crate::failure::{Failure, chain};
+use crate::given::{self, Given};
+use crate::network::record::Attempt;
+use crate::network::simulated::Simulator;
+use crate::network::{self, Best, Comparison, Made, NetworkError};
+use crate::observer::Observer;
+use crate::runs::{After, Runs};
+use crate::stores::{failed, left_out_note, open};
+use crate::{Result, machine};
+use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
+use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
+use executor::program::Numbers;
+use job::space::Schedule;
+use job::target::{Kind, Target, is_cuda};
+use job::{Artifact, BuildJob, Engine, NetworkJob};
+use measure::Method;
+use models::stages::calls_hash;
+use models::{Graph, Plan, StagePlan, Task, TaskUse};
+use profile::Profile;
+use profile::data::Simulation;
+use reference::Tensor;
+use runtimes::{onnxruntime, openvino};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// A model with all that running it takes.
+pub struct PreparedModel {
+    /// The model that was asked for.
+    pub request: ModelRequest,
+    /// The target of its code.
+    pub target: Target,
+    /// The model after simplification.
+    pub graph: Graph,
+    /// Its outputs by the reference computation, where they are compared.
+    pub expected: Option<Vec<Tensor>>,
+    /// Where it runs.
+    pub runs: Runs,
+    /// The machine that it runs on.
+    pub standing: Standing,
+    /// Which calls run side by side from now on, where some do.
+    pub stages: Option<StagePlan>,
+    /// The model as its source has it, before anything was simplified.
+    source: Graph,
+    plan: Plan,
+    constants: Vec<Option<Tensor>>,
+}
+
+/// How a model is asked for.
+pub struct Asked<'a> {
+    /// With one model.
+    pub config: Config,
+    /// Models that were read before.
+    pub models: &'a LoadedModels,
+    /// Threads; without, one on each CPU.
+    pub threads: Option<usize>,
+    /// Inputs from files.
+    pub inputs: &'a Given,
+    /// Whether outputs are compared with the reference computation.
+    pub is_checked: bool,
+    /// What is going to run it.
+    pub engines: &'a [Engine],
+    /// Where it may run.
+    pub on: On<'a>,
+    /// Hears notes and progress.
+    pub observer: Rc<dyn Observer>,
+}
+
+/// Where a model may run.
+pub enum On<'a> {
+    /// On this machine's CPUs.
+    Cpus,
+    /// There, or on its GPU.
+    CpusOrGpu,
+    /// On a board that is reached so.
+    Board(&'a Access, Wanted<'a>),
+}
+
+impl PreparedModel {
+    /// Reads and cuts the one model that is asked for; its inputs lie in a file when this is done.
+    pub fn of(asked: Asked<'_>) -> Result<PreparedModel> {
+        let request = only(&asked.config)?.clone();
+        refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
+        let is_on_gpu = is_cuda(&asked.config.target);
+        if is_on_gpu && matches!(asked.on, On::Cpus) {
+            return Err(not_on_cpus());
+        }
+        // A GPU is fed by one thread.
+        let threads = if is_on_gpu { Some(1) } else { asked.threads };
+        let (runs, target, standing) = match asked.on {
+            On::Board(access, wanted) => on_board(access, wanted, asked.config, threads, asked.observer)?,
+            On::Cpus | On::CpusOrGpu => {
+                let mut runs = Runs::new(asked.config, threads, asked.observer)?;
+                if is_on_gpu {
+                    machine::device_versions(runs.bench.as_mut())?;
+                }
+                // First, because what is missing of these is told best by themselves.
+                find(asked.engines, runs.bench.as_mut())?;
+                let target = machine::target(&runs.config.target, runs.bench.as_mut())?;
+                (runs, target, Standing::here()?)
+            }
+        };
+        let loaded = asked.models.load(&request).map_err(|error| Failure::usage(chain(&error)))?;
+        loaded.notes.iter().for_each(|note| runs.observer.note(note));
+        let (graph, plan) = cut(&loaded.graph, &runs.config)?;
+        refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
+        let mut inputs =
+            reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(chain(&error)))?;
+        given::take(asked.inputs, &names(&graph), &mut inputs)?;
+        let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+        let expected = if asked.is_checked {
+            let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
+            Some(expected.map_err(|error| Failure::usage(format!("cannot compute the reference: {}", chain(&error))))?)
+        } else {
+            None
+        };
+        runs.give(&inputs)?;
+        Ok(PreparedModel {
+            request,
+            target,
+            graph,
+            expected,
+            runs,
+            standing,
+            stages: None,
+            source: loaded.graph.clone(),
+            plan,
+            constants,
+        })
+    }
+
+    /// Builds the model into a folder, each task by the schedule that is chosen for it.
+    pub fn make(
+        &mut self,
+        folder: &Path,
+        choose: &dyn Fn(&Task) -> Schedule,
+    ) -> std::result::Result<Made, NetworkError> {
+        let mut progress = self.runs.observer.begin(self.plan.tasks.len(), None);
+        let mut done = || progress.hear(&Event::Built);
+        let mut numbers = Numbers::of(&self.graph, &self.constants);
+        let bench = self.runs.bench.as_mut();
+        let made = network::make(
+            &mut numbers,
+            (&self.plan, self.stages.as_ref()),
+            &self.target,
+            choose,
+            bench,
+            &mut done,
+            folder,
+        );
+        progress.finish();
+        made
+    }
+
+    /// Returns a record with the columns of the machine, the target and the versions.
+    pub fn base(&mut self) -> Result<Record> {
+        let versions = machine::prepare(&self.target, Versions::new(), self.runs.bench.as_mut())?;
+        let mut base = bases(&self.runs.config, &self.target, &self.standing.facts, &versions)?.compiled;
+        if let Some(board) = &self.standing.board {
+            board.mark(&mut base);
+        }
+        Ok(base)
+    }
+
+    /// Returns the fastest correct schedules that a store has for this target and number of threads. Reports which tasks have none,
+    /// and which times are of other versions; those count only with `all_versions`.
+    pub fn best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
+        let best = self.read_best(store, all_versions)?;
+        let threads = self.runs.cpus.len();
+        let plural = if threads == 1 { "" } else { "s" };
+        let note =
+            |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
+        let notes = best.lacking().map(note).into_iter().chain(left_out_note(best.left_out())).chain(best.foreign());
+        notes.for_each(|note| self.runs.observer.note(&note));
+        Ok(best)
+    }
+
+    /// Returns the same for the current versions, without notes.
+    pub fn known(&mut self, store: &Path) -> Result<Best> {
+        self.read_best(store, false)
+    }
+
+    fn read_best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
+        let contest = Json::new(&network::in_place::turn()).map_err(Failure::environment)?;
+        let now = self.base()?;
+        let network = calls_hash(&self.graph, &self.plan);
+        let on = (&self.target, self.runs.cpus.len());
+        let mut best = Best::of(&self.plan, on, (now, all_versions), (&network, &contest));
+        for record in open(store)?.records(Choose::All).map_err(failed)? {
+            best.hear(&record.map_err(failed)?);
+        }
+        Ok(best)
+    }
+
+    /// The record of running it by these schedules, as far as it is known before.
+    pub fn record(
+        &self,
+        (schedules, source): (&[Schedule], ScheduleSource),
+        method: &Method,
+        base: &Record,
+    ) -> Result<Record> {
+        let attempt = self.attempt((schedules, source), method);
+        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+    }
+
+    fn attempt<'a>(&'a self, (schedules, source): (&'a [Schedule], ScheduleSource), method: &'a Method) -> Attempt<'a> {
+        Attempt {
+            model: &self.request,
+            graph: &self.graph,
+            plan: &self.plan,
+            schedules,
+            source,
+            target: &self.target,
+            cpus: &self.runs.cpus,
+            method,
+            stages: self.stages.as_ref(),
+        }
+    }
+
+    /// The records of its operators in their places, as far as they are known before.
+    pub fn operator_records(
+        &self,
+        (schedules, source): (&[Schedule], ScheduleSource),
+        method: &Method,
+        plan: &profile::Plan,
+        base: &Record,
+    ) -> Result<Vec<Record>> {
+        let attempt = self.attempt((schedules, source), method);
+        let network = network::record::of_attempt(&attempt, base).map_err(Failure::environment)?;
+        network::in_place::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
+    }
+
+    /// What runs of its program said, as a profile of the model.
+    pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
+        let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
+        network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+    }
+
+    /// One call of each task in a simulator, and what could not be counted.
+    pub fn simulate(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
+        // Simulators know no newer instructions than these.
+        const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
+        let is_own = self.runs.config.target == "llvm" && cfg!(target_arch = "x86_64");
+        let target = if is_own { machine::target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
+        let job = |one: &'_ TaskUse| {
+            let task = serde_json::to_string(&one.task).map_err(Failure::environment)?;
+            Ok(BuildJob::new(&task, &target, &network::default_schedule(&one.task, &target)))
+        };
+        let tasks = self.plan.tasks.iter().map(|one| Ok((one, job(one)?))).collect::<Result<Vec<_>>>()?;
+        let folder = self.runs.path("simulated");
+        fs::create_dir(&folder).map_err(Failure::environment)?;
+        let cpus = self.runs.cpus.clone();
+        Ok(simulator.count(&tasks, (&target, &cpus), self.runs.bench.as_mut(), &folder))
+    }
+
+    /// The tasks it is cut into.
+    pub fn tasks(&self) -> &[TaskUse] {
+        &self.plan.tasks
+    }
+
+    /// One of its tasks built once more, telling what became of its schedule.
+    pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
+        let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
+        let job = BuildJob { wants_listing: true, ..BuildJob::new(&task, &self.target, schedule) };
+        match self.runs.bench.build(&[job], &mut || {}).pop() {
+            Some(Build::Built(artifact)) => Ok(*artifact),
+            Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
+            Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
+            None => Err(Failure::environment("no builder answered")),
+        }
+    }
+
+    /// The schedule of each task by a rule.
+    pub fn schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
+        self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
+    }
+
+    /// Writes the model as an ONNX file into a folder: as its source has it, because other libraries simplify by rules of
+    /// their own, such as those for quantised layers. What has no name in the format may have one when it is simplified.
+    /// Constants that are drawn from seeds are other ones after that, and only those count then.
+    pub fn write_onnx(&self, folder: &Path) -> Result<()> {
+        let is_drawn = |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.seed()).count() > 0;
+        let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write(&self.source).ok() };
+        let bytes = of_source
+            .map_or_else(|| readers::onnx::write(&self.graph), Ok)
+            .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
+        fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
+    }
+
+    /// Writes the model as a program of tasks into a folder.
+    pub fn write_tasks(&self, folder: &Path) -> Result<()> {
+        let mut numbers = Numbers::of(&self.graph, &self.constants);
+        network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
+    }
+
+    /// Its calls.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What runs its program.
+    pub fn engine(&self) -> Engine {
+        match self.target.kind {
+            Kind::Cuda => Engine::Cuda,
+            Kind::Llvm | Kind::Opencl | Kind::Torch | Kind::Pynq => Engine::Program,
+        }
+    }
+
+    /// A new folder of this name, for what is run here and now.
+    pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.runs.path(name);
+        fs::create_dir(&folder).map_err(Failure::environment)?;
+        Ok(folder)
+    }
+
+    /// What the last run of a job answered.
+    pub fn outputs(&self, job: &NetworkJob) -> Result<Vec<Tensor>> {
+        self.runs.outputs(job, self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty))
+    }
+
+    /// Outputs beside those of the reference, where that was asked for.
+    pub fn check(&self, outputs: &[Tensor]) -> Option<Comparison> {
+        self.expected.as_ref().map(|wanted| network::compare(network::tolerance(&self.graph), outputs, wanted))
+    }
+}
+
+/// Starts the workers of other engines, which say what is missing.
+fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
+    for (engine, ability, runtime) in [
+        (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
+        (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
+    ] {
+        if engines.contains(&engine) {
+            machine::runtime_versions(ability, runtime, bench)?;
+        }
+    }
+    if engines.contains(&Engine::Torch) {
+        machine::library_worker("`--variant torch` runs the model through PyTorch's library", bench)?;
+    }
+    Ok(())
+}
+
+/// A board to run a model on, with what is compiled for it.
+fn on_board(
+    access: &Access,
+    wanted: Wanted<'_>,
+    config: Config,
+    threads: Option<usize>,
+    observer: Rc<dyn Observer>,
+) -> Result<(Runs, Target, Standing)> {
+    let mut workers = machine::workers(&config.limits)?;
+    let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
+    let board = standing.board.as_ref().expect("a board was looked at");
+    let cpus = machine::cpus_of(threads, &standing.cpus, board.described())?;
+    board.notes().iter().for_each(|note| observer.note(note));
+    let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
+    Ok((Runs::on(config, cpus, Box::new(bench), observer)?, target, standing))
+}
+
+/// The one model of a configuration.
+pub fn only(config: &Config) -> Result<&ModelRequest> {
+    match config.models.as_slice() {
+        [one] => Ok(one),
+        several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
+            .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`")),
+    }
+}
+
+/// Refuses a model whose constants alone are more than a runner may take, before any of them is read.
+fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) -> Result<()> {
+    let constants = graph.values.iter().filter(|value| value.data.is_some());
+    let bytes = constants.filter_map(|value| value.ty.bytes()).fold(0, u64::saturating_add);
+    match bytes > run_memory_mib.saturating_mul(1 << 20) {
+        false => Ok(()),
+        true => Err(Failure::environment(format!(
+            "the constants of `{}` take {} MiB, and a runner may take {run_memory_mib} MiB",
+            request.label(),
+            bytes.div_ceil(1 << 20),
+        ))
+        .with_hint("raise `run_memory_mib` in `[limits]` of a `--config`, where the machine has as much")),
+    }
+}
+
+/// A build of a model that was given up.
+pub fn not_built(error: NetworkError) -> Failure {
+    Failure::usage(chain(&error))
+}
+
+/// What is said of other targets.
+pub fn not_on_cpus() -> Failure {
+    Failure::usage("on GPUs this version only runs whole models")
+        .with_hint("give `--target llvm`, or use `opcollect model run`")
+}
+
+/// What makes several of a model has no meaning where one is run.
+pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
+    let refused = |flag: &str, why: &str| {
+        let message = format!("`{flag}` {why}, and {what_runs}");
+        Err(Failure::usage(message).with_hint(format!("leave out `{flag}`")))
+    };
+    if config.executor == Executor::Vm {
+        return refused("--executor vm", "makes code for all sizes");
+    }
+    if config.attention == AttentionChoice::Both {
+        return refused("--attention both", "cuts a model in two ways");
+    }
+    if config.variations > 0 {
+        return refused("--variations", "makes tasks that stand in no model");
+    }
+    Ok(())
+}
+
+/// The graph after simplification, and the calls it is cut into.
+pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
+    let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
+    let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
+    match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
+        Some(partner) => {
+            Err(Failure::usage(format!("`{partner}` computes tasks of this model, and has no code to run"))
+                .with_hint("leave out `--backend` and partners in `--target`"))
+        }
+        None => Ok((graph, plan)),
+    }
+}
+
+/// The names of the inputs of a graph.
+pub fn names(graph: &Graph) -> Vec<&str> {
+    graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
+}
+
+/// Does something with a model on every number of threads.
+pub fn each<T>(
+    model: &ModelRequest,
+    models: &LoadedModels,
+    (config, after): (&Config, &After),
+    is_checked: bool,
+    observer: &Rc<dyn Observer>,
+    mut on: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
+) -> Vec<(usize, Result<T>)> {
+    let whole = PreparedModel::of(Asked {
+        config: Config { models: vec![model.clone()], ..config.clone() },
+        models,
+        threads: config.threads.iter().copied().max(),
+        inputs: &Given::default(),
+        is_checked,
+        engines: &[Engine::Program],
+        on: On::Cpus,
+        observer: Rc::clone(observer),
+    });
+    let mut whole = match whole {
+        Ok(mut whole) => {
+            whole.runs.after = Some(after.clone());
+            whole
+        }
+        Err(failure) => {
+            let refused = |&threads: &usize| (threads, Err(Failure::environment(failure.message())));
+            return config.threads.iter().map(refused).collect();
+        }
+    };
+    let cpus = whole.runs.cpus.clone();
+    let mut on_threads = |&threads: &usize| {
+        whole.runs.cpus = cpus[..threads].to_vec();
+        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
+    };
+    config.threads.iter().map(&mut on_threads).collect()
+}

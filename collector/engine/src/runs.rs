@@ -1,0 +1,171 @@
+//! Where whole models run: a bench, CPUs, and a folder for what passes between.
+
+use crate::campaign::Config;
+use crate::failure::{Failure, chain};
+use crate::network;
+use crate::observer::Observer;
+use crate::{Result, machine};
+use bench::Bench;
+use job::listing::CodeWishes;
+use job::{Engine, Measured, NetworkJob, RunReply};
+use measure::counters::CounterRequest;
+use measure::{Measurement, Method, Plan};
+use models::TensorType;
+use reference::Tensor;
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use worker::Fault;
+
+/// A whole model takes longer than an operator, so sampling it may, too.
+const SAMPLING_TIME_NS: u64 = 2_000_000_000;
+
+/// How a whole model is measured.
+pub fn method(config: &Config) -> Method {
+    Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
+}
+
+/// All that running a model takes beside the model.
+pub struct Runs {
+    /// The configuration.
+    pub config: Config,
+    /// One thread on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// What builds and runs.
+    pub bench: Box<dyn Bench>,
+    /// Hears notes and progress.
+    pub observer: Rc<dyn Observer>,
+    /// The campaign that this follows, where it follows one.
+    pub after: Option<After>,
+    folder: TempDir,
+}
+
+/// What is told of a campaign to what follows it.
+#[derive(Clone, Debug)]
+pub struct After {
+    /// The campaign's name in records.
+    pub run_id: String,
+    /// The signal that ends it, when one came.
+    pub signal: Arc<AtomicUsize>,
+}
+
+impl Runs {
+    /// On so many threads, or on all CPUs.
+    pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
+        let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
+        machine::shared_core_notes(&[cpus.len()], &cpus).iter().for_each(|note| observer.note(note));
+        let bench = Box::new(machine::workers(&config.limits)?);
+        Runs::on(config, cpus, bench, observer)
+    }
+
+    /// On this bench, on these CPUs of its machine.
+    pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>, observer: Rc<dyn Observer>) -> Result<Runs> {
+        let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
+        Ok(Runs { config, cpus, bench, observer, after: None, folder })
+    }
+
+    /// A place for something of this name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Refuses to begin anything more once a signal came.
+    pub fn go_on(&self) -> Result<()> {
+        match &self.after {
+            Some(after) if after.signal.load(Ordering::Relaxed) != 0 => {
+                Err(Failure::environment("a signal ended the run before"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn inputs(&self) -> PathBuf {
+        self.path("inputs.bin")
+    }
+
+    /// What the model is given from now on.
+    pub fn give(&self, inputs: &[Tensor]) -> Result<()> {
+        let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
+        fs::write(self.inputs(), bytes).map_err(Failure::environment)
+    }
+
+    /// Running what lies in a folder; `name` tells its outputs from those of others.
+    pub fn job(
+        &self,
+        engine: Engine,
+        program: PathBuf,
+        name: &str,
+        method: Method,
+        count: CounterRequest,
+    ) -> NetworkJob {
+        NetworkJob {
+            engine,
+            program,
+            inputs: self.inputs(),
+            outputs: self.path(&format!("{name}-outputs.bin")),
+            cpus: self.cpus.clone(),
+            placement: method.placement(self.config.seed, 0, 0),
+            method,
+            counters: count,
+            profile: None,
+            code: CodeWishes::default(),
+        }
+    }
+
+    /// Runs a job; loading what it names belongs to the time that a run may take.
+    pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
+        self.go_on()?;
+        Runs::measured(self.reply(job))
+    }
+
+    /// What becomes of the run of a job: of its only visit where it says, or of all visits of its method, each placed elsewhere and
+    /// the last in a fresh process.
+    pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
+        let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
+        let visits = if job.profile.is_some() { 1 } else { job.method.visits() };
+        let mut measured: Vec<Measured> = Vec::new();
+        for visit in 0..visits {
+            let is_last = visit > 0 && visit + 1 == visits;
+            let placement = match visits {
+                1 => job.placement,
+                _ => job.method.placement(self.config.seed, visit, u32::from(is_last)),
+            };
+            let job = NetworkJob { method: job.method.of_visit(), placement, ..job.clone() };
+            match self.bench.run_network(&job, deadline)? {
+                RunReply::Measured(one) => measured.push(*one),
+                other => return Ok(other),
+            }
+        }
+        let peak_memory_bytes = measured.iter().map(|one| one.peak_memory_bytes).max().unwrap_or(0);
+        let Some(last) = measured.last().cloned() else { unreachable!("a method has at least one visit") };
+        let all = measured.into_iter().map(|one| one.measurement).collect();
+        let measurement = Measurement::of_visits(all).unwrap_or_else(|| last.measurement.clone());
+        Ok(RunReply::Measured(Box::new(Measured { measurement, peak_memory_bytes, ..last })))
+    }
+
+    /// Of what became of a run, its times.
+    pub fn measured(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
+        match reply {
+            Ok(RunReply::Measured(measured)) => Ok(*measured),
+            Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
+            Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
+            Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
+                .with_hint("loading it belongs to the time; raise `run_seconds` in `[limits]` of a `--config`")),
+            Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
+        }
+    }
+
+    /// What the last run of a job answered.
+    pub fn outputs<'a>(
+        &self,
+        job: &NetworkJob,
+        types: impl Iterator<Item = &'a TensorType> + Clone,
+    ) -> Result<Vec<Tensor>> {
+        let bytes = fs::read(&job.outputs).map_err(Failure::environment)?;
+        network::tensors(types, &bytes).map_err(|error| Failure::environment(chain(&error)))
+    }
+}

@@ -1,0 +1,42 @@
+//! Searches that were begun in other schedule spaces: they cannot be gone on with.
+
+use crate::Result;
+use crate::campaign::Config;
+use crate::failure::Failure;
+use crate::stores::failed;
+use datasets::Store;
+use job::space::VERSION;
+use serde_json::Value;
+
+/// Where a configuration says which spaces it is for.
+const PLACE: [&str; 2] = ["tune", "spaces"];
+
+/// Refuses a store that has a search which is this one, but of another version of the spaces.
+pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
+    if config.tune.is_none() {
+        return Ok(());
+    }
+    let own = without_version(&config.kept_text());
+    for text in store.config_texts().map_err(failed)? {
+        let (other, version) = without_version(&text);
+        if other == own.0 && version != own.1 {
+            let root = store.root().display();
+            let message = format!(
+                "store `{root}` has this search in version {version} of the schedule spaces, and this program has version {VERSION}"
+            );
+            return Err(Failure::usage(message).with_hint(
+                "give another `--store`, or change the search, such as its `--trials`: what is known is then heard all the same",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A configuration without the version of its spaces, and that version; before there was a number, it was 1.
+fn without_version(text: &str) -> (Value, u64) {
+    const FIRST: u64 = 1;
+    let mut value: Value = serde_json::from_str(text).unwrap_or_default();
+    let tune = value.get_mut(PLACE[0]).and_then(Value::as_object_mut);
+    let version = tune.and_then(|tune| tune.remove(PLACE[1])).and_then(|version| version.as_u64());
+    (value, version.unwrap_or(FIRST))
+}

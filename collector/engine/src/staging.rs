@@ -1,0 +1,56 @@
+//! Whole models with calls side by side: a plan from a file, or one by a rule.
+
+use crate::Result;
+use crate::failure::{Failure, chain};
+use crate::prepared::PreparedModel;
+use job::target::is_cuda;
+use measure::host::Facts;
+use models::stages::STREAMS_MOST;
+use models::{Parallel, StagePlan};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// More than the plan of any model takes.
+const PLAN_BYTES_MAX: u64 = 64 << 20;
+
+/// How many groups a rule makes of what is ready at once on a GPU.
+const STREAMS: usize = 4;
+
+/// The plan of a file, if it is one for this model, this machine and these cores. A GPU takes any number of them, since it has
+/// streams in their place, and no plan that is for a machine.
+pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
+            .with_hint("make one with `oppredict plan --model M --data STORE --out FILE`")
+    };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(&error))?;
+    file.take(PLAN_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
+    if text.len() as u64 > PLAN_BYTES_MAX {
+        return Err(unreadable(&format!("it is larger than {PLAN_BYTES_MAX} bytes")));
+    }
+    let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+    let is_on_gpu = is_cuda(&whole.target.text);
+    let (cores, machine, hint) = if is_on_gpu {
+        let hint = "plans of `oppredict` are made of times of processors; give `--parallel stream`, or a plan for this \
+                    model that names no `host_class`";
+        (stages.cores, "a GPU".to_owned(), hint)
+    } else {
+        let hint = "plan again for this model, machine and number of threads with `oppredict plan`";
+        (whole.runs.cpus.len(), Facts::read().host_class(), hint)
+    };
+    stages.check(&whole.graph, whole.plan(), cores, &machine).map_err(|error| {
+        Failure::usage(format!("the plan `{}` cannot be used: {}", path.display(), chain(&error))).with_hint(hint)
+    })?;
+    Ok(if is_on_gpu { stages.on_streams(STREAMS_MOST) } else { stages })
+}
+
+/// A plan by a rule.
+pub fn by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
+    let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
+    match is_cuda(&whole.target.text) {
+        false => of(whole.runs.cpus.len()),
+        true => of(STREAMS).on_streams(STREAMS_MOST),
+    }
+}

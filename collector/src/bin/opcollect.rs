@@ -1,5 +1,0 @@
-//! Collects operator times: loads models, compiles their operators with Apache TVM, measures them, records it all.
-
-fn main() -> std::process::ExitCode {
-    collector::cli::run()
-}

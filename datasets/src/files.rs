@@ -1,0 +1,204 @@
+//! Files that appear whole or not at all.
+
+use crate::error::{Error, IoContext, Result};
+use crate::holder::{self, Holder};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Temporary files begin so; a name that begins with a dot is no part for any reader.
+const TEMPORARY: &str = ".tmp-";
+
+/// A file being written under a temporary name; it disappears unless it is kept.
+pub(crate) struct Scratch {
+    file: NamedTempFile,
+    folder: PathBuf,
+}
+
+/// The same, hashed on the way.
+pub(super) struct HashedScratch {
+    pub scratch: Scratch,
+    hasher: blake3::Hasher,
+}
+
+impl Scratch {
+    /// Begins a file in a folder.
+    ///
+    /// The file is locked while it is written, so that cleaning up can tell it from one whose writer died.
+    pub fn new(folder: &Path) -> Result<Scratch> {
+        loop {
+            let mut builder = tempfile::Builder::new();
+            // As any other new file: who may read it is for the user's mask to say.
+            let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
+            let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
+            // A file system without locks still works; its leftovers are only not told apart.
+            let _ = file.as_file().lock();
+            let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
+            if is_there {
+                return Ok(Scratch { file, folder: folder.to_owned() });
+            }
+        }
+    }
+
+    /// Where the file is for now.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
+    /// Brings the file to the disk and gives it its name, replacing a file of that name.
+    pub fn keep(self, name: impl AsRef<OsStr>) -> Result<PathBuf> {
+        let path = self.folder.join(name.as_ref());
+        self.file.as_file().sync_all().context("writing", &path)?;
+        self.file.persist(&path).map_err(|error| error.error).context("naming", &path)?;
+        sync_folder(&self.folder)?;
+        Ok(path)
+    }
+
+    /// The same, unless another file has the name.
+    pub fn keep_new(self, name: &str) -> Result<Kept> {
+        let Scratch { file, folder } = self;
+        let path = folder.join(name);
+        file.as_file().sync_all().context("writing", &path)?;
+        match file.persist_noclobber(&path) {
+            Ok(file) => sync_folder(&folder).map(|()| Kept::Yes(path, file)),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+                Ok(Kept::NameTaken(Scratch { file: error.file, folder }))
+            }
+            Err(error) => Err(Error::io("naming", &path, error.error)),
+        }
+    }
+}
+
+/// Whether a file got its name.
+pub(crate) enum Kept {
+    /// It did, and stays open and locked.
+    Yes(PathBuf, File),
+    /// Another file has that name.
+    NameTaken(Scratch),
+}
+
+impl Write for Scratch {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.file.as_file_mut().write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+impl HashedScratch {
+    /// Begins a file in a folder.
+    pub fn new(folder: &Path) -> Result<HashedScratch> {
+        Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
+    }
+
+    /// The hash of what was written so far.
+    pub fn hash(&self) -> blake3::Hash {
+        self.hasher.finalize()
+    }
+}
+
+impl Write for HashedScratch {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.scratch.write(buffer)?;
+        self.hasher.update(&buffer[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.scratch.flush()
+    }
+}
+
+/// Writes a JSON file whole.
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::damaged(path, error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().map_or_else(Default::default, |name| name.to_string_lossy().into_owned());
+    let mut scratch = Scratch::new(folder)?;
+    writeln!(scratch, "{text}").context("writing", path)?;
+    scratch.keep(&name).map(|_| ())
+}
+
+/// Makes a folder and those above it, and brings their names to the disk.
+pub(super) fn make_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_folder(parent)?;
+    }
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io("creating", folder, error)),
+        _ => {}
+    }
+    match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+        _ => sync_folder(Path::new(".")),
+    }
+}
+
+/// Brings the names in a folder to the disk.
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder).and_then(|file| file.sync_all()).context("writing", folder)
+}
+
+/// Removes a file that may be gone already.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("removing", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Lists all entries of a folder, links too; none if the folder does not exist.
+pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let paths = entries.context("listing", folder)?.map(|entry| entry.map(|entry| entry.path()));
+            paths.collect::<std::io::Result<_>>().context("listing", folder)
+        }
+    }
+}
+
+/// Lists the files and folders of a folder by name, sorted; none if the folder does not exist. Links are not followed, and pipes,
+/// whose readers would wait for a writer, are skipped.
+pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.context("listing", folder)?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.context("listing", folder)?;
+        let kind = entry.file_type().context("listing", folder)?;
+        if (kind.is_file() || kind.is_dir()) && entry.file_name().to_str().is_some_and(&is_wanted) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a name is that of a temporary file.
+pub(super) fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
+/// Temporary files of a folder whose writers are gone.
+pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = list(folder, is_temporary)?;
+    paths.retain(|path| holder::open(path).is_ok_and(|file| Holder::of(&file) == Holder::Gone));
+    Ok(paths)
+}
