@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use collector::cli::readers::list_page;
+use opcollect::readers::list_page;
 use libfuzzer_sys::fuzz_target;
 use std::path::{Component, Path};
 

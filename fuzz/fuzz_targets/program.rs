@@ -6,8 +6,8 @@
 
 #![no_main]
 
-use collector::network::constant_bytes;
-use collector::network::portable::{self, Found};
+use engine::network::constant_bytes;
+use engine::network::portable::{self, Found};
 use executor::{Place, Program, folder};
 use libfuzzer_sys::fuzz_target;
 use models::TensorType;

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use collector::cli::readers::race_jobs;
+use opcollect::readers::race_jobs;
 use libfuzzer_sys::fuzz_target;
 
 /// Cores of the made-up machine.

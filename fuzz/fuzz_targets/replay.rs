@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use collector::cli::readers::trace_file;
+use opcollect::readers::trace_file;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,6 +1,6 @@
 //! The folder of a program of two calls, a product and a softmax; its code is empty.
 
-use collector::network::portable::{self, Portable};
+use engine::network::portable::{self, Portable};
 use executor::FolderError;
 use executor::folder;
 use executor::program::{Numbers, Program, Writing, program};
