@@ -125,6 +125,8 @@ columns! {
         threads: Option<i64> = Integer, "count", Before, since 1;
         /// Numbers of the CPUs the threads were bound to, a list.
         cpus: Option<Json> = Json, "JSON", Before, since 1;
+        /// NUMA nodes of these CPUs, an ascending list; absent where the system names none, and on boards.
+        numa_nodes: Option<Json> = Json, "JSON", Before, since 6;
         /// How threads were bound to CPUs.
         thread_mode: Option<String> = Label, "name", Before, since 1;
         /// How often an idle worker thread polls before it sleeps.

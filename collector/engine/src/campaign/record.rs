@@ -12,10 +12,11 @@ use measure::Measurement;
 use measure::counters::gpu::ENERGY;
 use measure::counters::names::{DRAM_ENERGY, PACKAGE_ENERGY};
 use measure::counters::{CounterValue, Coverage};
-use measure::host::Facts;
+use measure::host::{Facts, Topology};
 use models::{Class, Op, Task, TensorType};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use worker::Fault;
 
@@ -206,12 +207,24 @@ pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
         record.schedule_source = Some(*source);
         record.schedule = Some(Json::parse(&schedule.to_json())?);
     }
-    record.threads = i64::try_from(attempt.cpus.len()).ok();
-    record.cpus = Some(Json::new(&attempt.cpus)?);
+    describe_cpus(&mut record, &attempt.cpus)?;
     record.cache_state = Some(attempt.state);
     record.plan = Some(Json::new(&attempt.method)?);
     record.key = record.experiment_key();
     Ok(record)
+}
+
+/// The CPUs of a run, one thread on each, and their NUMA nodes where they are this machine's.
+pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError> {
+    static TOPOLOGY: OnceLock<Topology> = OnceLock::new();
+    record.threads = i64::try_from(cpus.len()).ok();
+    record.cpus = Some(Json::new(cpus)?);
+    if record.transport.is_none() && record.source == Source::Measured {
+        let topology = TOPOLOGY.get_or_init(|| Topology::read(&measure::affinity::allowed().unwrap_or_default()));
+        let nodes = topology.nodes(cpus);
+        record.numa_nodes = if nodes.is_empty() { None } else { Some(Json::new(&nodes)?) };
+    }
+    Ok(())
 }
 
 /// What was built.
@@ -479,5 +492,20 @@ mod tests {
         check(&[(ENERGY, 40.0, 7, true), package], CacheState::Warm, Some(40e-3));
         check(&[(ENERGY, 40.0, 7, true)], CacheState::Cold, None);
         check(&[], CacheState::Warm, None);
+    }
+
+    #[test]
+    fn numa_nodes_are_those_of_this_machine() {
+        let cpus = measure::affinity::allowed().unwrap();
+        let expected = Topology::read(&cpus).nodes(&cpus);
+        let nodes = |base: Record| {
+            let mut record = base;
+            describe_cpus(&mut record, &cpus).unwrap();
+            assert_eq!(record.threads, i64::try_from(cpus.len()).ok());
+            record.numa_nodes.map(|nodes| nodes.to::<Vec<usize>>().unwrap())
+        };
+        assert_eq!(nodes(Record::default()).unwrap_or_default(), expected);
+        assert_eq!(nodes(Record { transport: Some("rpc".to_owned()), ..Record::default() }), None);
+        assert_eq!(nodes(Record { source: Source::Simulated, ..Record::default() }), None);
     }
 }

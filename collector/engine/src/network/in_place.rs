@@ -57,13 +57,12 @@ fn of_task(
         schedule_hash: Some(schedule.hash()),
         schedule_source: Some(source),
         schedule: Some(Json::parse(&schedule.to_json())?),
-        threads: i64::try_from(attempt.cpus.len()).ok(),
-        cpus: Some(Json::new(&attempt.cpus)?),
         cache_state: Some(CacheState::Warm),
         plan: Some(Json::new(plan)?),
         started_at_us: record::now_us(),
         ..record::of_task(&planned, base)?
     };
+    record::describe_cpus(&mut record, attempt.cpus)?;
     record.key = record.experiment_key();
     Ok(record)
 }

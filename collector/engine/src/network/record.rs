@@ -65,8 +65,6 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         schedule_source: Some(attempt.source),
         schedule: Some(Json::new(&by_task)?),
         code_revision: Some(hash(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),
-        threads: i64::try_from(attempt.cpus.len()).ok(),
-        cpus: Some(Json::new(&attempt.cpus)?),
         cache_state: Some(CacheState::Warm),
         plan: Some(Json::new(attempt.method)?),
         started_at_us: record::now_us(),
@@ -77,6 +75,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     record.macs = count(works().map(|work| work.macs).fold(0, u64::saturating_add));
     record.bytes_in = count(inputs.iter().filter_map(|ty| ty.bytes()).sum());
     record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
+    record::describe_cpus(&mut record, attempt.cpus)?;
     record.key = record.experiment_key();
     Ok(record)
 }

@@ -157,13 +157,12 @@ fn combination(
     bases: &Bases,
 ) -> Result<Combination, RowError> {
     let known = |(part, cpus): &(Part, Vec<usize>)| -> Result<Record, RowError> {
-        let record = match part {
+        let mut record = match part {
             Part::Operator(one) => operators[*one].record.clone(),
             Part::Synthetic(what) => of_synthetic(*what, &bases.compiled),
         };
+        record::describe_cpus(&mut record, cpus)?;
         Ok(Record {
-            threads: i64::try_from(cpus.len()).ok(),
-            cpus: Some(Json::new(cpus)?),
             parallel_type: Some(parallel.name().to_owned()),
             cache_share: corun.cache_share,
             cache_state: Some(CacheState::Warm),
