@@ -14,7 +14,7 @@ use models::TensorType;
 use serde_json::Value;
 use std::path::Path;
 
-#[path = "program/small.rs"]
+#[path = "small/program.rs"]
 mod small;
 
 /// A program may claim so much memory, in bytes.

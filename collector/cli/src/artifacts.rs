@@ -5,7 +5,6 @@
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
-use super::arguments::{Measuring, Models, ProgramRun, Sweep};
 use super::collect::{Shown, collect};
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
@@ -13,6 +12,8 @@ use super::progress::terminal;
 use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
+use crate::options::{Measuring, Models, Sweep};
+use crate::program::ProgramRun;
 use bench::{Bench, Build, Prebuilt, Versions};
 use datasets::{Record, ScheduleSource};
 use engine::appearing::Appearing;

@@ -1,9 +1,8 @@
 //! `dataset best`: the best known schedules and times.
 
-use super::arguments::BestQuestion;
-use super::tell_damage;
-use super::{Result, paper, print, print_json, tell};
+use super::{Result, paper, print, print_json, tell, tell_damage};
 use bench::{Bench, Versions};
+use clap::Args;
 use datasets::best::{Answer, Best, Question, best};
 use datasets::{Choose, Record};
 use engine::campaign::CurrentConditions;
@@ -18,7 +17,36 @@ use measure::host::Facts;
 use report::{Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Of what the best is asked.
+#[derive(Clone, Debug, Args)]
+pub struct BestQuestion {
+    /// The store
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    pub store: PathBuf,
+    /// Only tasks of this operator, such as `conv2d`
+    #[arg(long, value_name = "KIND")]
+    pub operator: Option<String>,
+    /// Only tasks whose text contains this, or whose hash begins with it
+    #[arg(long, value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Only tasks of this model, and their sum
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Only times on so many threads
+    #[arg(long, value_name = "N")]
+    pub threads: Option<i64>,
+    /// The host, or its class; without records of it, the nearest that is known [default: this machine]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Also use times of other TVM versions, code revisions and clock policies, and show them
+    #[arg(long)]
+    pub all_versions: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// What `--json` prints.
 #[derive(Serialize)]

@@ -1,8 +1,8 @@
 //! Flags that name a board.
 
 use super::Result;
-use super::arguments::{Boards as Arguments, Models};
 use super::fleet::tracker_of_environment;
+use crate::options::{BoardFlags, Models};
 use bench::{Access, At};
 use engine::boards;
 use engine::campaign::config::PYNQ;
@@ -19,7 +19,7 @@ const SERVER_PORT: u16 = 9090;
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// How it is reached.
-    pub boards: &'a Arguments,
+    pub boards: &'a BoardFlags,
     /// What runs on it, and which kind it is.
     pub models: &'a Models,
 }
@@ -27,7 +27,7 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// What is asked of the board itself.
     pub fn of_board(self) -> boards::Wanted<'a> {
-        let Arguments { cross_cc, on_hardware, bitstream, .. } = self.boards;
+        let BoardFlags { cross_cc, on_hardware, bitstream, .. } = self.boards;
         boards::Wanted {
             board: self.models.board.as_deref(),
             cross_cc: cross_cc.as_deref(),
@@ -39,7 +39,7 @@ impl<'a> Wanted<'a> {
 
 /// How the board of a command is reached; nothing where it measures on this machine.
 pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
-    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
+    let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
     let is_pynq = wanted.models.target.as_deref() == Some(PYNQ) && wanted.models.unit.as_deref() != Some("fpga");
     let at = match (host, tracker) {
         (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
@@ -69,7 +69,7 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
-fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
+fn refuse_without(boards: &BoardFlags, is_pynq: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
                         docs/boards.md says how a board is set up";
     if is_pynq {

@@ -1,13 +1,12 @@
 //! The main job: collect records of models into a store.
 
-use super::arguments::Collect;
-use super::boards;
-use super::inspect;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::signals::watch_signals;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, sharing, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, boards, inspect, paper, print, print_json, settings, sharing, tell};
+use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
 use bench::{Access, Bench, Boards, Simulator, Versions};
+use clap::Args;
 use datasets::{KNOWN_WELL, Outcome, Output, Peaks, Record, Shard, Store};
 use engine::boards::Standing;
 use engine::campaign::config::Backend;
@@ -18,22 +17,70 @@ use engine::failure::{Failure, chain};
 use engine::ifcompare::{self, Compared};
 use engine::in_place::InPlace;
 use engine::losses::{Loss, describe, losses};
-use engine::peaks;
 use engine::repeat::{Repeat, WantedCounters};
 use engine::report::learning::{self, Course, Effort, Learning, Searched};
 use engine::report::learning_page::learning_page;
 use engine::report::operators::{Summary, render};
-use engine::stores::failed;
-use engine::stores::open_store;
-use engine::{machine, spaces};
+use engine::stores::{failed, open_store};
+use engine::{machine, peaks, spaces};
 use job::revision::Revisions;
 use job::space::space;
 use job::target::{self, Fabric};
 use measure::host::Load;
 use serde::Serialize;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+/// Which models, and how their operators are compiled and measured.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Collect {
+    #[command(flatten)]
+    pub models: Models,
+    /// Write records to this store, a folder that is made if needed
+    ///
+    /// The same command again measures only what is missing. Default: `opcollect-data` in the working folder.
+    #[arg(long, value_name = "DIR", help_heading = "Data")]
+    pub store: Option<PathBuf>,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// After the campaign, run each model as a whole by the default and by the best schedules, and compare their times
+    ///
+    /// It is what `opcollect model compare --variant default --variant best --store DIR` does, on each number of threads of
+    /// the campaign.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = false,
+        default_missing_value = "true",
+        hide_default_value = true,
+        action = clap::ArgAction::Set,
+        help_heading = "Measuring"
+    )]
+    pub ifcompare: bool,
+    /// Do only this part of the work, as I/N with I from 1 to N
+    ///
+    /// Each attempt belongs to exactly one part, even if the parts run on different machines; a search is not divided.
+    /// Without the flag, a Slurm job array or a Kubernetes indexed job says which part this process is.
+    #[arg(long, value_name = "I/N", help_heading = "Data")]
+    pub shard: Option<String>,
+    /// At the end, also bring the store's records to `file:///folder` or `postgres://user@host/database`
+    ///
+    /// The store stays the truth: a place that is away is told, delays records and loses none.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Data")]
+    pub sink: Option<String>,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long, help_heading = "Data")]
+    pub json: bool,
+    #[command(flatten)]
+    pub sweep: Sweep,
+    #[command(flatten)]
+    pub tuning: Tuning,
+    #[command(flatten)]
+    pub boards: BoardFlags,
+}
 
 /// Everything `--json` prints.
 #[derive(Serialize)]

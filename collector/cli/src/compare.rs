@@ -1,15 +1,81 @@
 //! `model compare`: ways to run one model, timed in turns.
 
-use super::arguments::{ModelCompare, Sweep, VariantArgument};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use crate::options::{Models, Sweep};
+use clap::{Args, ValueEnum};
 use engine::compare::{Wanted, Way, describe, make, time};
 use engine::failure::Failure;
 use engine::prepared::{Asked, On, PreparedModel};
 use engine::{machine, staging};
 use job::Engine;
+use measure::ROUNDS;
+use std::path::PathBuf;
+
+/// A way to run a whole model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VariantArgument {
+    /// Our code, by the default schedules
+    Default,
+    /// Our code, by the fastest right schedule of each task that a store has
+    Best,
+    /// ONNX Runtime's library, on the same model written as a file
+    Onnxruntime,
+    /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
+    Openvino,
+    /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
+    Torch,
+    /// Our code with operators side by side, as `--plan` says
+    Plan,
+    /// Our code, one operator after the other on all cores, by the threads that run plans
+    Sequential,
+    /// Our code with what is ready at once side by side, on cores of their own
+    Stream,
+    /// Our code with what is ready at once side by side, each on all cores
+    Full,
+}
+
+/// How ways to run a model are compared.
+#[derive(Debug, Args)]
+pub struct ModelCompare {
+    #[command(flatten)]
+    pub models: Models,
+    /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
+    #[arg(long, value_enum, value_name = "VARIANT")]
+    pub variant: Vec<VariantArgument>,
+    /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, versions, code
+    /// and number of threads
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Also use times of other TVM versions and code revisions for `--variant best`
+    #[arg(long, requires = "store")]
+    pub all_versions: bool,
+    /// The plan of `--variant plan`, which `oppredict plan` made for this model, machine and number of threads
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Rounds; in each, every variant is sampled for a short time, and who begins changes
+    ///
+    /// An interval of a ratio needs 6 of them.
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: u32,
+    /// Seed of input values [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Do not compare the outputs with the reference, which takes long for large models
+    #[arg(long)]
+    pub no_check: bool,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
 
 impl From<VariantArgument> for Way {
     fn from(argument: VariantArgument) -> Way {

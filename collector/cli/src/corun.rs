@@ -1,11 +1,12 @@
 //! `corun`: operators beside each other and beside partners that ask for one thing alone, as records.
 
-use super::arguments::CoRunRun;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
+use crate::options::{Measuring, Models, Sweep};
 use bench::Versions;
+use clap::Args;
 use datasets::{Choose, Key, Outcome, Record, Store};
 use engine::bases::bases;
 use engine::boards::Standing;
@@ -17,8 +18,7 @@ use engine::ledger::Ledger;
 use engine::losses::{Loss, describe as describe_losses, losses};
 use engine::machine;
 use engine::repeat::Repeat;
-use engine::stores::failed;
-use engine::stores::open_store;
+use engine::stores::{failed, open_store};
 use job::target::is_llvm;
 use measure::host::cache_shares::{RESCTRL, can_be_parted};
 use report::{Table, duration, figures, or_unknown, words};
@@ -26,8 +26,32 @@ use serde::Serialize;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+
+/// Examples of `corun`.
+pub const CORUN_EXAMPLES: &str = "\
+Examples:
+  opcollect corun --config configs/corun.toml --store runs/corun
+  opcollect corun --config configs/corun.toml --modelsource local --modelname squeezenet-1.1 --modelname mlp
+  oppredict interference --data runs/corun --html slowdowns.html";
+
+/// Operators beside each other.
+#[derive(Debug, Args)]
+pub struct CoRunRun {
+    #[command(flatten)]
+    pub models: Models,
+    #[command(flatten)]
+    pub sweep: Sweep,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// Write records to this store, a folder that is made if needed [default: opcollect-data]
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Everything `--json` prints.
 #[derive(Serialize)]

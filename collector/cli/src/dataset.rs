@@ -1,9 +1,11 @@
 //! `dataset`: stores, looked into, moved and cared for.
 
-use super::arguments::DatasetCommand;
-use super::tell_damage;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
-use super::{best, query, revisions, sharing};
+use super::{
+    DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, query, revisions, sharing, tell, tell_damage,
+};
+use crate::best::BestQuestion;
+use crate::values::some_seconds;
+use clap::Subcommand;
 use datasets::sql::Dialect;
 use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, SealOptions, Store};
@@ -14,6 +16,172 @@ use report::{Table, figures, words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// What can be done with stores.
+#[derive(Debug, Subcommand)]
+pub enum DatasetCommand {
+    /// Count a store's records by outcome, source, target, host and operator
+    Stats {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Of several attempts, count the middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::named)]
+        choose: datasets::Choose,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write records to one file
+    Export {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// csv, parquet or jsonl [default: by the file's name]
+        #[arg(long, value_name = "FORMAT")]
+        format: Option<String>,
+        /// The file; it is written beside and renamed into place
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Of several attempts, write the middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
+        choose: datasets::Choose,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take the records of a file into a store
+    Import {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// csv, parquet or jsonl [default: by the file's name]
+        #[arg(long, value_name = "FORMAT")]
+        format: Option<String>,
+        /// The file
+        file: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take the records of other stores into this one; the order does not matter
+    Merge {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// The other stores
+        #[arg(required = true)]
+        others: Vec<PathBuf>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Turn finished journals into Parquet parts
+    Seal {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Also seal journals of processes not seen from here, which must have ended
+        #[arg(long)]
+        take_over: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Merge small parts and drop rows of measurements met twice
+    Compact {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read everything and report whatever is damaged
+    Verify {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Set aside what is damaged, and say what is lost
+        #[arg(long)]
+        quarantine: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count records by whether this program still makes the code that was measured
+    ///
+    /// Exits with 1 where some records are of other code. The campaign that measured them, run again, measures their tasks by
+    /// the code of now.
+    Revisions {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell the best known schedule and time of operators, tasks or models, on a host or the nearest that is known
+    ///
+    /// For this machine, only times of the installed versions count; for another host, those of its newest versions.
+    Best(BestQuestion),
+    /// Ask all records one question in SQL, answered by SQLite, which this program has inside
+    ///
+    /// The table is `records`; its columns are those of `opcollect dataset schema`. Columns that the question does not
+    /// name are not read. Keys are texts of hexadecimal digits, JSON and lists are texts for `json_extract` and its kind.
+    Query {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// The question, one statement
+        #[arg(long, value_name = "STATEMENT")]
+        sql: String,
+        /// Of several attempts, ask about the middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
+        choose: datasets::Choose,
+        /// Give up after so long
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
+        seconds: f64,
+        /// Memory for rows and answer
+        #[arg(long, value_name = "MIB", default_value_t = 4096)]
+        memory_mib: u32,
+        /// Print one JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring parts, configurations and peaks to a folder or a bucket by its address, or a store's records into a database
+    ///
+    /// What is there already is not written again, so an interrupted push goes on where it ended.
+    Push {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// `file:///folder`; `s3://bucket/place`, which takes `curl` and the usual variables (AWS_ACCESS_KEY_ID,
+        /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL); or `postgres://user@host/database`, which takes PostgreSQL's
+        /// client `psql`
+        address: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch parts, configurations and peaks that were pushed to a folder or a bucket
+    Pull {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// `file:///folder` or `s3://bucket/place`
+        address: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the columns of a record
+    Schema {
+        /// Print a CREATE TABLE statement: postgres, clickhouse or duckdb
+        #[arg(long, value_name = "ENGINE")]
+        sql: Option<String>,
+    },
+}
 
 /// Does one of them.
 pub fn run(command: DatasetCommand) -> Result<u8> {

@@ -1,8 +1,7 @@
 //! `drift`: two sides of records compared, or the last night of a store with those before it.
 
 use super::night_arguments::{By, DriftRun, FailOnNight, Judging};
-use super::tell_damage;
-use super::{DONE, Result, SLOWER, paper, print, print_json, tell};
+use super::{DONE, Result, SLOWER, paper, print, print_json, tell, tell_damage};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
 use drift::{Bounds, Drift, Gather, History, Side, Turn, judge, markdown, night_of, page, render, turns};
 use engine::failure::Failure;

@@ -1,15 +1,57 @@
 //! Trackers and what they lend.
 
-use super::arguments::FleetDrain;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
 use bench::{Access, At, Device};
+use clap::{Args, Subcommand};
 use engine::failure::Failure;
 use engine::trackers::{PATIENCE, devices_of, secret, summary, unreachable};
 use remote::tracker::{Summary, Turn};
 use remote::{Address, RemoteError};
 use report::{Table, figures, words};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// What is done with many devices.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Show the devices that a tracker knows, by key: how many there are, how many are free, how many requests wait
+    #[command(after_help = "Example: opcollect fleet status --tracker 127.0.0.1:9190")]
+    Status {
+        /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+        #[arg(long, value_name = "HOST:PORT")]
+        tracker: Option<String>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take the devices of a key out of service: each agent ends after the session that it is in, before all who wait
+    ///
+    /// Campaigns go on with what other devices there are, or end with what they have when none is left; the same command
+    /// continues them. TVM's own servers cannot be told to end, and are named.
+    #[command(after_help = "Example: opcollect fleet drain --tracker 127.0.0.1:9190 --key z2")]
+    Drain(FleetDrain),
+}
+
+/// Which devices are to end.
+#[derive(Debug, Args)]
+pub struct FleetDrain {
+    /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub tracker: Option<String>,
+    /// Key of the devices
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+    /// A file with the secret that the agents were started with
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Wait so long for all sessions to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// However little time is left, a device that is free is asked.
 const LEAST: Duration = Duration::from_secs(1);

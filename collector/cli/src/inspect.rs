@@ -1,8 +1,9 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
-use super::arguments::{GraphFormat, Models, Sweep};
 use super::settings::Settled;
 use super::{DONE, Result, best, paper, print, print_json, settings, tell};
+use crate::options::{Models, Sweep};
+use clap::ValueEnum;
 use datasets::best::Question;
 use engine::campaign::config::Executor;
 use engine::campaign::graphs::{notes, simulated_note};
@@ -20,6 +21,17 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use zoo::transformers;
+
+/// How to show a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// One operator a line; parses back
+    Text,
+    /// Graphviz
+    Dot,
+    /// JSON
+    Json,
+}
 
 /// A model that has a name, as it is listed.
 #[derive(Serialize)]

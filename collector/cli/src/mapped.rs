@@ -2,12 +2,12 @@
 //!
 //! Times of the core are simulated, those of the CPU are what a board tells, where one is named: they are never added up.
 
-use super::arguments::{ModelRun, Models, Sweep, Tuning};
 use super::boards::{self, Wanted};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
+use crate::options::{ModelRun, Models, Sweep, Tuning};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
 use engine::campaign::Event;

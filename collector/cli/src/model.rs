@@ -1,11 +1,11 @@
 //! `model`: a whole model, run as programs run it.
 
-use super::arguments::{ModelRun, Sweep, Tuning};
 use super::boards::{self, Wanted};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
+use crate::options::{ModelRun, Sweep, Tuning};
 use datasets::{Covers, Json, Outcome, Record, RowError, ScheduleSource, Source};
 use engine::boards::Board;
 use engine::campaign::record;

@@ -1,11 +1,12 @@
 //! `model build` and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
 
-use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
 use super::model::{self, Ran};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::settings::Settled;
 use super::{Result, print, print_json, settings, tell};
+use crate::options::{Measuring, Models, Running, Sweep};
+use clap::Args;
 use engine::appearing::Appearing;
 use engine::campaign::RawConfig;
 use engine::failure::{Failure, chain};
@@ -18,7 +19,53 @@ use job::Engine;
 use measure::host::cpu_flags;
 use models::Task;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// How a whole model becomes a folder.
+#[derive(Debug, Args)]
+pub struct ModelBuild {
+    #[command(flatten)]
+    pub models: Models,
+    /// Folder for the program; it must not exist or be empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Build each task by the fastest right schedule that a store has, where it has one
+    #[arg(long, requires = "store")]
+    pub best: bool,
+    /// Take the schedules of `--best` from this store, as measured on such a host for the same target, versions, code and
+    /// number of threads
+    #[arg(long, value_name = "DIR", requires = "best")]
+    pub store: Option<PathBuf>,
+    /// Also use times of other TVM versions and code revisions for `--best`
+    #[arg(long, requires = "best")]
+    pub all_versions: bool,
+    /// Threads that the schedules of `--best` were measured on [default: all CPUs]
+    #[arg(long, value_name = "N", requires = "best")]
+    pub threads: Option<usize>,
+    /// Seed of the input values whose outputs are kept in the folder to compare with [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Keep no outputs of the reference, which takes long for large models
+    #[arg(long)]
+    pub no_check: bool,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How the program of a folder is run. Folders of artifacts take none of it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Programs of whole models")]
+pub struct ProgramRun {
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Seed of input values [default: that of the expected outputs]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub running: Running,
+}
 
 /// What was built, for scripts.
 #[derive(Serialize)]

@@ -1,8 +1,7 @@
 //! `dataset query`: a question in SQL over records, answered by SQLite in memory.
 
 use super::answers::{rows, table};
-use super::tell_damage;
-use super::{Result, print, print_json};
+use super::{Result, print, print_json, tell_damage};
 use capture::trace::bounds::bound_memory;
 use capture::trace::{Bounds, Error, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};

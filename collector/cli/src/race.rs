@@ -1,10 +1,10 @@
 //! `race`: operators side by side by some schedules, and one after the other by others, in turns, which says what is faster.
 
-use super::arguments::RaceRun;
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, Result, paper, print, print_json, tell};
 use bench::{Bench, Build, Versions};
+use clap::Args;
 use engine::campaign::config::Limits;
 use engine::failure::{Failure, chain};
 use engine::machine;
@@ -18,8 +18,25 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Two ways to run a few operators.
+#[derive(Debug, Args)]
+pub struct RaceRun {
+    /// A choice, as `oppredict cotune --choice FILE` writes it
+    #[arg(value_name = "FILE")]
+    pub choice: PathBuf,
+    /// How many rounds; six are the least that give an interval
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// More than a few operators take.
 const BYTES_MAX: u64 = 1 << 20;

@@ -1,11 +1,10 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
-use super::arguments::Replay;
 use super::pace::Pace;
 use super::progress::terminal;
-use super::tell_damage;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell, tell_damage};
 use bench::{Bench, Build, Done, Remembering, Work};
+use clap::Args;
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use engine::bases::bases;
 use engine::campaign::collect::{Outside, claim_all};
@@ -27,9 +26,47 @@ use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use worker::Fault;
+
+/// What is built and measured again.
+#[derive(Clone, Debug, Args)]
+pub struct Replay {
+    /// Trace files: a header line, then one candidate a line
+    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "key")]
+    pub traces: Vec<PathBuf>,
+    /// The record with this key: its task, schedule, threads and measuring plan; nothing is stored
+    #[arg(long, value_name = "HEX", conflicts_with = "traces")]
+    pub key: Option<String>,
+    /// The store of the record
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data", requires = "key")]
+    pub store: PathBuf,
+    /// Measure by the rule of TVM's evaluator: NUMBER,REPEAT,MIN_REPEAT_MS; without it by our own stopping rule
+    #[arg(long, value_name = "N,R,MS", value_delimiter = ',', num_args = 1)]
+    pub evaluator: Vec<u32>,
+    /// Also measure each artifact with TVM's own evaluator, by the same rule
+    #[arg(long, requires = "evaluator")]
+    pub compare_evaluator: bool,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Builders at work at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub builders: Option<usize>,
+    /// Build nothing while a candidate runs
+    #[arg(long)]
+    pub no_overlap: bool,
+    /// Only the first candidates
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// More than a candidate takes. JSON values may take a hundred times the memory of their text.
 const LINE_BYTES_MAX: u64 = 2 << 20;

@@ -1,7 +1,6 @@
 //! `dataset revisions`: which records were measured by code that this program still makes.
 
-use super::tell_damage;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell_damage};
 use datasets::{Choose, Record};
 use engine::stores::{failed, open};
 use job::revision::Revisions;

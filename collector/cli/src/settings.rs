@@ -1,7 +1,7 @@
 //! From what was typed to what is meant: file, then flags, then checks.
 
 use super::Result;
-use super::arguments::{
+use crate::options::{
     AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument,
     SamplerArgument, Sweep, TunerArgument, Tuning,
 };

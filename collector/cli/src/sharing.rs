@@ -7,8 +7,7 @@
 
 use super::bucket::{Brought, Bucket};
 use super::children::{self, Bounds, ChildError};
-use super::tell_damage;
-use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json, tell_damage};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, SealOptions, Store};
 use engine::failure::Failure;
 use engine::stores::{failed, open};

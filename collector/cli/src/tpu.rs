@@ -1,16 +1,183 @@
 //! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
 
-use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
+use crate::values::some_percent;
 use ::capture::tpu::compare::{self, Change};
 use ::capture::tpu::import::{self, Per, Provenance};
 use ::capture::tpu::loss::Losses;
 use ::capture::tpu::{self, Reading, Timeline, capture};
+use clap::{Args, Subcommand};
 use engine::campaign::record::now_us;
 use engine::failure::Failure;
 use report::{Cell, Table, duration, figures, number, words};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What can be done with captures of TPU cards.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TpuCommand {
+    /// Write everything a capture shows: trace, summary, registers, workbook, page
+    ///
+    /// Into the output folder go `perfetto.pftrace`, `summary.txt`, `tiuRegInfo_*.txt`, `tdmaRegInfo_*.txt`,
+    /// `cdmaRegInfo_*.txt`, `PerfDoc/PerfAI_output.xlsx` with the same records as CSV beside it, and
+    /// `PerfWeb/result.html`. What cannot be read is skipped, told with file and offset, and makes the exit code 1.
+    View(TpuView),
+    /// Add a capture's operators to a store, as rows with the source `imported`
+    Import(TpuImport),
+    /// Show which operators got slower between two captures, the costliest first
+    ///
+    /// Operators that are as often and as long in both are counted and not listed.
+    Compare(TpuCompare),
+    /// Run a command with profiling switched on, and view the capture it writes
+    Capture(TpuCapture),
+}
+
+/// A capture and what to write of it.
+#[derive(Clone, Debug, Args)]
+pub struct TpuView {
+    /// The capture, a folder such as `cdm_profile_data_dev0-0`
+    pub input: PathBuf,
+    /// Folder for what is written
+    #[arg(default_value = "profile_out")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub outputs: TpuOutputs,
+}
+
+/// Which outputs, and how to read; flags of both generations of bigTpuProfile keep their names.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TpuOutputs {
+    /// Write the Perfetto trace; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.0
+    #[arg(long)]
+    pub perfetto: bool,
+    /// Write no Perfetto trace
+    #[arg(long = "disable_perfetto", alias = "disable-perfetto", conflicts_with = "perfetto")]
+    pub disable_perfetto: bool,
+    /// Write no summary.txt and print no table
+    #[arg(long = "disable_summary", alias = "disable-summary")]
+    pub disable_summary: bool,
+    /// Write no page (PerfWeb)
+    #[arg(long = "disable_web", alias = "disable-web")]
+    pub disable_web: bool,
+    /// Write no workbook (PerfDoc); without page and workbook there are no register reports either
+    #[arg(long = "disable_doc", alias = "disable-doc")]
+    pub disable_doc: bool,
+    /// Write the workbook; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.2 and later
+    #[arg(long = "enable_doc", alias = "enable-doc", conflicts_with = "disable_doc")]
+    pub enable_doc: bool,
+    /// Merge a host trace in the format of Chrome's tracing
+    #[arg(long = "trace_file", alias = "trace-file", value_name = "FILE")]
+    pub trace_file: Option<PathBuf>,
+    /// Clock of the tensor unit in MHz, instead of the capture's own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Show only cores below this number in the workbook
+    #[arg(long = "num_core", alias = "num-core", value_name = "N")]
+    pub num_core: Option<u32>,
+    /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
+    #[arg(long)]
+    pub compat: bool,
+}
+
+impl TpuOutputs {
+    /// Whether the trace is wanted.
+    pub fn writes_trace(&self) -> bool {
+        !self.disable_perfetto
+    }
+
+    /// Whether the workbook is wanted.
+    pub fn writes_book(&self) -> bool {
+        !self.disable_doc
+    }
+
+    /// Whether the page is wanted.
+    pub fn writes_page(&self) -> bool {
+        !self.disable_web
+    }
+
+    /// Whether the register reports are wanted: workbook and page used to be made from them.
+    pub fn writes_registers(&self) -> bool {
+        self.writes_book() || self.writes_page()
+    }
+}
+
+/// A capture and the store it goes to.
+#[derive(Clone, Debug, Args)]
+pub struct TpuImport {
+    /// The capture
+    pub input: PathBuf,
+    /// The store, a folder that is made if needed
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    pub store: PathBuf,
+    /// One row for every command instead of one for equal commands of a core
+    #[arg(long)]
+    pub commands: bool,
+    /// Name of the host the capture was taken on
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Clock of the tensor unit in MHz, instead of the capture's own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What makes a comparison fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// An operator, or the whole, that got slower.
+    Slower,
+}
+
+/// Two captures of the same work.
+#[derive(Clone, Debug, Args)]
+pub struct TpuCompare {
+    /// The capture before
+    pub before: PathBuf,
+    /// The capture after
+    pub after: PathBuf,
+    /// Only this many rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// End with exit code 4 when an operator's mean or the whole time grew by more than --threshold
+    ///
+    /// The mean of an operator must besides have grown by more than three standard errors of its runs. Exit code 1, for
+    /// parts of a capture that were skipped, gives way to it.
+    #[arg(long, value_name = "WHAT")]
+    pub fail_on: Option<FailOn>,
+    /// Growth in percent up to which nothing counts as slower
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = some_percent)]
+    pub threshold: f64,
+    /// Clock of the tensor unit in MHz, instead of the captures' own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A command that is profiled.
+#[derive(Clone, Debug, Args)]
+pub struct TpuCapture {
+    /// How much is recorded: 0 times only, 1 commands too, 2 their registers too (`PROFILE_MODE`)
+    #[arg(long, value_name = "MODE", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub mode: Option<u8>,
+    /// Records an engine may write (`PROFILE_RECORD_SIZE`)
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// The firmware of the cores, for old models (`TPUKERNEL_FIRMWARE_PATH`)
+    #[arg(long, value_name = "FILE")]
+    pub firmware: Option<PathBuf>,
+    /// Folder for what is written
+    #[arg(long, value_name = "DIR", default_value = "profile_out")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub outputs: TpuOutputs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
 
 /// Does one of them.
 pub fn run(command: &TpuCommand) -> Result<u8> {

@@ -1,10 +1,43 @@
 //! Serving this machine as a board.
 
 use crate::Result;
-use crate::arguments::BoardServe;
+use clap::Args;
 use engine::failure::Failure;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
+
+/// How a board is served.
+#[derive(Clone, Debug, Args)]
+pub struct BoardServe {
+    /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: String,
+    /// Port to listen on; 0 takes any
+    #[arg(long, value_name = "N", default_value_t = 9090)]
+    pub port: u16,
+    /// What clients must call this board, and what a tracker knows it by [default: any]
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// A file with what every client must know, one line
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Register with this tracker
+    #[arg(long, value_name = "HOST:PORT", requires = "key")]
+    pub tracker: Option<String>,
+    /// End a session after so long
+    #[arg(long, value_name = "N", default_value_t = 3600)]
+    pub session_seconds: u64,
+    /// Memory for the tensors of a session [default: half of what is free]
+    #[arg(long, value_name = "N")]
+    pub memory_mib: Option<u64>,
+    /// Serve a core on the fabric, too: `devmem` by its registers (not run on hardware), `simulated` computes and times nothing
+    #[arg(long, value_name = "KIND", value_parser = ["none", "devmem", "simulated"], default_value = "none")]
+    pub fpga: String,
+    /// Say that this machine is an emulator
+    #[arg(long)]
+    pub emulated: bool,
+}
 
 /// Becomes the agent's program.
 pub fn run(asked: &BoardServe) -> Result<u8> {

@@ -1,11 +1,12 @@
 //! One operator on a simulated core: its modules as lanes of a trace, and a table of what they did.
 
-use super::super::arguments::{BoardTrace, Sweep};
 use super::super::{DONE, Result, packing, paper, print, print_json, settings};
+use crate::options::{Models, Sweep};
 use crate::settings::Settled;
 use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
 use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
+use clap::Args;
 use datasets::output::Output;
 use engine::campaign::config::PYNQ;
 use engine::campaign::planned_tasks;
@@ -15,6 +16,34 @@ use job::target::{Fabric, fabric};
 use report::{Table, duration, figures, percent, words};
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
+
+pub const BOARD_TRACE_EXAMPLES: &str = "\
+Examples:
+  opcollect board trace --modelsource simple --modelname conv2d:ci=64,hw=56,co=64,k=3,p=1 --out layer.pftrace
+  opcollect board trace --modelsource local --modelname resnet-18 --task 5 --knobs tile_h=7,tile_ci=4 --out layer.pftrace";
+
+/// What is simulated, and where the trace goes.
+#[derive(Clone, Debug, Args)]
+pub struct BoardTrace {
+    #[command(flatten)]
+    pub models: Models,
+    /// Which of the models' tasks, from 1, in the order of `opcollect tasks --target pynq --unit fpga`
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub task: usize,
+    /// Knobs that are not as the default schedule has them, as in tile_h=7,tile_ci=4
+    #[arg(long, value_name = "NAME=N,…", value_delimiter = ',')]
+    pub knobs: Vec<String>,
+    /// Write the trace to this file, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Write at most about so many MiB
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub trace_mib: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Simulates it.
 pub fn run(wanted: &BoardTrace) -> Result<u8> {

@@ -1,7 +1,7 @@
 //! What is counted beside times, as it is typed: counters, and what a simulator counts in their place.
 
 use super::super::Result;
-use super::super::arguments::ProfileRun;
+use crate::profile::arguments::ProfileRun;
 use engine::failure::Failure;
 use engine::network::simulated::{self, Simulator};
 use engine::prepared::PreparedModel;

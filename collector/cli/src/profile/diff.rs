@@ -1,7 +1,7 @@
 //! `profile diff`: what changed between two profiles.
 
 use super::grouping;
-use crate::arguments::ProfileDiff;
+use crate::profile::arguments::ProfileDiff;
 use crate::{DONE, Result, paper, print, print_json};
 use engine::failure::Failure;
 use profile::Profile;

@@ -1,9 +1,9 @@
 //! Files of a profile, all that are wanted.
 
 use super::super::Result;
-use super::super::arguments::ProfileRun;
 use super::pictures::Pictures;
 use super::styled::Styled;
+use crate::profile::arguments::ProfileRun;
 use datasets::output::Output;
 use engine::failure::{Failure, chain};
 use profile::Profile;

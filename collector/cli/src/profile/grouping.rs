@@ -1,6 +1,6 @@
 //! What is one row, as it is typed.
 
-use crate::arguments::GroupArgument;
+use crate::profile::arguments::GroupArgument;
 use profile::summary::GroupBy;
 
 /// What is meant.

@@ -1,6 +1,7 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
 mod annotate;
+pub mod arguments;
 mod counting;
 mod diff;
 mod files;
@@ -11,9 +12,10 @@ mod simulated_table;
 mod styled;
 mod table;
 
-use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
 use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json, settings, tell};
+use crate::options::Sweep;
 use crate::pace::Pace;
+use crate::profile::arguments::{ProfileCommand, ProfileRun, ProfileTable};
 use crate::progress::terminal;
 use crate::settings::Settled;
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
@@ -29,9 +31,8 @@ use files::Files;
 use job::listing::{CodeWishes, Sampling};
 use job::target::is_cuda;
 use job::{NetworkJob, RunReply};
-use measure::Plan as SamplingPlan;
 use measure::counters::Backend;
-use measure::{Method, Ratio};
+use measure::{Method, Plan as SamplingPlan, Ratio};
 use models::Task;
 use profile::data::{Counter, Energy, Refusal, Simulation};
 use profile::summary::threads::Thread;

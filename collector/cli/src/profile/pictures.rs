@@ -1,7 +1,7 @@
 //! What of a profile is there to look at: traces and a page.
 
-use super::super::arguments::ProfilePictures;
 use super::super::{Result, packing};
+use crate::profile::arguments::ProfilePictures;
 use capture::writer::sink::Format;
 use datasets::output::Output;
 use engine::failure::{Failure, chain};

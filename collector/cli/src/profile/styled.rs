@@ -2,7 +2,7 @@
 
 use super::super::tables::Style;
 use super::super::{Result, paper, print_json};
-use crate::arguments::{GroupArgument, ProfileTable};
+use crate::profile::arguments::{GroupArgument, ProfileTable};
 use engine::failure::Failure;
 use profile::Profile;
 use profile::averages::{Averages, Grouping, averages, style, tvm};

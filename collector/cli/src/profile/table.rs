@@ -2,7 +2,7 @@
 
 use super::styled::Styled;
 use super::{Report, Stored};
-use crate::arguments::ProfileTable;
+use crate::profile::arguments::ProfileTable;
 use crate::{model, paper};
 use profile::summary::Row;
 use profile::summary::threads::Thread;
