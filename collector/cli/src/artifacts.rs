@@ -194,7 +194,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
     };
     let campaign = Campaign { tasks: &plan.tasks, modules: &[], target: &plan.target, config: &plan.config };
     let revisions = plan.revisions.clone();
-    let _exclusive = machine::exclusive(measuring.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(measuring.wait)?;
     let store = open_store(store)?;
     let collection = Collection {
         campaign,

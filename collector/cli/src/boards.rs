@@ -4,7 +4,7 @@ use super::Result;
 use super::fleet::tracker_of_environment;
 use crate::options::{BoardFlags, Models};
 use bench::{Access, At};
-use engine::boards;
+use engine::boards::BoardOptions;
 use engine::campaign::config::PYNQ;
 use engine::failure::Failure;
 use engine::trackers::secret;
@@ -25,10 +25,10 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// What is asked of the board itself.
-    pub fn of_board(self) -> boards::Wanted<'a> {
+    /// Returns the options of the board itself.
+    pub fn of_board(self) -> BoardOptions<'a> {
         let BoardFlags { cross_cc, on_hardware, bitstream, .. } = self.boards;
-        boards::Wanted {
+        BoardOptions {
             board: self.models.board.as_deref(),
             cross_cc: cross_cc.as_deref(),
             on_hardware: *on_hardware,

@@ -263,7 +263,7 @@ pub fn collect(collection: &Collection<'_>, bench: &mut dyn Bench, shown: Shown<
     }
     let is_away = shown.sink.is_some_and(|sink| is_sink_away(&collection.store, sink));
     let in_place = collection.in_place(&done);
-    let comparisons = shown.compares.then(|| collection.compare(&done)).filter(|_| done.signal == 0);
+    let comparisons = (shown.compares && done.signal == 0).then(|| collection.compare(&done));
     let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
     if shown.as_json {
         print_json(&report(collection, &done, seconds, &in_place, comparisons))?;

@@ -5,37 +5,15 @@ use super::progress::terminal;
 use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
 use crate::options::{Models, Sweep};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use engine::compare::{Wanted, Way, describe, make, time};
 use engine::failure::Failure;
 use engine::prepared::{Asked, On, PreparedModel};
-use engine::{machine, staging};
+use engine::staging;
 use job::Engine;
 use measure::ROUNDS;
 use std::path::PathBuf;
-
-/// A way to run a whole model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum VariantArgument {
-    /// Our code, by the default schedules
-    Default,
-    /// Our code, by the fastest right schedule of each task that a store has
-    Best,
-    /// ONNX Runtime's library, on the same model written as a file
-    Onnxruntime,
-    /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
-    Openvino,
-    /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
-    Torch,
-    /// Our code with operators side by side, as `--plan` says
-    Plan,
-    /// Our code, one operator after the other on all cores, by the threads that run plans
-    Sequential,
-    /// Our code with what is ready at once side by side, on cores of their own
-    Stream,
-    /// Our code with what is ready at once side by side, each on all cores
-    Full,
-}
 
 /// How ways to run a model are compared.
 #[derive(Debug, Args)]
@@ -43,8 +21,8 @@ pub struct ModelCompare {
     #[command(flatten)]
     pub models: Models,
     /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
-    #[arg(long, value_enum, value_name = "VARIANT")]
-    pub variant: Vec<VariantArgument>,
+    #[arg(long, value_name = "VARIANT", value_parser = ways())]
+    pub variant: Vec<Way>,
     /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, versions, code
     /// and number of threads
     #[arg(long, value_name = "DIR")]
@@ -77,19 +55,25 @@ pub struct ModelCompare {
     pub json: bool,
 }
 
-impl From<VariantArgument> for Way {
-    fn from(argument: VariantArgument) -> Way {
-        match argument {
-            VariantArgument::Default => Way::Default,
-            VariantArgument::Best => Way::Best,
-            VariantArgument::Onnxruntime => Way::Onnxruntime,
-            VariantArgument::Openvino => Way::Openvino,
-            VariantArgument::Torch => Way::Torch,
-            VariantArgument::Plan => Way::Plan,
-            VariantArgument::Sequential => Way::Sequential,
-            VariantArgument::Stream => Way::Stream,
-            VariantArgument::Full => Way::Full,
+/// Reads the name of a way.
+fn ways() -> impl TypedValueParser<Value = Way> {
+    let values = Way::ALL.map(|way| PossibleValue::new(way.name()).help(help(way)));
+    PossibleValuesParser::new(values).try_map(|name| Way::from_name(&name).ok_or("no way has this name"))
+}
+
+fn help(way: Way) -> &'static str {
+    match way {
+        Way::Default => "Our code, by the default schedules",
+        Way::Best => "Our code, by the fastest right schedule of each task that a store has",
+        Way::Onnxruntime => "ONNX Runtime's library, on the same model written as a file",
+        Way::Openvino => {
+            "OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it"
         }
+        Way::Torch => "PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`",
+        Way::Plan => "Our code with operators side by side, as `--plan` says",
+        Way::Sequential => "Our code, one operator after the other on all cores, by the threads that run plans",
+        Way::Stream => "Our code with what is ready at once side by side, on cores of their own",
+        Way::Full => "Our code with what is ready at once side by side, each on all cores",
     }
 }
 
@@ -113,7 +97,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
     let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = make(&wanted, &mut whole)?;
-    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(arguments.wait)?;
     let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?
@@ -127,7 +111,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
 fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
     let wanted = match arguments.variant.as_slice() {
         [] => vec![Way::Default, Way::Onnxruntime],
-        given => given.iter().map(|argument| Way::from(*argument)).collect(),
+        given => given.to_vec(),
     };
     if let Some(place) = (1..wanted.len()).find(|place| wanted[..*place].contains(&wanted[*place])) {
         return Err(Failure::usage(format!("`--variant {}` is given twice", wanted[place].name())));

@@ -53,7 +53,11 @@ use clap::{CommandFactory, Parser};
 use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
+use engine::machine;
 use fleet::FleetCommand;
+use measure::host::Exclusive;
+use pace::Pace;
+use progress::terminal;
 use report::{Paper, error_text, note_lines, tame};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -154,7 +158,12 @@ fn tell(notes: &[String]) {
     eprint!("{}", note_lines("note", notes));
 }
 
-/// Says what of a store was left out; anything is a loss.
+/// Waits for the right to measure on the CPUs of this process, and says so.
+fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
+    machine::exclusive(wait_seconds, terminal(Pace::default()).as_ref())
+}
+
+/// Reports what of a store was left out; anything is a loss.
 fn tell_damage(damage: &[Damage]) -> u8 {
     tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }

@@ -14,7 +14,7 @@ use engine::keeping::{Keeping, Kept};
 use engine::network::{self, Comparison};
 use engine::prepared::{Asked, On, PreparedModel, not_built};
 use engine::runs::{Runs, method};
-use engine::{machine, staging};
+use engine::staging;
 use executor::Program;
 use job::target::is_cuda;
 use job::{Measured, RunReply};
@@ -141,8 +141,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let config = &whole.runs.config;
     let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
     let is_here = whole.standing.board.is_none();
-    let _exclusive =
-        if is_here { Some(machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?) } else { None };
+    let _exclusive = if is_here { Some(crate::exclusive(arguments.wait)?) } else { None };
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = match &arguments.store {
         Some(store) => {

@@ -1,7 +1,5 @@
 //! `doctor --noise`: how much this machine's times scatter from visit to visit.
 
-use super::pace::Pace;
-use super::progress::terminal;
 use super::{DONE, Result, paper, print, print_json};
 use datasets::OverVisits;
 use engine::failure::Failure;
@@ -42,7 +40,7 @@ struct Report {
 /// Visits fixed pieces of work for a minute.
 pub fn run(as_json: bool) -> Result<u8> {
     let (facts, cpus) = (Facts::read(), machine::allowed_cpus()?);
-    let _exclusive = machine::exclusive(0, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(0)?;
     let mut told = |round: u32| {
         if round.is_multiple_of(FLOOR_ROUNDS / 4) {
             super::tell(&[format!("round {round} of {FLOOR_ROUNDS}")]);

@@ -500,17 +500,17 @@ impl From<ParallelArgument> for models::Parallel {
 }
 
 impl Given {
-    /// The files that are named.
-    pub fn files(&self) -> engine::given::Given {
-        engine::given::Given { input: self.input.clone(), inputs: self.inputs.clone() }
+    /// Returns the files that are named.
+    pub fn files(&self) -> engine::given::InputFiles {
+        engine::given::InputFiles { input: self.input.clone(), inputs: self.inputs.clone() }
     }
 }
 
 impl Measuring {
-    /// What is asked to be measured once more.
-    pub fn repeat(&self) -> engine::repeat::RepeatAsked<'_> {
+    /// Returns the options of measuring again.
+    pub fn repeat(&self) -> engine::repeat::RepeatOptions<'_> {
         let Measuring { again, retry_faults, .. } = *self;
-        engine::repeat::RepeatAsked {
+        engine::repeat::RepeatOptions {
             again,
             retry_faults,
             keys: self.keys.as_deref(),

@@ -246,7 +246,7 @@ pub fn run(
         method(&runs.config),
         runs.config.counters.clone(),
     );
-    let _exclusive = machine::exclusive(measuring.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(measuring.wait)?;
     let measured = runs.run(&job)?;
     let found = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
     let check = expected.filter(|_| is_known).map(|wanted| network::compare(portable.tolerance, &found, &wanted));

@@ -23,8 +23,8 @@ pub fn terminal(pace: Pace) -> Rc<dyn Observer> {
 }
 
 impl Observer for Terminal {
-    fn note(&self, note: &str) {
-        super::tell(&[note.to_owned()]);
+    fn notes(&self, notes: &[String]) {
+        super::tell(notes);
     }
 
     fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {

@@ -1,7 +1,5 @@
 //! `race`: operators side by side by some schedules, and one after the other by others, in turns, which says what is faster.
 
-use super::pace::Pace;
-use super::progress::terminal;
 use super::{DONE, Result, paper, print, print_json, tell};
 use bench::{Bench, Build, Versions};
 use clap::Args;
@@ -161,7 +159,7 @@ pub fn run(arguments: &RaceRun) -> Result<u8> {
     let rule = Together { rounds: arguments.rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
     let job = TogetherJob::Race(RaceJob { ways: vec![together, alone], seed: 0, rule });
     let deadline = job.deadline(flops, Duration::from_secs_f64(Limits::default().run_seconds));
-    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(arguments.wait)?;
     let courses = match workers.run_together(job, deadline).reply {
         Ok(RunReply::Together(TogetherReply::Ways(courses))) => courses,
         Ok(RunReply::Failed(why)) => return Err(Failure::environment(format!("the operators did not run: {why}"))),

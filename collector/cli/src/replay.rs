@@ -1,7 +1,5 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
-use super::pace::Pace;
-use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell, tell_damage};
 use bench::{Bench, Build, Done, Remembering, Work};
 use clap::Args;
@@ -182,7 +180,7 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
     let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
     let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
     let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
-    let _exclusive = machine::exclusive(wait_seconds, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(wait_seconds)?;
     only(attempt, &campaign, &mut workers)
 }
 
@@ -282,7 +280,7 @@ fn replay_files(arguments: &Replay) -> Result<u8> {
         Method::Evaluate(_) | Method::Sample(_) => None,
     };
     let setting = Setting { method, cpus, tvm_evaluator };
-    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(arguments.wait)?;
     let mut all = Vec::new();
     for path in &arguments.traces {
         all.push(replay(path, arguments.limit, &target, &setting, &mut workers)?);

@@ -10,9 +10,9 @@ use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
 use remote::fabric::FabricKind;
 
-/// What is asked of a board.
+/// Options of a board.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct BoardOptions<'a> {
     /// Its name, such as `pynq-z2`.
     pub board: Option<&'a str>,
     /// The linker for its programs, instead of one by its architecture.
@@ -132,7 +132,12 @@ impl Board {
 }
 
 /// Looks at the board: what code is made for it, and what records say of it.
-pub fn look(access: &Access, wanted: Wanted<'_>, config: &Config, bench: &mut dyn Bench) -> Result<(Target, Standing)> {
+pub fn look(
+    access: &Access,
+    wanted: BoardOptions<'_>,
+    config: &Config,
+    bench: &mut dyn Bench,
+) -> Result<(Target, Standing)> {
     if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
         return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
             .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
@@ -203,7 +208,7 @@ fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
 /// Looks at the core on a board's fabric: where its programs run, and what records say of it.
 pub fn look_at_core(
     access: &Access,
-    wanted: Wanted<'_>,
+    wanted: BoardOptions<'_>,
     fabric: &Fabric,
     jobs: u32,
 ) -> Result<(FabricBoard, Standing)> {

@@ -70,8 +70,8 @@ impl Collection<'_> {
         let work = self.work(&bases, &cpus)?;
         let is_simulated = bases.compiled.source == datasets::Source::Simulated;
         if !is_simulated && self.on.board.is_none() {
-            let notes = machine::shared_core_notes(&config.threads, &cpus);
-            busy_note().iter().chain(&notes).for_each(|note| self.observer.note(note));
+            self.observer.notes(&busy_note().into_iter().collect::<Vec<_>>());
+            self.observer.notes(&machine::shared_core_notes(&config.threads, &cpus));
         }
         self.store.keep_config(&config.kept_text()).map_err(failed)?;
         let mut done = self.make(work, &bases, bench)?;
@@ -92,7 +92,7 @@ impl Collection<'_> {
         let mut bases = Bases { revisions: self.revisions.clone(), ..bases };
         if let Some(board) = &self.on.board {
             board.mark(&mut bases.compiled);
-            board.notes().iter().for_each(|note| self.observer.note(note));
+            self.observer.notes(&board.notes());
         }
         if let Some(night) = self.night {
             night.clone_into(&mut bases.compiled.run_id);
@@ -113,9 +113,6 @@ impl Collection<'_> {
 
     /// After a campaign: its models as a whole, by default and by best schedules.
     pub fn compare(&self, done: &Collected) -> Vec<Compared> {
-        if done.signal != 0 {
-            return Vec::new();
-        }
         ifcompare::all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
     }
 
@@ -162,7 +159,7 @@ impl Collection<'_> {
                 let lessons = pass::lessons(&self.store, tuning, self.campaign.target)?;
                 let heard = tuning.learn(&lessons, self.campaign.target);
                 if heard > 0 {
-                    self.observer.note(&format!(
+                    self.observer.note(format!(
                         "{heard} times of other tasks, hosts, versions or plans in the store teach the tuners before they begin"
                     ));
                 }
@@ -236,8 +233,8 @@ impl Collection<'_> {
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
         if lacking > 0 && !self.repeat.again {
             let names = counters.names.join("`, `");
-            let note = format!("{lacking} known experiments were measured without the counters `{names}`: {what}");
-            self.observer.note(&note);
+            self.observer
+                .note(format!("{lacking} known experiments were measured without the counters `{names}`: {what}"));
         }
     }
 

@@ -28,18 +28,36 @@ pub enum Way {
     Openvino,
     /// PyTorch's library.
     Torch,
-    /// Our code with calls side by side, by a plan.
+    /// Our code with operators side by side, by a plan.
     Plan,
-    /// Our code, one call after the other, by a plan of that rule.
+    /// Our code, one operator after the other on all cores, by the threads that run plans.
     Sequential,
-    /// Our code, with one group for each of what is ready.
+    /// Our code, operators that are ready at once side by side, each on cores of its own.
     Stream,
-    /// Our code, with all that is ready at once.
+    /// Our code, operators that are ready at once side by side, each on all cores.
     Full,
 }
 
 impl Way {
-    /// Its name on the command line.
+    /// All ways.
+    pub const ALL: [Way; 9] = [
+        Way::Default,
+        Way::Best,
+        Way::Onnxruntime,
+        Way::Openvino,
+        Way::Torch,
+        Way::Plan,
+        Way::Sequential,
+        Way::Stream,
+        Way::Full,
+    ];
+
+    /// Returns the way of a name.
+    pub fn from_name(name: &str) -> Option<Way> {
+        Way::ALL.into_iter().find(|way| way.name() == name)
+    }
+
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Way::Default => "default",
@@ -54,7 +72,7 @@ impl Way {
         }
     }
 
-    /// What runs it.
+    /// Returns the engine that runs it.
     pub fn engine(self) -> Engine {
         match self {
             Way::Default | Way::Best | Way::Plan | Way::Sequential | Way::Stream | Way::Full => Engine::Program,

@@ -6,16 +6,16 @@ use crate::network::arrays;
 use reference::Tensor;
 use std::path::{Path, PathBuf};
 
-/// Files of inputs.
+/// Files of a model's inputs.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct InputFiles {
     /// One input each, as `NAME=FILE`.
     pub input: Vec<String>,
     /// A file with all inputs by their names.
     pub inputs: Option<PathBuf>,
 }
 
-impl Given {
+impl InputFiles {
     /// Whether all inputs are drawn.
     pub fn is_nothing(&self) -> bool {
         self.input.is_empty() && self.inputs.is_none()
@@ -23,7 +23,7 @@ impl Given {
 }
 
 /// Puts the tensors of files in the places of inputs of these names.
-pub fn take(given: &Given, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+pub fn take(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
         take_all(path, given, names, inputs)?;
     }
@@ -38,7 +38,7 @@ pub fn take(given: &Given, names: &[&str], inputs: &mut [Tensor]) -> Result<()> 
 }
 
 /// All inputs by their names in one file, but those that are given one by one.
-fn take_all(path: &Path, given: &Given, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
         let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));

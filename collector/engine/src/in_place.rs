@@ -6,7 +6,7 @@ use crate::Result;
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
-use crate::given::Given;
+use crate::given::InputFiles;
 use crate::keeping::Keeping;
 use crate::network::{self, Best, Made};
 use crate::observer::Observer;
@@ -93,7 +93,7 @@ fn of_model(
         Ok(seen) => seen,
         Err(failure) => {
             let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
-            observer.note(&format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label()));
+            observer.note(format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label()));
             None
         }
     };
@@ -157,7 +157,7 @@ fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, stor
     let job = whole.runs.job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
     let job = NetworkJob { profile: Some(network::in_place::turn()), ..job };
     let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
-    let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &Given::default())?;
+    let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &InputFiles::default())?;
     let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();
     let choose = |task: &Task| {
         let place = hashes.iter().position(|hash| *hash == task.hash()).expect("each task is one of the model's");

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::campaign::collect::Visit;
 use crate::failure::Failure;
-use crate::given::Given;
+use crate::given::InputFiles;
 use crate::ledger::Ledger;
 use crate::network::record::warn;
 use crate::observer::Observer;
@@ -43,7 +43,7 @@ impl Keeping {
         whole: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         method: &Method,
-        given: &Given,
+        given: &InputFiles,
     ) -> Result<Keeping> {
         Keeping::of(path, whole, given, |whole, base| Ok(vec![whole.record(schedules, method, base)?]))
     }
@@ -54,7 +54,7 @@ impl Keeping {
         whole: &mut PreparedModel,
         schedules: (&[Schedule], ScheduleSource),
         job: &NetworkJob,
-        given: &Given,
+        given: &InputFiles,
     ) -> Result<Keeping> {
         let plan = job.profile.as_ref().expect("operators are looked at by a plan");
         Keeping::of(path, whole, given, |whole, base| whole.operator_records(schedules, &job.method, plan, base))
@@ -63,7 +63,7 @@ impl Keeping {
     fn of(
         path: &Path,
         whole: &mut PreparedModel,
-        given: &Given,
+        given: &InputFiles,
         records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
         let mut base = whole.base()?;

@@ -141,7 +141,7 @@ impl<'a> Ledger<'a> {
         journal.seal()?;
         // The records are safe; parts that stay many only cost time.
         if let Err(error) = self.store.tidy() {
-            self.observer.note(&format!("small parts are not merged: {}", chain(&error)));
+            self.observer.note(format!("small parts are not merged: {}", chain(&error)));
         }
         Ok(())
     }

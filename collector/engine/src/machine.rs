@@ -81,7 +81,7 @@ pub fn breeder(limits: &Limits) -> Result<Breeder> {
 
 /// The right to measure here: nobody else does on the CPUs of this process while the value lives.
 pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
-    let mut waits = |busy: &ExclusiveError| observer.note(&format!("{busy}; waiting up to {wait_seconds} s for it"));
+    let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
     Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
         ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(

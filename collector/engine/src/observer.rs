@@ -1,48 +1,35 @@
-//! What the engine tells besides its results: notes for people, and how far long work is.
+//! Notes and progress that the engine reports while it works. The engine itself prints nothing.
 
 use crate::campaign::Event;
 use datasets::store::{Status, Telling};
 
-/// Hears notes and progress. The engine itself prints nothing.
+/// Receives notes and progress.
 pub trait Observer {
-    /// Hears what a person should know besides the result.
-    fn note(&self, note: &str);
+    /// Receives notes of one kind for the user, besides the result.
+    fn notes(&self, notes: &[String]);
 
-    /// Hears that work on some attempts begins, and where a store keeps its status, if it does.
+    /// Receives a single note.
+    fn note(&self, note: String) {
+        self.notes(&[note]);
+    }
+
+    /// Starts a progress report over a number of attempts, also to a store's status file if there is one.
     fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn Progress>;
 }
 
-/// Hears how far one stretch of work is.
+/// Progress of one pass over attempts.
 pub trait Progress {
-    /// Hears an event.
+    /// Receives an event.
     fn hear(&mut self, event: &Event<'_>);
 
-    /// Hears that the work has ended.
+    /// Ends the report.
     fn finish(self: Box<Self>);
 }
 
-/// The place where a store keeps the status of this process.
+/// The status file of this process in a store.
 pub struct StoreStatus {
-    /// The place.
+    /// The file.
     pub telling: Telling,
-    /// What of the status does not change.
+    /// The fields that do not change.
     pub status: Status,
-}
-
-/// Hears nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {
-    fn note(&self, _: &str) {}
-
-    fn begin(&self, _: usize, _: Option<StoreStatus>) -> Box<dyn Progress> {
-        Box::new(Silent)
-    }
-}
-
-impl Progress for Silent {
-    fn hear(&mut self, _: &Event<'_>) {}
-
-    fn finish(self: Box<Self>) {}
 }

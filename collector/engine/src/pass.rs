@@ -63,7 +63,7 @@ impl At<'_> {
         let ledger = ledger.into_inner();
         let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
         if !holders.is_empty() && outcomes.as_ref().is_ok_and(|outcomes| outcomes.left > 0) {
-            self.observer.note(&format!(
+            self.observer.note(format!(
                 "what is left is claimed by other processes, which may have ended: {}; run the same command again later",
                 holders.join(", ")
             ));

@@ -1,12 +1,12 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
 use crate::bases::bases;
-use crate::boards::{self, Standing, Wanted};
+use crate::boards::{self, BoardOptions, Standing};
 use crate::campaign::Event;
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::graphs::{self, LoadedModels};
 use crate::failure::{Failure, chain};
-use crate::given::{self, Given};
+use crate::given::{self, InputFiles};
 use crate::network::record::Attempt;
 use crate::network::simulated::Simulator;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
@@ -62,7 +62,7 @@ pub struct Asked<'a> {
     /// Threads; without, one on each CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
-    pub inputs: &'a Given,
+    pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference computation.
     pub is_checked: bool,
     /// What is going to run it.
@@ -80,7 +80,7 @@ pub enum On<'a> {
     /// There, or on its GPU.
     CpusOrGpu,
     /// On a board that is reached so.
-    Board(&'a Access, Wanted<'a>),
+    Board(&'a Access, BoardOptions<'a>),
 }
 
 impl PreparedModel {
@@ -108,7 +108,7 @@ impl PreparedModel {
             }
         };
         let loaded = asked.models.load(&request).map_err(|error| Failure::usage(chain(&error)))?;
-        loaded.notes.iter().for_each(|note| runs.observer.note(note));
+        runs.observer.notes(&loaded.notes);
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
@@ -178,7 +178,7 @@ impl PreparedModel {
         let note =
             |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
         let notes = best.lacking().map(note).into_iter().chain(left_out_note(best.left_out())).chain(best.foreign());
-        notes.for_each(|note| self.runs.observer.note(&note));
+        self.runs.observer.notes(&notes.collect::<Vec<_>>());
         Ok(best)
     }
 
@@ -350,7 +350,7 @@ fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
 /// A board to run a model on, with what is compiled for it.
 fn on_board(
     access: &Access,
-    wanted: Wanted<'_>,
+    wanted: BoardOptions<'_>,
     config: Config,
     threads: Option<usize>,
     observer: Rc<dyn Observer>,
@@ -359,7 +359,7 @@ fn on_board(
     let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
     let board = standing.board.as_ref().expect("a board was looked at");
     let cpus = machine::cpus_of(threads, &standing.cpus, board.described())?;
-    board.notes().iter().for_each(|note| observer.note(note));
+    observer.notes(&board.notes());
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
     Ok((Runs::on(config, cpus, Box::new(bench), observer)?, target, standing))
 }
@@ -448,7 +448,7 @@ pub fn each<T>(
         config: Config { models: vec![model.clone()], ..config.clone() },
         models,
         threads: config.threads.iter().copied().max(),
-        inputs: &Given::default(),
+        inputs: &InputFiles::default(),
         is_checked,
         engines: &[Engine::Program],
         on: On::Cpus,

@@ -27,9 +27,9 @@ pub struct Repeat {
     pub counters: Option<WantedCounters>,
 }
 
-/// What is asked to be measured once more.
+/// Options of measuring again.
 #[derive(Clone, Copy, Debug)]
-pub struct RepeatAsked<'a> {
+pub struct RepeatOptions<'a> {
     /// Whether known experiments are measured again.
     pub again: bool,
     /// How often what crashed or timed out is tried again.
@@ -60,7 +60,7 @@ impl WantedCounters {
 
 impl Repeat {
     /// Reads the files and stores that are named.
-    pub fn new(asked: &RepeatAsked<'_>) -> Result<Repeat> {
+    pub fn new(asked: &RepeatOptions<'_>) -> Result<Repeat> {
         let only = asked.keys.map(keys_of).transpose()?;
         let agreed = agreed(asked.unless_agree)?;
         Ok(Repeat { again: asked.again, agreed, retry_faults: asked.retry_faults, only, counters: None })

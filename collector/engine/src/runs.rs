@@ -57,7 +57,7 @@ impl Runs {
     /// On so many threads, or on all CPUs.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
-        machine::shared_core_notes(&[cpus.len()], &cpus).iter().for_each(|note| observer.note(note));
+        observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
         let bench = Box::new(machine::workers(&config.limits)?);
         Runs::on(config, cpus, bench, observer)
     }

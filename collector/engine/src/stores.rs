@@ -29,7 +29,7 @@ pub fn failed(error: datasets::Error) -> Failure {
 
 /// Tells an observer what was left out.
 pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
-    damage.iter().for_each(|damage| observer.note(&damage.to_string()));
+    observer.notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
 /// Returns a note on the number of times that were left out because of their versions, if there are any.

@@ -24,9 +24,9 @@ use engine::failure::{Failure, chain};
 use engine::keeping::Keeping;
 use engine::network::annotation::Annotation;
 use engine::network::{self, Comparison};
+use engine::peaks;
 use engine::prepared::{Asked, On, PreparedModel, not_built};
 use engine::runs::Runs;
-use engine::{machine, peaks};
 use files::Files;
 use job::listing::{CodeWishes, Sampling};
 use job::target::is_cuda;
@@ -117,7 +117,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
     let job = job(arguments, &whole, &folder);
-    let _exclusive = machine::exclusive(arguments.wait, terminal(Pace::default()).as_ref())?;
+    let _exclusive = crate::exclusive(arguments.wait)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = begin(arguments, &mut whole, &choose, &job)?;
     let made = match whole.make(&folder, &choose) {
