@@ -239,19 +239,19 @@ fn on_fabric(
     collect(&collection, bench.as_mut(), shown)
 }
 
-/// How a collection is presented.
+/// Presentation of a collection.
 pub struct Shown<'a> {
-    /// Whether models are then run as a whole, by default and by best schedules.
+    /// Whether models are also run as a whole, by the default and by the best schedules.
     pub compares: bool,
-    /// Where records are brought at the end, beside the store.
+    /// Address that records are also pushed to at the end.
     pub sink: Option<&'a str>,
     /// Whether the report is JSON.
     pub as_json: bool,
-    /// Where the page with learning curves goes.
+    /// File for the page with learning curves.
     pub curves: Option<Output>,
 }
 
-/// Collects and reports.
+/// Runs a collection and prints its report.
 pub fn collect(collection: &Collection<'_>, bench: &mut dyn Bench, shown: Shown<'_>) -> Result<u8> {
     let done = collection.run(bench)?;
     if let Some((searched, file)) = done.searched.as_ref().zip(shown.curves) {
@@ -275,9 +275,9 @@ pub fn collect(collection: &Collection<'_>, bench: &mut dyn Bench, shown: Shown<
             print(&format!("\n{}", compared.describe(&paper())))?;
         }
     }
-    // What came while models ran as a whole, too.
+    // Includes signals during the runs of whole models.
     Ok(match collection.signal.load(Ordering::Relaxed) {
-        0 if done.losses > 0 || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
+        0 if done.has_losses() || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
     })
@@ -332,7 +332,7 @@ fn report<'a>(
     }
 }
 
-/// Brings the records to a database; one that is away delays them and loses none.
+/// Pushes the records to an address. Returns whether that failed; the store keeps them for a later push.
 fn is_sink_away(store: &Store, sink: &str) -> bool {
     match sharing::bring(store, sink) {
         Ok(told) => {

@@ -158,7 +158,7 @@ fn tell(notes: &[String]) {
     eprint!("{}", note_lines("note", notes));
 }
 
-/// Waits for the right to measure on the CPUs of this process, and says so.
+/// Locks the CPUs of this process for measuring, and waits for another process that holds them.
 fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
     machine::exclusive(wait_seconds, terminal(Pace::default()).as_ref())
 }

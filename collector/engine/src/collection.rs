@@ -1,5 +1,5 @@
-//! Collects records of models into a store: what the store lacks is proposed, built, run and recorded; then peaks of the host are
-//! measured, and all is summarised.
+//! Collects records of models into a store: builds and runs the attempts that the store lacks, measures the peaks of the host, and
+//! summarises all records of the campaign.
 
 use crate::Result;
 use crate::bases::bases;
@@ -32,19 +32,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A campaign with where its records go, on a machine where nobody else measures.
+/// A campaign with its store and its machine, on which no other process measures.
 pub struct Collection<'a> {
-    /// What it is about.
+    /// Tasks, target and configuration.
     pub campaign: Campaign<'a>,
     /// Versions of the libraries that build or run.
     pub versions: Versions,
     /// Revisions of the code generators.
     pub revisions: Revisions,
-    /// Where records go.
+    /// The store that records are written to.
     pub store: Store,
-    /// The part of the work that is ours.
+    /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// What is measured although it is known, or not although it is not.
+    /// Which known experiments are measured again, and which unknown ones are left out.
     pub repeat: Repeat,
     /// The nightly run that this belongs to.
     pub night: Option<&'a str>,
@@ -52,16 +52,16 @@ pub struct Collection<'a> {
     pub loaded: &'a LoadedModels,
     /// The machine that code runs on.
     pub on: Standing,
-    /// When the command began, for the budget.
+    /// Start of the command, from which the time budget counts.
     pub start: Instant,
     /// Set to the number of a signal that ends it after the attempt in flight.
     pub signal: Arc<AtomicUsize>,
-    /// Hears notes and progress.
+    /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
 impl Collection<'_> {
-    /// Makes the attempts that the store lacks.
+    /// Runs the attempts that the store lacks, and summarises all records of the campaign.
     pub fn run(&self, bench: &mut dyn Bench) -> Result<Collected> {
         let Campaign { target, config, .. } = self.campaign;
         let bases = self.bases()?;
@@ -74,18 +74,36 @@ impl Collection<'_> {
             self.observer.notes(&machine::shared_core_notes(&config.threads, &cpus));
         }
         self.store.keep_config(&config.kept_text()).map_err(failed)?;
-        let mut done = self.make(work, &bases, bench)?;
-        // Who interrupts wants an end, not a roofline; of a GPU or a board none is measured.
+        let made = self.make(work, &bases, bench)?;
+        let records = self.records(&made.wanted)?;
+        let (tried, reached) = self.tried(&made.wanted, &bases)?;
+        let signal = self.signal.load(Ordering::Relaxed);
+        // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not measured.
         let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
-        if done.signal == 0 && has_peaks {
-            let of = (&self.on.facts, &done.reached);
-            done.peaks = peaks::of_host(&self.store, &bases.compiled, (config, target), of, bench)?;
-        }
-        done.summaries = summaries(&self.campaign, &done.tried, &done.peaks, is_simulated);
-        Ok(done)
+        let base = bases.compiled;
+        let peaks = match signal == 0 && has_peaks {
+            true => peaks::of_host(&self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
+            false => Peaks::default(),
+        };
+        let outcomes = made.outcomes;
+        Ok(Collected {
+            attempts: made.known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left,
+            known_before: made.known_before,
+            outcomes,
+            signal,
+            load: made.load,
+            records,
+            searched: made.searched,
+            summaries: summaries(&self.campaign, &tried, &peaks, is_simulated),
+            peaks,
+            host: base.host,
+            host_class: base.host_class,
+            run_id: base.run_id,
+            source: base.source,
+        })
     }
 
-    /// What records say of the machine, the target and the versions.
+    /// Returns records with the columns of the machine, the target and the versions.
     fn bases(&self) -> Result<Bases> {
         let Campaign { target, config, .. } = self.campaign;
         let bases = bases(config, target, &self.on.facts, &self.versions)?;
@@ -101,7 +119,7 @@ impl Collection<'_> {
         Ok(bases)
     }
 
-    /// After a search of whole models: what its winners are worth in their places.
+    /// Times the best schedules of a search of whole models in the network.
     pub fn in_place(&self, done: &Collected) -> Vec<InPlace> {
         let config = self.campaign.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
@@ -111,7 +129,7 @@ impl Collection<'_> {
         in_place::all(config, self.loaded, self.store.root(), &self.after(done), &searched.learnings, &self.observer)
     }
 
-    /// After a campaign: its models as a whole, by default and by best schedules.
+    /// Runs the models as a whole by the default and by the best schedules, and compares their times.
     pub fn compare(&self, done: &Collected) -> Vec<Compared> {
         ifcompare::all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
     }
@@ -120,7 +138,7 @@ impl Collection<'_> {
         After { run_id: done.run_id.clone(), signal: Arc::clone(&self.signal) }
     }
 
-    /// What is going to be done: a list of attempts, or a search.
+    /// Plans the attempts of a sweep, or a search.
     fn work(&self, bases: &Bases, cpus: &[usize]) -> Result<Work> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let flush_bytes = self.on.facts.cold_cache_bytes();
@@ -137,16 +155,15 @@ impl Collection<'_> {
         Ok(Work::Sweep(planned))
     }
 
-    /// Makes the attempts that the store lacks.
-    fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Collected> {
-        let base = &bases.compiled;
+    /// Runs the attempts that the store lacks, or a search.
+    fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Made> {
         let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
             Work::Sweep(todo) => {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
-                self.tell_of_counters(&ledger, &wanted, "they are measured again");
+                self.note_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
                     let visits = attempt.method.visits();
                     let left = ledger.visits_left(attempt.key, visits);
@@ -166,14 +183,14 @@ impl Collection<'_> {
                 let records = pass::records_with_figures(&self.store, tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
                 let another = "a search repeats no trial; a search with another `--store` reads them";
-                self.tell_of_counters(&ledger, &tuning.keys(), another);
+                self.note_counters(&ledger, &tuning.keys(), another);
                 tuning.leave_out(|key| ledger.is_known(key));
                 tuning.known()
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
-        let at =
-            pass::At { signal: &self.signal, observer: self.observer.as_ref(), store: &self.store, host: &base.host };
+        let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
+        let at = pass::At { signal: &self.signal, observer, store: &self.store, host };
         let began = Instant::now();
         // Later visits, and the best of a search, run what was built before.
         let bench = &mut Remembering::new(bench);
@@ -196,39 +213,21 @@ impl Collection<'_> {
                     .with_hint("what was measured is in the store; the same command goes on there"),
             });
         }
+        Ok(Made { wanted, known_before, outcomes, load, searched })
+    }
+
+    /// Returns the record of each of these experiments, without long columns.
+    fn records(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         for record in self.store.records(Choose::Middle).map_err(failed)? {
-            let record = record.map_err(failed)?;
-            if wanted.contains(&record.key) {
-                records.push(record.lean());
-            }
+            records
+                .extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)).map(Record::lean));
         }
-        let (tried, reached) = self.tried(&wanted, bases)?;
-        let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
-        let losses = records.iter().filter(|record| record.outcome.is_loss()).count();
-        let signal = self.signal.load(Ordering::Relaxed);
-        Ok(Collected {
-            host: base.host.clone(),
-            host_class: base.host_class.clone(),
-            run_id: base.run_id.clone(),
-            source: base.source,
-            attempts,
-            known_before,
-            outcomes,
-            losses,
-            signal,
-            load,
-            records,
-            tried,
-            reached,
-            searched,
-            peaks: Peaks::default(),
-            summaries: Vec::new(),
-        })
+        Ok(records)
     }
 
     /// Reports the number of experiments that have a time and lack requested counters, and what is done about them.
-    fn tell_of_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
+    fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
         if lacking > 0 && !self.repeat.again {
@@ -238,7 +237,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Every attempt at some experiments, without long columns, and what all attempts on this host reached by today's versions.
+    /// Returns every attempt at these experiments, without long columns, and the rates that attempts of the current versions
+    /// reached on this host.
     fn tried(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::of(bases));
         for record in self.store.records(Choose::All).map_err(failed)? {
@@ -251,7 +251,7 @@ impl Collection<'_> {
         Ok((tried, reached))
     }
 
-    /// Makes the trials of a search, and measures the best of each task again.
+    /// Runs the trials of a search, and measures the best of each task again.
     fn search(
         &self,
         at: &pass::At<'_>,
@@ -279,11 +279,11 @@ impl Collection<'_> {
     }
 }
 
-/// What a campaign makes.
+/// The work of a campaign.
 enum Work {
-    /// These attempts.
+    /// Planned attempts.
     Sweep(Vec<Attempt>),
-    /// What a search proposes.
+    /// A search, which proposes attempts.
     Search(Box<Tuning>),
 }
 
@@ -294,7 +294,7 @@ fn of_tuning(error: TuningError) -> Failure {
     }
 }
 
-/// A note where the machine is busy before anything was begun: all medians will be known less well.
+/// Returns a note if other processes use the machine before the campaign begins: intervals will be wider.
 fn busy_note() -> Option<String> {
     const LOOK: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
@@ -304,40 +304,51 @@ fn busy_note() -> Option<String> {
     Some(format!("this machine is busy: {what}; times will be known less well"))
 }
 
-/// What came of it.
+/// Result of running the attempts.
+struct Made {
+    /// Keys of all planned experiments.
+    wanted: HashSet<Key>,
+    known_before: usize,
+    outcomes: Outcomes,
+    load: Option<Load>,
+    searched: Option<Searched>,
+}
+
+/// Result of a collection.
 pub struct Collected {
-    /// The host, by its name in records.
+    /// Name of the host in records.
     pub host: String,
-    /// Its class.
+    /// Class of the host.
     pub host_class: String,
-    /// The campaign, by its name in records.
+    /// Name of the campaign in records.
     pub run_id: String,
-    /// How its times come about.
+    /// Source of the times.
     pub source: datasets::Source,
-    /// Planned attempts.
+    /// Number of planned attempts.
     pub attempts: usize,
-    /// Those that the store had.
+    /// Number of planned attempts whose records the store already had.
     pub known_before: usize,
-    /// How the others ended.
+    /// Outcomes of the other attempts.
     pub outcomes: Outcomes,
-    /// Attempts without a time, those of earlier runs included.
-    pub losses: usize,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
-    /// What others did to the machine meanwhile.
+    /// Load of the machine by other processes during the run.
     pub load: Option<Load>,
-    /// Records of all planned experiments, the middle measurement of each.
+    /// One record of each planned experiment, with its median over all visits.
     pub records: Vec<Record>,
-    /// Every attempt at the campaign's experiments.
-    pub tried: Vec<Record>,
-    /// What two visits of any operator on this host reached, those of earlier campaigns included.
-    pub reached: Reached,
-    /// What the searches found, where there were any.
+    /// Results of the searches, if there were any.
     pub searched: Option<Searched>,
-    /// What the host reaches at best.
+    /// Peak rates of the host.
     pub peaks: Peaks,
     /// The operators of each model.
     pub summaries: Vec<Summary>,
+}
+
+impl Collected {
+    /// Returns whether an attempt has no time, also one of earlier runs.
+    pub fn has_losses(&self) -> bool {
+        self.records.iter().any(|record| record.outcome.is_loss())
+    }
 }
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {
