@@ -1,8 +1,8 @@
-//! The directory of a zip archive: where each member lies, and its bytes when they are needed.
+//! The directory of a zip archive: where each entry lies, and its bytes when they are needed.
 //!
 //! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked up. Encrypted
-//! or overlapping members, two members of one name, and a local header that disagrees with the directory are refused. A stored
-//! member is a slice of the file, and a weight stays there until it is needed; a deflated one can only be read as a stream. What
+//! or overlapping entries, two entries of one name, and a local header that disagrees with the directory are refused. A stored
+//! entry is a slice of the file, and a weight stays there until it is needed; a deflated one can only be read as a stream. What
 //! an archive contains may itself be a zip: only the directory at the end of the file counts.
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
 const READ_AT_ONCE: usize = 4 << 20;
 
 /// The bytes of an archive.
-pub enum Store {
+pub enum ArchiveBytes {
     /// All in memory.
     Memory(Bytes),
     /// In a file, read when they are needed.
@@ -42,22 +42,22 @@ pub enum Store {
     },
 }
 
-impl Store {
+impl ArchiveBytes {
     /// Opens a regular file.
-    pub fn open(path: &Path) -> io::Result<Store> {
+    pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
-        Ok(Store::File { path: path.canonicalize()?, file, length: metadata.len() })
+        Ok(ArchiveBytes::File { path: path.canonicalize()?, file, length: metadata.len() })
     }
 
     /// The length in bytes.
     pub fn length(&self) -> u64 {
         match self {
-            Store::Memory(bytes) => bytes.len() as u64,
-            Store::File { length, .. } => *length,
+            ArchiveBytes::Memory(bytes) => bytes.len() as u64,
+            ArchiveBytes::File { length, .. } => *length,
         }
     }
 
@@ -65,12 +65,12 @@ impl Store {
     fn read(&self, range: Range<u64>) -> Result<Bytes, String> {
         let outside = || format!("bytes {} to {} are not in the file", range.start, range.end);
         match self {
-            Store::Memory(bytes) => {
+            ArchiveBytes::Memory(bytes) => {
                 let index = |at: u64| usize::try_from(at).ok().filter(|at| *at <= bytes.len());
                 let (start, end) = (index(range.start).ok_or_else(outside)?, index(range.end).ok_or_else(outside)?);
                 if start > end { Err(outside()) } else { Ok(bytes.slice(start..end)) }
             }
-            Store::File { file, .. } => {
+            ArchiveBytes::File { file, .. } => {
                 let length = range.end.checked_sub(range.start).ok_or_else(outside)?;
                 // A file of holes is as long as its author likes, so a length is believed piece by piece.
                 let mut read = Vec::new();
@@ -90,15 +90,15 @@ impl Store {
     /// A part of an entry as the contents of a constant.
     fn contents(&self, range: Range<u64>) -> Result<Const, String> {
         match self {
-            Store::Memory(_) => Ok(Const::Bytes(Contents::new(self.read(range)?))),
-            Store::File { path, .. } => {
+            ArchiveBytes::Memory(_) => Ok(Const::Bytes(Contents::new(self.read(range)?))),
+            ArchiveBytes::File { path, .. } => {
                 Ok(Const::File { path: path.clone(), offset: range.start, length: range.end - range.start })
             }
         }
     }
 }
 
-/// A member of an archive.
+/// A entry of an archive.
 struct Entry {
     /// The place of its bytes in the file.
     range: Range<u64>,
@@ -111,12 +111,12 @@ struct Entry {
 
 /// An archive whose directory was read.
 pub struct Archive {
-    store: Store,
+    store: ArchiveBytes,
     entries: BTreeMap<String, Entry>,
 }
 
-/// The names in the directory of any archive, whatever its members are like.
-pub fn names(store: &Store) -> Result<Vec<String>, String> {
+/// The names in the directory of any archive, whatever its entries are like.
+pub fn names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
     let directory = Directory::find(store)?;
     let bytes = store.read(directory.range)?;
     let mut fields = Fields { bytes: &bytes };
@@ -134,8 +134,8 @@ pub fn names(store: &Store) -> Result<Vec<String>, String> {
 }
 
 impl Archive {
-    /// Reads the directory and compares it with the header before each member.
-    pub fn read(store: Store) -> Result<Archive, String> {
+    /// Reads the directory and compares it with the header before each entry.
+    pub fn read(store: ArchiveBytes) -> Result<Archive, String> {
         let directory = Directory::find(&store)?;
         let bytes = store.read(directory.range.clone())?;
         let mut entries = BTreeMap::new();
@@ -156,12 +156,12 @@ impl Archive {
         Ok(Archive { store, entries })
     }
 
-    /// The names of all members.
+    /// The names of all entries.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The size of a member once inflated.
+    /// The size of a entry once inflated.
     pub fn length(&self, name: &str) -> Option<u64> {
         self.entries.get(name).map(|entry| entry.size)
     }
@@ -170,21 +170,21 @@ impl Archive {
         self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))
     }
 
-    /// The place of a member that is not compressed.
+    /// The place of a entry that is not compressed.
     fn stored(&self, name: &str) -> Result<Range<u64>, String> {
         let entry = self.entry(name)?;
         if entry.is_deflated {
-            return Err(format!("entry `{}` is compressed; `torch.export.save` never does that", shortened(name)));
+            return Err(format!("entry `{}` is compressed", shortened(name)));
         }
         Ok(entry.range.clone())
     }
 
-    /// Refuses an archive in which a member is compressed.
+    /// Refuses an archive in which a entry is compressed.
     pub fn check_stored(&self) -> Result<(), String> {
         self.names().try_for_each(|name| self.stored(name).map(drop))
     }
 
-    /// All bytes of a stored member of bounded size.
+    /// All bytes of a stored entry of bounded size.
     pub fn bytes(&self, name: &str, most: u64) -> Result<Bytes, String> {
         let range = self.stored(name)?;
         let length = range.end - range.start;
@@ -194,7 +194,7 @@ impl Archive {
         self.store.read(range)
     }
 
-    /// A part of a stored member as the contents of a constant.
+    /// A part of a stored entry as the contents of a constant.
     pub fn contents(&self, name: &str, start: u64, length: u64) -> Result<Const, String> {
         let range = self.stored(name)?;
         let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
@@ -203,7 +203,7 @@ impl Archive {
         self.store.contents(range.start + start..range.start + end)
     }
 
-    /// The bytes of a stored or deflated member as a stream. At its end, the stream fails if the member's size or checksum differs
+    /// The bytes of a stored or deflated entry as a stream. At its end, the stream fails if the entry's size or checksum differs
     /// from the directory. The caller bounds how much is read.
     pub fn stream(&self, name: &str) -> Result<impl Read + '_, String> {
         let entry = self.entry(name)?;
@@ -220,7 +220,7 @@ impl Archive {
         self.store.length()
     }
 
-    /// Identity of the bytes of some members and of the places of all.
+    /// Identity of the bytes of some entries and of the places of all.
     pub fn hash(&self, names: &[&str]) -> Result<String, String> {
         let mut hasher = blake3::Hasher::new();
         for (name, Entry { range, .. }) in &self.entries {
@@ -235,7 +235,7 @@ impl Archive {
 
 /// A part of an archive as a stream.
 struct Slice<'a> {
-    store: &'a Store,
+    store: &'a ArchiveBytes,
     range: Range<u64>,
 }
 
@@ -278,7 +278,7 @@ struct Directory {
 }
 
 impl Directory {
-    fn find(store: &Store) -> Result<Directory, String> {
+    fn find(store: &ArchiveBytes) -> Result<Directory, String> {
         let length = store.length();
         let start = length.saturating_sub(MAX_END_BYTES);
         let tail = store.read(start..length)?;
@@ -313,7 +313,7 @@ impl Directory {
 }
 
 /// The 64-bit end of a directory, which a locator just before the other end points to.
-fn wide_end(store: &Store, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
+fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
     let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
     let mut fields = Fields { bytes: &locator.ok_or("the end of its 64-bit directory is missing")?[4..] };
     fields.u32()?;
@@ -329,7 +329,7 @@ fn wide_end(store: &Store, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), S
 }
 
 /// One entry of the directory: its name and where its bytes lie.
-fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, Entry), String> {
+fn entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(String, Entry), String> {
     if fields.take(4)? != b"PK\x01\x02" {
         return Err("its directory is damaged".to_owned());
     }

@@ -1,59 +1,59 @@
-//! Networks whose operators were timed in their places.
+//! Networks whose operators were timed while the whole network ran.
 
 use serde::Serialize;
 
-/// An operator in its place.
+/// An operator timed in the network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placed {
-    /// Its kind.
+    /// Kind of the operator.
     pub operator: String,
-    /// What it does, with sizes.
+    /// The operator with its sizes, as text.
     pub text: String,
     /// The hash of its task.
     pub task: String,
-    /// How often the network runs it.
+    /// Calls in one run of the network.
     pub count: f64,
-    /// Whether it ran by its default schedule: a network is summed by those, whatever else was tried in its places.
+    /// Whether it ran by its default schedule. Sums over a network take default schedules only.
     pub is_default: bool,
-    /// One call in its place.
+    /// Time of one call in the network.
     pub in_place_ns: f64,
-    /// One call alone, by the same schedule, where that is known.
+    /// Time of one call alone, by the same schedule, if known.
     pub alone_ns: Option<f64>,
 }
 
-/// A network whose operators were timed in their places.
+/// A network with the times of its operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlacedNetwork {
-    /// Its name.
+    /// Name of the network.
     pub name: String,
-    /// The device.
+    /// Device that it ran on.
     pub device: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: i64,
-    /// Its operators, by each schedule that was timed.
+    /// Operators of the network, one entry for each timed schedule.
     pub operators: Vec<Placed>,
-    /// One run of the whole by the default schedules, where that is known.
+    /// Time of one run of the network by the default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 
 impl PlacedNetwork {
-    /// The operators by their default schedules.
+    /// Returns the operators with their default schedules.
     pub fn by_default(&self) -> impl Iterator<Item = &Placed> {
         self.operators.iter().filter(|one| one.is_default)
     }
 
-    /// All of those in their places.
+    /// Returns the sum of the times of all operators in the network.
     pub fn in_place_ns(&self) -> f64 {
         self.by_default().map(|one| one.count * one.in_place_ns).sum()
     }
 
-    /// Those that are known alone: in their places, and alone.
+    /// Returns two sums over the operators that were also timed alone: of their times in the network, and alone.
     pub fn both_ns(&self) -> (f64, f64) {
         let known = self.by_default().filter_map(|one| Some((one.count * one.in_place_ns, one.count * one.alone_ns?)));
         known.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    /// Calls of one run.
+    /// Returns the number of calls in one run.
     pub fn calls(&self) -> f64 {
         self.by_default().map(|one| one.count).sum()
     }

@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use learn::in_place::InPlace;
 use report::{Table, duration, figures, or_unknown, words};
 use samples::placed::PlacedNetwork;
-use samples::records::placed;
+use samples::records::placed_networks;
 use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Prints what sums miss, of each network and, where asked for, of each operator.
 pub fn run(arguments: &InPlaceOf) -> Result<u8> {
-    let (networks, left_out) = placed(&arguments.data, &policy(&arguments.filter)?)?;
+    let (networks, left_out) = placed_networks(&arguments.data, &policy(&arguments.filter)?)?;
     tell_reasons(&left_out);
     if networks.is_empty() {
         return Err(Error::Data(

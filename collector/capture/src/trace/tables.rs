@@ -78,7 +78,7 @@ pub enum Error {
     },
 }
 
-/// Returns the bound on texts of tables, in bytes: names are stored once in a file and repeated in tables.
+/// Bytes that the texts of tables may still take: names are stored once in a file and repeated in tables.
 struct Budget {
     most: u64,
     left: u64,

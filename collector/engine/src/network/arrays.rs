@@ -5,7 +5,7 @@
 
 use super::npy;
 use models::TensorType;
-use readers::archive::{Archive, Store};
+use readers::archive::{Archive, ArchiveBytes};
 use reference::Tensor;
 use std::fs::File;
 use std::io::BufReader;
@@ -62,8 +62,8 @@ fn open(path: &Path) -> Result<BufReader<File>, String> {
 }
 
 fn archive(path: &Path) -> Result<Archive, String> {
-    let store = Store::open(path).map_err(|error| error.to_string())?;
-    Archive::read(store).map_err(|error| format!("it is no archive of arrays ({error})"))
+    let bytes = ArchiveBytes::open(path).map_err(|error| error.to_string())?;
+    Archive::read(bytes).map_err(|error| format!("it is no archive of arrays ({error})"))
 }
 
 /// The names of an archive's arrays.
@@ -103,7 +103,7 @@ mod tests {
 
     /// The array `x` of an archive in memory.
     fn member(bytes: Vec<u8>, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
-        super::member(&Archive::read(Store::Memory(bytes.into()))?, name, wanted)
+        super::member(&Archive::read(ArchiveBytes::Memory(bytes.into()))?, name, wanted)
     }
 
     fn npz(method: CompressionMethod) -> Vec<u8> {

@@ -13,7 +13,7 @@ mod schema;
 mod tests;
 mod weights;
 
-use crate::archive::{self, Archive, Store};
+use crate::archive::{self, Archive, ArchiveBytes};
 use crate::{Imported, Options};
 use bytes::Bytes;
 use models::error::{Error, Result};
@@ -31,28 +31,28 @@ const MAJOR: i64 = 8;
 /// Reads a file.
 pub fn load(path: &Path, options: &Options) -> Result<Imported> {
     let file = path.display().to_string();
-    let store =
-        Store::open(path).map_err(|error| Error::Unreadable { file: file.clone(), reason: error.to_string() })?;
+    let store = ArchiveBytes::open(path)
+        .map_err(|error| Error::Unreadable { file: file.clone(), reason: error.to_string() })?;
     from_store(store, &file, options)
 }
 
 /// Reads an archive from memory.
 pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
-    from_store(Store::Memory(bytes), file, options)
+    from_store(ArchiveBytes::Memory(bytes), file, options)
 }
 
 /// Whether a file is TorchScript: a program of another kind, which only PyTorch itself can run. Nothing of it is run.
 pub fn is_torchscript(path: &Path) -> bool {
-    Store::open(path).is_ok_and(|store| holds_torchscript(&store))
+    ArchiveBytes::open(path).is_ok_and(|store| holds_torchscript(&store))
 }
 
-fn holds_torchscript(store: &Store) -> bool {
+fn holds_torchscript(store: &ArchiveBytes) -> bool {
     let names = archive::names(store).unwrap_or_default();
     let has = |part: &str| names.iter().any(|name| name.split('/').nth(1) == Some(part));
     has("data.pkl") && has("code")
 }
 
-fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
+fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Imported> {
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
     if holds_torchscript(&store) {
@@ -62,7 +62,9 @@ fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
         return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
     }
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
-    archive.check_stored().map_err(|reason| malformed("as a whole", reason))?;
+    archive
+        .check_stored()
+        .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
     let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
     if let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) {
         let bytes = archive.bytes(order, 64).map_err(|reason| malformed("as a whole", reason))?;

@@ -24,7 +24,7 @@ fn small_programs_answer_as_torch_does() {
 fn nested_values_count_by_the_memory_that_they_take() {
     assert_eq!(json_memory_bytes(br#"{"":[1,2]}"#), 800 + 160 + 96 + 7);
     let case = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch")).remove(0);
-    let store = Store::open(&case).unwrap();
+    let store = ArchiveBytes::open(&case).unwrap();
     let length = store.length();
     let archive = Archive::read(store).unwrap();
     let text = archive.bytes(program_name(&archive).unwrap(), MAX_PROGRAM_BYTES).unwrap();

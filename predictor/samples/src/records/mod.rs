@@ -9,6 +9,7 @@ pub mod in_place;
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
+use crate::placed::PlacedNetwork;
 use crate::provenance::Provenance;
 use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
 pub use comparable::check_setting;
@@ -68,11 +69,9 @@ pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
     gather_beside(&records, &hosts, &damage, policy)
 }
 
-/// Networks whose operators were timed in their places, in files of records and stores; and what was left out, by reason.
-pub fn placed(
-    paths: &[PathBuf],
-    policy: &Policy,
-) -> Result<(Vec<crate::placed::PlacedNetwork>, BTreeMap<String, u64>)> {
+/// Returns the networks of files and stores whose operators were timed while the network ran, and the number of rejected rows by
+/// reason.
+pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<PlacedNetwork>, BTreeMap<String, u64>)> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
         records.extend(read(path, &mut damage)?);
