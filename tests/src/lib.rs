@@ -26,6 +26,12 @@ use std::time::{Duration, Instant};
 /// A command that takes longer than this hangs. Good runs take seconds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The longest time that a command may take for hostile input. Reading it takes milliseconds, on a busy machine more.
+const MAX_HOSTILE_TIME: Duration = Duration::from_secs(60);
+
+/// The most that a command may print about hostile input on standard error.
+const MAX_HOSTILE_STDERR_BYTES: usize = 64 << 10;
+
 /// Measures hardly at all: what these tests look at is not the times.
 pub const QUICK: &str = "\
 threads = [1]
@@ -143,6 +149,8 @@ pub struct Running {
     /// The process.
     pub child: Child,
     what: String,
+    began: Instant,
+    peak_bytes: u64,
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
 }
@@ -158,16 +166,20 @@ pub struct Ran {
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
+    /// How long it took.
+    pub time: Duration,
+    /// The largest resident memory of the process alone, without its workers, sampled every millisecond.
+    pub peak_bytes: u64,
 }
 
 /// Starts a command.
 pub fn start(mut command: Command) -> Running {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let what = format!("{command:?}");
+    let (what, began) = (format!("{command:?}"), Instant::now());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
     let stdout = follow(child.stdout.take().expect("standard output is piped"));
     let stderr = follow(child.stderr.take().expect("standard error is piped"));
-    Running { child, what, stdout, stderr }
+    Running { child, what, began, peak_bytes: 0, stdout, stderr }
 }
 
 /// Runs a command to its end.
@@ -198,6 +210,8 @@ impl Running {
     pub fn until<T>(&mut self, mut look: impl FnMut(i32) -> Option<T>) -> Option<T> {
         let end = Instant::now() + PATIENCE;
         while self.is_alive() {
+            // The high-water mark of the process, so a peak between two samples is seen by the second.
+            self.peak_bytes = processes::status_bytes(self.pid(), "VmHWM").unwrap_or(0).max(self.peak_bytes);
             if let Some(found) = look(self.pid()) {
                 return Some(found);
             }
@@ -215,7 +229,8 @@ impl Running {
         self.until(|_| None::<()>);
         let status = self.child.wait().expect("a child can be waited for");
         let text = |thread: JoinHandle<String>| thread.join().expect("a reader does not panic");
-        Ran { what: self.what, status, stdout: text(self.stdout), stderr: text(self.stderr) }
+        let (stdout, stderr) = (text(self.stdout), text(self.stderr));
+        Ran { what: self.what, status, stdout, stderr, time: self.began.elapsed(), peak_bytes: self.peak_bytes }
     }
 }
 
@@ -233,6 +248,24 @@ impl Ran {
         self
     }
 
+    /// Checks the answer to hostile input: a documented exit code, bounded time, memory and errors, and no control sequence.
+    pub fn check_hostile(&self, max_bytes: u64) -> Result<(), String> {
+        let Ran { status, stderr, time, peak_bytes, .. } = self;
+        if !status.code().is_some_and(|code| (0..=4).contains(&code)) || stderr.contains("panicked") {
+            return Err(format!("crashed\n{self}"));
+        }
+        if *time >= MAX_HOSTILE_TIME || *peak_bytes > max_bytes {
+            return Err(format!("took {time:?}, {peak_bytes} bytes of {max_bytes}\n{self}"));
+        }
+        if stderr.len() >= MAX_HOSTILE_STDERR_BYTES {
+            return Err(format!("prints {} bytes of errors\n{}", stderr.len(), self.what));
+        }
+        if stderr.contains(['\u{1b}', '\u{7}']) {
+            return Err(format!("prints a control sequence: {stderr:?}\n{}", self.what));
+        }
+        Ok(())
+    }
+
     /// The document in the last line of standard output.
     #[track_caller]
     pub fn json(&self) -> Value {
@@ -243,7 +276,7 @@ impl Ran {
 
 impl std::fmt::Display for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Ran { what, status, stdout, stderr } = self;
+        let Ran { what, status, stdout, stderr, .. } = self;
         write!(f, "{what}\nended with {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 }

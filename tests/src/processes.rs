@@ -37,11 +37,11 @@ pub fn have_ended(pids: &[i32]) -> bool {
     true
 }
 
-/// Resident memory of a process now that is no file's, in bytes: pages of a program come and go as the system likes.
-pub fn own_memory_bytes(pid: i32) -> Option<u64> {
+/// Returns a memory size of a process, such as `VmHWM`, as its `status` file in procfs shows it. A process that has ended has none.
+pub fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// State and parent of a process.

@@ -3,14 +3,24 @@
 //! Commands are found by walking through the help itself, so that none is forgotten.
 #![allow(missing_docs)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use tests::{Bench, golden, program, run};
+
+/// Returns the names of options in a help text.
+fn options(help: &str) -> BTreeSet<&str> {
+    let words = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter(|word| word.starts_with("--")).collect()
+}
 
 /// Returns the long help of a command and of all commands below it, each with its path of names. Checks their short help.
 fn walk(bench: &Bench, program: &Path, path: &str) -> Vec<(String, String)> {
     let long = run(bench.command(program, &format!("{path} --help"))).expect(0).stdout;
     let short = run(bench.command(program, &format!("{path} -h"))).expect(0).stdout;
     assert!(short.lines().count() <= long.lines().count(), "`{path} -h` is longer than `{path} --help`:\n{short}");
+    assert_eq!(short.lines().next(), long.lines().next(), "the first lines of `{path} -h` and `{path} --help`");
+    let unknown: Vec<&str> = options(&short).difference(&options(&long)).copied().collect();
+    assert!(unknown.is_empty(), "`{path} -h` names {unknown:?}, which `{path} --help` does not:\n{long}");
     let mut found = vec![(path.to_owned(), long.clone())];
     let commands = long.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in commands.take_while(|line| !line.is_empty()) {

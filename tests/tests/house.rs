@@ -108,9 +108,10 @@ fn the_engine_is_a_library() {
     );
     for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{}/src/", engine.folder))) {
         let source = text(&path);
-        let of_program = ["println!", "eprintln!", "process::exit", "env::var", "env::args"];
+        // Lints of the workspace deny printing, unless a source allows it.
+        let of_program = ["clippy::print_", "process::exit", "env::var", "env::args"];
         wrong.extend(
-            of_program.iter().filter(|call| source.contains(**call)).map(|call| format!("{path} calls `{call}`")),
+            of_program.iter().filter(|part| source.contains(**part)).map(|part| format!("{path} has `{part}`")),
         );
     }
     no_faults(wrong);

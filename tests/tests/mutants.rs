@@ -14,7 +14,6 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
 use tests::workspace::root;
 use tests::{Bench, run, stores};
 
@@ -23,8 +22,6 @@ const MUTANTS: usize = 60;
 /// What a reader may take: this many bytes for each byte of a file, and this much besides.
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_BESIDES: u64 = 256 << 20;
-/// Reading a file takes milliseconds, on a busy machine more.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A kind of file, a sound one, and the command that opens it.
 struct Kind {
@@ -35,7 +32,6 @@ struct Kind {
 }
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
-    let index = any::<prop::sample::Index>;
     let words = vec![
         &b"\xff\xff\xff\xff\xff\xff\xff\xff"[..],
         b"\xff\xff\xff\x7f",
@@ -45,8 +41,10 @@ fn damages() -> impl Strategy<Value = Vec<Damage>> {
         b"-1",
         b"\n",
     ];
-    let long = (index(), index(), 1..300usize).prop_map(|(from, to, count)| Damage::Repeat { from, to, count });
-    prop::collection::vec(prop_oneof![3 => damage::with_words(&words), 1 => long], 1..6)
+    // Parts that are repeated often are what makes small files large in memory.
+    let index = any::<prop::sample::Index>;
+    let repeat = (index(), index(), 1..300usize).prop_map(|(from, to, count)| Damage::Repeat { from, to, count });
+    prop::collection::vec(prop_oneof![3 => damage::with_words(&words), 1 => repeat], 1..6)
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -60,7 +58,6 @@ fn file(path: &str) -> Vec<u8> {
 }
 
 fn kinds(bench: &Bench) -> Vec<Kind> {
-    // Few records: a child's figure of memory begins with what this process has.
     let published = Store::open(&root().join("datasets/published/cpu")).expect("a store");
     let records =
         published.records(Choose::All).expect("rows").take(4).collect::<Result<Vec<_>, _>>().expect("sound rows");
@@ -102,7 +99,7 @@ fn kinds(bench: &Bench) -> Vec<Kind> {
         kind("x.jsonl", exported("made.jsonl"), "dataset import x.jsonl --store new"),
         kind("x.parquet", exported("made.parquet"), "dataset import x.parquet --store new"),
         kind("traces.jsonl", replay.as_bytes().to_vec(), "replay --traces traces.jsonl --json"),
-        kind("x.toml", file("configs/sweep.toml"), "tasks --config x.toml"),
+        kind("x.toml", file("configs/smoke.toml"), "tasks --config x.toml"),
         Kind {
             name: "x.opp",
             sample: file("datasets/published/cpu.opp"),
@@ -112,46 +109,38 @@ fn kinds(bench: &Bench) -> Vec<Kind> {
     ]
 }
 
-/// The largest resident memory that any child of this process has had.
-fn peak_bytes() -> u64 {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the system counts");
-    u64::try_from(usage.max_rss()).unwrap_or(0) << 10
-}
-
 #[test]
 fn damaged_files_of_every_kind_are_answered_in_bounded_memory() {
     let bench = Bench::new();
     let kinds = kinds(&bench);
     let mut runner = TestRunner::deterministic();
-    let mut peak = peak_bytes();
+    let mut max_bytes = 0;
     for kind in &kinds {
-        let mut answers = BTreeMap::<i32, usize>::new();
-        for number in 0..MUTANTS {
-            let mut bytes = kind.sample.clone();
-            let damages = damages().new_tree(&mut runner).expect("a damage").current();
-            damages.iter().for_each(|damage| damage.apply(&mut bytes));
-            if kind.name.ends_with(".gz") {
-                bytes = packed(&bytes);
-            }
+        let answer = |content: &[u8]| {
+            let bytes = if kind.name.ends_with(".gz") { packed(content) } else { content.to_vec() };
             std::fs::write(bench.path(kind.name), &bytes).expect("a file");
             let _ = std::fs::remove_dir_all(bench.path("new"));
-            let began = Instant::now();
             let ran = run(bench.command(&tests::program(kind.program), kind.command));
-            assert!(began.elapsed() < PATIENCE, "{} {number} took {:?}: {ran}", kind.name, began.elapsed());
-            let code = ran.status.code().unwrap_or(-1);
-            assert!((0..=4).contains(&code), "{} {number}: {damages:?}\n{ran}", kind.name);
-            assert!(ran.stderr.len() < 64 << 10, "{} {number} prints {} bytes", kind.name, ran.stderr.len());
-            let (before, now) = (peak, peak_bytes());
-            let bound = BYTES_PER_BYTE * bytes.len() as u64 + BYTES_BESIDES;
-            assert!(
-                now <= before.max(bound),
-                "{} {number} took {now} bytes, {} long: {damages:?}",
-                kind.name,
-                bytes.len()
-            );
-            peak = now;
-            *answers.entry(code).or_default() += 1;
+            (ran, BYTES_PER_BYTE * bytes.len() as u64 + BYTES_BESIDES)
+        };
+        answer(&kind.sample).0.expect(0);
+        let (mut answers, mut peak_bytes) = (BTreeMap::<i32, usize>::new(), 0);
+        for number in 0..MUTANTS {
+            let mut content = kind.sample.clone();
+            let damages = damages().new_tree(&mut runner).expect("a damage").current();
+            damages.iter().for_each(|damage| damage.apply(&mut content));
+            let (ran, bound) = answer(&content);
+            if let Err(why) = ran.check_hostile(bound) {
+                panic!("{} {number}, {} bytes long, {damages:?}: {why}", kind.name, content.len());
+            }
+            (max_bytes, peak_bytes) = (bound.max(max_bytes), ran.peak_bytes.max(peak_bytes));
+            *answers.entry(ran.code()).or_default() += 1;
         }
         assert!(answers.keys().any(|code| *code != 0), "{}: answers by exit code {answers:?}", kind.name);
+        assert!(peak_bytes > 1 << 20, "{}: procfs does not show the memory: {peak_bytes} bytes", kind.name);
     }
+    // The samples above miss the last millisecond of a process, and its workers.
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the system counts");
+    let peak_bytes = u64::try_from(usage.max_rss()).expect("a size") << 10;
+    assert!(peak_bytes <= max_bytes, "a process or a worker took {peak_bytes} bytes");
 }
