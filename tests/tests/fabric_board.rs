@@ -2,7 +2,7 @@
 //! was not. Agents serve simulated cores; no board was ever seen.
 #![allow(missing_docs)]
 
-use accelerator::{Block, Bus, Core, SimulatedBus, registers};
+use accelerator::{Block, Core, HookedBus, Hooks, SimulatedBus, registers};
 use agent::session::{OnFabric, serve};
 use remote::Waiting;
 use remote::fabric::FabricKind;
@@ -28,56 +28,29 @@ enum Fault {
     Hangs,
 }
 
-/// A simulated core with a fault.
+/// The fault of a simulated core.
 struct Faulty {
-    bus: SimulatedBus,
     fault: Fault,
     has_run: bool,
 }
 
-impl Bus for Faulty {
-    fn write(&mut self, block: Block, register: u32, value: u32) {
+impl Hooks for Faulty {
+    fn on_write(&mut self, block: Block, register: u32, _: u32) -> bool {
         if (block, register) == (Block::Store, registers::CONTROL) {
             match self.fault {
                 // Without the hook that would say so on the test's own output.
                 Fault::Leaves => std::panic::resume_unwind(Box::new("it leaves")),
-                Fault::Hangs => return,
+                Fault::Hangs => return false,
                 Fault::None | Fault::Flips => self.has_run = true,
             }
         }
-        self.bus.write(block, register, value);
+        true
     }
 
-    fn read(&mut self, block: Block, register: u32) -> u32 {
-        self.bus.read(block, register)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bus.bytes()
-    }
-
-    fn address(&self) -> u64 {
-        self.bus.address()
-    }
-
-    fn put(&mut self, at: u64, bytes: &[u8]) {
-        self.bus.put(at, bytes);
-    }
-
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
-        let mut bytes = self.bus.get(at, count);
+    fn on_get(&mut self, bytes: &mut [u8]) {
         if self.fault == Fault::Flips && self.has_run {
             bytes[0] ^= 4;
         }
-        bytes
-    }
-
-    fn now_ns(&mut self) -> u64 {
-        self.bus.now_ns()
-    }
-
-    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
-        self.bus.program(core, file)
     }
 }
 
@@ -99,7 +72,8 @@ fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
     handshake::hear(&mut waiting).expect("a client says who it is");
     handshake::answer(Verdict::Taken, "", &mut waiting).expect("it hears");
     let bus = SimulatedBus::new(Core::named("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
-    let fabric = OnFabric::new(kind, Box::new(Faulty { bus, fault, has_run: false }));
+    let bus = HookedBus { bus, hooks: Faulty { fault, has_run: false } };
+    let fabric = OnFabric::new(kind, Box::new(bus));
     let folder = tempfile::tempdir().expect("a folder");
     // Whatever the copy of its connection: who is gone is gone.
     drop(waiting);

@@ -22,6 +22,7 @@ mod fit;
 mod form;
 mod functional;
 mod generate;
+mod hooked;
 mod image;
 mod instruction;
 mod knobs;
@@ -41,6 +42,7 @@ pub use fit::{Misfit, fits};
 pub use form::{CpuReason, in_core_form, layer_of};
 pub use functional::{FunctionalError, Machine, Totals};
 pub use generate::generate;
+pub use hooked::{HookedBus, Hooks};
 pub use image::{Image, ImageError, result, result_place};
 pub use instruction::{
     Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,

@@ -4,8 +4,8 @@
 mod common;
 
 use accelerator::{
-    Block, Bus, Core, Image, ImageError, LaunchError, Program, SimulatedBus, StreamError, check_places, default_knobs,
-    generate, launch, layer_of, read_stream, registers, result, result_place,
+    Block, Bus, Core, HookedBus, Hooks, Image, ImageError, LaunchError, Program, SimulatedBus, StreamError,
+    check_places, default_knobs, generate, launch, layer_of, read_stream, registers, result, result_place,
 };
 use common::{random, values};
 use models::Task;
@@ -14,48 +14,20 @@ use reference::Tensor;
 
 const ADDRESS: u64 = 0x1000_0000;
 
-/// A simulated bus that notes what is written, and may be one that never ends.
+/// Notes what is written, and may be of a core that never ends.
 struct Noted {
-    bus: SimulatedBus,
     written: Vec<(Block, u32, u32)>,
     ends: bool,
 }
 
-impl Bus for Noted {
-    fn write(&mut self, block: Block, register: u32, value: u32) {
+impl Hooks for Noted {
+    fn on_write(&mut self, block: Block, register: u32, value: u32) -> bool {
         self.written.push((block, register, value));
-        if self.ends || block != Block::Store {
-            self.bus.write(block, register, value);
-        }
+        self.ends || block != Block::Store
     }
 
-    fn read(&mut self, block: Block, register: u32) -> u32 {
+    fn on_read(&mut self, block: Block, register: u32) {
         assert_eq!((block, register), (Block::Compute, registers::DONE));
-        self.bus.read(block, register)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bus.bytes()
-    }
-
-    fn address(&self) -> u64 {
-        self.bus.address()
-    }
-
-    fn put(&mut self, at: u64, bytes: &[u8]) {
-        self.bus.put(at, bytes);
-    }
-
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
-        self.bus.get(at, count)
-    }
-
-    fn now_ns(&mut self) -> u64 {
-        self.bus.now_ns()
-    }
-
-    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
-        self.bus.program(core, file)
     }
 }
 
@@ -69,9 +41,9 @@ fn with_program(check: impl FnOnce(&Program, &[&[u8]], &[u8])) {
     check(&program, &operands, reference::evaluate(&task, &inputs).unwrap().bytes());
 }
 
-fn noted(program: &Program) -> Noted {
+fn noted(program: &Program) -> HookedBus<Noted> {
     let bus = SimulatedBus::new(program.core, ADDRESS, 1 << 20);
-    Noted { bus, written: Vec::new(), ends: true }
+    HookedBus { bus, hooks: Noted { written: Vec::new(), ends: true } }
 }
 
 /// Puts an image into memory and runs it.
@@ -94,17 +66,18 @@ fn registers_are_written_in_order_and_the_result_is_right_every_time() {
         let (found, taken) = run(&mut bus, program, &image).unwrap();
         assert_eq!(found, wanted);
         assert!(taken > 0);
+        let written = &bus.hooks.written;
         let controls: Vec<(Block, u32)> =
-            bus.written.iter().filter(|w| w.1 == registers::CONTROL).map(|w| (w.0, w.2)).collect();
+            written.iter().filter(|w| w.1 == registers::CONTROL).map(|w| (w.0, w.2)).collect();
         let (once, again) = (registers::START, registers::RESTART);
         assert_eq!(
             controls,
             [(Block::Fetch, once), (Block::Load, again), (Block::Compute, again), (Block::Store, again)]
         );
-        let first = bus.written.iter().position(|w| w.1 == registers::CONTROL).unwrap();
-        let bases = bus.written[1..first].iter().filter(|w| w.0 != Block::Fetch);
+        let first = written.iter().position(|w| w.1 == registers::CONTROL).unwrap();
+        let bases = written[1..first].iter().filter(|w| w.0 != Block::Fetch);
         assert_eq!(bases.map(|w| w.2).collect::<Vec<_>>(), [0; 5], "all bases are zero before anything begins");
-        assert_eq!(bus.written[0], (Block::Compute, registers::NOT_DONE, 0));
+        assert_eq!(written[0], (Block::Compute, registers::NOT_DONE, 0));
         assert_eq!(run(&mut bus, program, &image).unwrap().0, wanted, "an end of before is none of the next");
     });
 }
@@ -114,7 +87,7 @@ fn a_core_that_hangs_or_lies_is_an_error() {
     with_program(|program, operands, _| {
         let image = Image::new(program, operands, ADDRESS).unwrap();
         let mut bus = noted(program);
-        bus.ends = false;
+        bus.hooks.ends = false;
         assert_eq!(run(&mut bus, program, &image), Err(LaunchError::TimedOut(50_000)));
         let mut endless = image.clone();
         let last = endless.instructions.len() - 16;

@@ -23,9 +23,9 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// A client that has connected.
 pub struct Client {
-    /// Its connection.
+    /// Connection of the client.
     pub stream: TcpStream,
-    /// Where it is.
+    /// Address of the client.
     pub address: SocketAddr,
 }
 
@@ -34,16 +34,21 @@ pub type Admitted = (Arc<Client>, Key);
 
 /// Decides which client gets the board.
 pub struct Admission {
-    /// The key of the agent, and what every client must know.
+    /// The key of the agent, and the secret that clients must send.
     key: String,
     secret: Option<String>,
     /// Gets messages for the log.
     tell: fn(String),
+    /// Behind a lock of its own, which is held while the tracker is asked. That one is taken before `occupancy`.
+    registration: Option<Mutex<Registration>>,
+    /// Never held while another side is waited for: every greeting takes it.
     occupancy: Mutex<Occupancy>,
 }
 
+#[derive(Default)]
 struct Occupancy {
-    registration: Option<Registration>,
+    /// The key that the tracker gives to the next client; none while nothing is offered, so in every session.
+    match_key: Option<String>,
     /// The client of the running session, or of the next one where that client has closed its connection.
     holder: Option<Arc<Client>>,
 }
@@ -51,19 +56,34 @@ struct Occupancy {
 impl Admission {
     /// For an agent with this key and this secret, and perhaps a tracker.
     pub fn new(key: &str, secret: Option<&str>, registration: Option<Registration>, tell: fn(String)) -> Admission {
-        let occupancy = Mutex::new(Occupancy { registration, holder: None });
-        Admission { key: key.to_owned(), secret: secret.map(str::to_owned), tell, occupancy }
+        let (registration, occupancy) = (registration.map(Mutex::new), Mutex::default());
+        Admission { key: key.to_owned(), secret: secret.map(str::to_owned), tell, registration, occupancy }
     }
 
     /// Offers a session at the tracker, unless a client has the board.
     pub fn offer(&self) {
-        let mut occupancy = self.occupancy();
-        if occupancy.holder.is_none()
-            && let Some(registration) = &mut occupancy.registration
-            && let Err(error) = registration.look()
-        {
+        let Some(registration) = &self.registration else { return };
+        let mut registration = registration.lock().expect("no thread panics with the lock");
+        let offered = {
+            let occupancy = self.occupancy();
+            if occupancy.holder.is_some() {
+                return;
+            }
+            occupancy.match_key.clone()
+        };
+        if let Err(error) = registration.look(offered.as_deref(), |key| self.set_match_key(key)) {
             (self.tell)(format!("the tracker is not there: {error}; trying again"));
         }
+    }
+
+    /// Sets the key of the next client. Returns false where a client has got the board since.
+    fn set_match_key(&self, key: Option<String>) -> bool {
+        let mut occupancy = self.occupancy();
+        let is_free = occupancy.holder.is_none();
+        if is_free {
+            occupancy.match_key = key;
+        }
+        is_free
     }
 
     /// Frees the board after a client's session.
@@ -97,7 +117,7 @@ impl Admission {
     /// tracker gave away, and it is good for one session.
     fn admit(&self, key: &Key, client: &Arc<Client>) -> Verdict {
         let mut occupancy = self.occupancy();
-        let offered = occupancy.registration.as_ref().map(|registration| registration.match_key().unwrap_or_default());
+        let offered = self.registration.as_ref().map(|_| occupancy.match_key.as_deref().unwrap_or_default());
         let expected = offered.unwrap_or(&self.key);
         let secret = self.secret.as_deref();
         let knows = secret.is_none_or(|secret| is_same(secret, key.secret.as_deref().unwrap_or_default()));
@@ -110,9 +130,8 @@ impl Admission {
             return Verdict::Duplicate;
         }
         occupancy.holder = Some(Arc::clone(client));
-        if let Some(registration) = &mut occupancy.registration {
-            registration.offer_again();
-        }
+        // The next session gets a key of its own.
+        occupancy.match_key = None;
         Verdict::Taken
     }
 }

@@ -5,7 +5,7 @@ use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const PREFIX: &str = "opcollect-board-";
@@ -38,11 +38,36 @@ impl SessionFolder {
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+
+    /// Keeps the folder where it has the mark of a core at work, and removes it otherwise.
+    pub fn into_marked(mut self) -> Option<MarkedFolder> {
+        let path = self.path().to_owned();
+        path.join(CORE_AT_WORK).exists().then(|| {
+            self.folder.disable_cleanup(true);
+            MarkedFolder { path, _lock: self._lock }
+        })
+    }
 }
 
-/// Removes folders of this user's agents that have ended without doing so. Returns whether one of them was in a run on the core.
-pub fn sweep(parent: &Path) -> bool {
-    let mut was_at_work = false;
+/// A folder of an ended session with the mark of a core at work. It stays on disk when this value is dropped, so that the next
+/// agent finds the mark.
+pub struct MarkedFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl MarkedFolder {
+    /// Removes the folder, once another one has the mark or the core has ended.
+    pub fn remove(self) {
+        // A folder that cannot be removed hinders no session.
+        let _ = std::fs::remove_dir_all(self.path);
+    }
+}
+
+/// Removes folders of this user's agents that have ended without doing so, except those with the mark of a core at work: these
+/// are returned to an agent that serves the core by `/dev/mem`, and left alone by any other agent.
+pub fn sweep(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
+    let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {
         let is_named = entry.file_name().to_string_lossy().starts_with(PREFIX);
         // Neither call follows links.
@@ -50,16 +75,26 @@ pub fn sweep(parent: &Path) -> bool {
         if !is_named || !is_own {
             continue;
         }
-        let lock = OpenOptions::new().read(true).write(true).custom_flags(O_NOFOLLOW).open(entry.path().join(LOCK));
+        let path = entry.path();
+        let is_marked = || path.join(CORE_AT_WORK).exists();
+        // Without the lock: an agent that serves the core may look for it at this moment.
+        if is_marked() && !serves_devmem {
+            continue;
+        }
+        let lock = OpenOptions::new().read(true).write(true).custom_flags(O_NOFOLLOW).open(path.join(LOCK));
         if let Ok(lock) = lock
             && lock.try_lock().is_ok()
         {
-            was_at_work |= entry.path().join(CORE_AT_WORK).exists();
-            // A folder that cannot be removed hinders no session.
-            let _ = std::fs::remove_dir_all(entry.path());
+            // Its session may have set the mark since.
+            let (is_marked, folder) = (is_marked(), MarkedFolder { path, _lock: lock });
+            match is_marked {
+                true if serves_devmem => marked.push(folder),
+                true => {}
+                false => folder.remove(),
+            }
         }
     }
-    was_at_work
+    marked
 }
 
 #[cfg(test)]
@@ -85,23 +120,55 @@ mod tests {
         symlink(path("target").join(LOCK), path("opcollect-board-unlocked").join(LOCK)).unwrap();
         let held = File::open(path("opcollect-board-held").join(LOCK)).unwrap();
         held.lock().unwrap();
-        assert!(!sweep(parent.path()));
+        assert!(sweep(parent.path(), true).is_empty());
         let mut left: Vec<_> = parent.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         let wanted = ["another", "opcollect-board-held", "opcollect-board-link", "opcollect-board-unlocked", "target"];
         assert_eq!(left, wanted);
         assert!(path("target/kept").exists());
 
-        make("opcollect-board-ended");
-        fs::write(path("opcollect-board-ended").join(CORE_AT_WORK), "").unwrap();
-        assert!(sweep(parent.path()), "its core may still be at work");
-        assert!(!sweep(&path("absent")));
+        assert!(sweep(&path("absent"), true).is_empty());
+    }
+
+    #[test]
+    fn the_mark_of_a_core_at_work_stays_until_it_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("opcollect-board-ended");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(LOCK), "").unwrap();
+        fs::write(path.join(CORE_AT_WORK), "").unwrap();
+        assert!(sweep(parent.path(), false).is_empty() && path.exists(), "another agent removed the mark");
+        for _ in 0..2 {
+            let marked = sweep(parent.path(), true);
+            assert_eq!(marked.len(), 1);
+            assert!(sweep(parent.path(), true).is_empty(), "two agents have the folder");
+            assert!(sweep(parent.path(), false).is_empty());
+            // The agent ends before it serves a session.
+            drop(marked);
+            assert!(path.join(CORE_AT_WORK).exists());
+        }
+        sweep(parent.path(), true).into_iter().for_each(MarkedFolder::remove);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_session_folder_is_kept_only_with_the_mark() {
+        let folder = SessionFolder::new().unwrap();
+        let path = folder.path().to_owned();
+        assert!(folder.into_marked().is_none() && !path.exists());
+        let folder = SessionFolder::new().unwrap();
+        let path = folder.path().to_owned();
+        fs::write(path.join(CORE_AT_WORK), "").unwrap();
+        let marked = folder.into_marked().unwrap();
+        assert!(path.exists());
+        marked.remove();
+        assert!(!path.exists());
     }
 
     #[test]
     fn a_folder_in_use_is_kept() {
         let folder = SessionFolder::new().unwrap();
-        sweep(&std::env::temp_dir());
+        sweep(&std::env::temp_dir(), false);
         assert!(folder.path().exists());
     }
 }

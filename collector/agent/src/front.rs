@@ -2,7 +2,7 @@
 
 use crate::admission::{Admission, greet_all, has_hung_up};
 use crate::fabric;
-use crate::folder::{self, CORE_AT_WORK, SessionFolder};
+use crate::folder::{self, CORE_AT_WORK, MarkedFolder, SessionFolder};
 use crate::native::detect_dead_peer;
 use crate::registration::Registration;
 use crate::session::EMULATED_VARIABLE;
@@ -26,10 +26,14 @@ use std::time::{Duration, Instant};
 
 /// A client is given this long to receive why its session ended.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// A session has this long to end by itself once its client has closed the connection.
+const CLOSED_GRACE: Duration = Duration::from_millis(500);
+/// The same while requests of the client are unread.
+const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
 /// How often the tracker is asked.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The exit code of a session whose client wants that nobody is served after it.
+/// The exit code of a session whose client asked the agent to end.
 pub const LEAVING: u8 = 17;
 
 /// How an agent serves.
@@ -41,7 +45,7 @@ pub struct Options {
     pub port: u16,
     /// The key of direct clients, and of the device at a tracker.
     pub key: String,
-    /// What every client must know.
+    /// The secret that clients must send.
     pub secret: Option<String>,
     /// The tracker to register with.
     pub tracker: Option<Address>,
@@ -86,7 +90,8 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
 /// Serves one client after the other, until one asks the agent to end; messages for the log go to `tell`.
 pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
-    let mut is_core_at_work = folder::sweep(&std::env::temp_dir());
+    let serves_devmem = options.fabric == Some(FabricKind::Devmem);
+    let mut marked = folder::sweep(&std::env::temp_dir(), serves_devmem);
     let registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
     let admission = Arc::new(Admission::new(&options.key, options.secret.as_deref(), registration, tell));
     let (admit, admitted) = channel();
@@ -101,13 +106,13 @@ pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Resu
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Err(ServeError::Greeting),
         };
-        let end = attend(&client.stream, options, &key, &mut is_core_at_work);
+        let end = attend(&client.stream, options, &key, &mut marked);
         admission.release(&client);
         let address = client.address;
         match end {
             Ok(End::Fine) => {}
             Ok(End::Leaving) => {
-                tell(format!("{address} wants that nobody is served any more"));
+                tell(format!("{address} asked the agent to end"));
                 return Ok(());
             }
             Ok(End::Bad(end)) => tell(format!("session of {address}: {end}")),
@@ -124,16 +129,17 @@ enum End {
     Bad(String),
 }
 
-/// Sees to a session from beginning to end. A board's core may be at work longer than the session, which the next one has to know.
-fn attend(stream: &TcpStream, options: &Options, key: &Key, is_core_at_work: &mut bool) -> std::io::Result<End> {
+/// Sees to a session from beginning to end. A board's core may be at work longer than the session, which the next one has to know:
+/// folders of ended sessions with the mark stay until the folder of the next session has it.
+fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<MarkedFolder>) -> std::io::Result<End> {
     let folder = SessionFolder::new()?;
-    let mark = folder.path().join(CORE_AT_WORK);
-    if *is_core_at_work {
-        std::fs::write(&mark, "")?;
+    if !marked.is_empty() {
+        std::fs::write(folder.path().join(CORE_AT_WORK), "")?;
+        marked.drain(..).for_each(MarkedFolder::remove);
     }
     detect_dead_peer(stream);
     let end = run(stream, options, key, folder.path());
-    *is_core_at_work = mark.exists();
+    marked.extend(folder.into_marked());
     end
 }
 
@@ -217,8 +223,9 @@ fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Resu
         if has_ended(process)? {
             break None;
         }
-        if leaving != leaving_limit(stream) {
-            (leaving, leaving_since) = (leaving_limit(stream), Instant::now());
+        let current = leaving_limit(stream);
+        if leaving != current {
+            (leaving, leaving_since) = (current, Instant::now());
         }
         if leaving.is_some_and(|limit| leaving_since.elapsed() > limit) {
             break Some(How::Left);
@@ -245,5 +252,5 @@ fn has_ended(process: Pid) -> std::io::Result<bool> {
 fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
     let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);
-    has_hung_up(stream).then(has_unread).map(|has_unread| Duration::from_millis(if has_unread { 5000 } else { 500 }))
+    has_hung_up(stream).then(has_unread).map(|has_unread| if has_unread { CLOSED_GRACE_UNREAD } else { CLOSED_GRACE })
 }

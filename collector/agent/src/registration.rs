@@ -17,7 +17,6 @@ pub struct Registration {
     key: String,
     port: u16,
     tracker: Option<Tracker>,
-    match_key: String,
     lent_for: u32,
     again_at: Instant,
     /// Whether somebody was told that the tracker is not there.
@@ -32,56 +31,51 @@ impl Registration {
             key: key.to_owned(),
             port,
             tracker: None,
-            match_key: String::new(),
             lent_for: 0,
             again_at: Instant::now(),
             is_told: false,
         }
     }
 
-    /// The key that the next client must have; none while nothing is offered.
-    pub fn match_key(&self) -> Option<&str> {
-        Some(self.match_key.as_str()).filter(|key| !key.is_empty())
-    }
-
-    /// Sees to it that a session is offered; what went wrong, once until it is right again.
-    pub fn look(&mut self) -> Result<(), RemoteError> {
+    /// Sees to it that a session is offered; what went wrong, once until it is right again. `offered` is the key of the session
+    /// that is offered already. `set_key` gets the key of another one before the tracker does, and none where the tracker is
+    /// not there; it returns false where a client has got the board since, so that no session is offered.
+    pub fn look(&mut self, offered: Option<&str>, set_key: impl Fn(Option<String>) -> bool) -> Result<(), RemoteError> {
         if Instant::now() < self.again_at {
             return Ok(());
         }
-        let looked = self.try_look();
+        let looked = self.try_look(offered, &set_key);
         if looked.is_err() {
             self.tracker = None;
-            self.match_key.clear();
+            set_key(None);
             self.again_at = Instant::now() + PAUSE;
         }
         let was_told = std::mem::replace(&mut self.is_told, looked.is_err());
         if was_told { Ok(()) } else { looked }
     }
 
-    /// A client has come with the key: the next session gets a key of its own.
-    pub fn offer_again(&mut self) {
-        self.match_key.clear();
-    }
-
-    fn try_look(&mut self) -> Result<(), RemoteError> {
+    fn try_look(
+        &mut self,
+        offered: Option<&str>,
+        set_key: &impl Fn(Option<String>) -> bool,
+    ) -> Result<(), RemoteError> {
         if self.tracker.is_none() {
             let mut tracker = Tracker::open(&self.address, PATIENCE)?;
             tracker.introduce(&self.key, self.port, PATIENCE)?;
             self.tracker = Some(tracker);
-            self.match_key.clear();
         }
         let tracker = self.tracker.as_mut().expect("just opened");
-        if !self.match_key.is_empty() {
-            let is_offered = tracker.pending(PATIENCE)?.contains(&self.match_key);
+        if let Some(offered) = offered {
+            let is_offered = tracker.pending(PATIENCE)?.iter().any(|key| key == offered);
             self.lent_for = if is_offered { 0 } else { self.lent_for + 1 };
             if self.lent_for < LOOKS {
                 return Ok(());
             }
         }
-        self.match_key = format!("{}:{}", self.key, chance());
         self.lent_for = 0;
-        tracker.put(&self.key, self.port, &self.match_key, PATIENCE)
+        let match_key = format!("{}:{}", self.key, chance());
+        // The tracker may lend the session before it answers.
+        if set_key(Some(match_key.clone())) { tracker.put(&self.key, self.port, &match_key, PATIENCE) } else { Ok(()) }
     }
 }
 

@@ -8,11 +8,11 @@ use common::{Agent, LONG, kernel, kernels, load};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use remote::agent::{HOST, LIMIT};
-use remote::handshake::{self, Key, MAGIC};
+use remote::handshake::{Key, MAGIC, TRACKER_MAGIC, greet_server};
 use remote::wire::Value;
-use remote::{Address, RemoteError, Session, connect};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use remote::{Address, RemoteError, Session};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,12 +25,9 @@ fn tcp(address: &Address) -> TcpStream {
     TcpStream::connect((address.host.as_str(), address.port)).expect("the agent listens")
 }
 
-/// Greets once, without another attempt.
-fn greeted(address: &Address) -> Result<remote::Waiting, RemoteError> {
-    let mut waiting = connect(address, LONG)?;
-    waiting.begin("greeting", LONG);
-    handshake::offer(&Key::default(), address, &mut waiting)?;
-    Ok(waiting)
+/// The bytes by which a client without a key begins.
+fn greeting() -> Vec<u8> {
+    [&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat()
 }
 
 /// A session with a kernel that has no end.
@@ -64,10 +61,10 @@ fn agent_in(folder: &Path, options: &[&str]) -> Agent {
 #[test]
 fn silent_clients_delay_no_other() {
     let agent = Agent::start(&[]);
-    let half = [&MAGIC.to_le_bytes()[..], &40_i32.to_le_bytes(), b"client:"].concat();
+    let whole = greeting();
     let mut silent: Vec<TcpStream> = (0..100).map(|_| tcp(&agent.address)).collect();
     for (place, stream) in silent.iter_mut().enumerate() {
-        stream.write_all(&half[..place % half.len()]).unwrap_or_default();
+        stream.write_all(&whole[..place % whole.len()]).unwrap_or_default();
     }
     // One after the other they would take minutes.
     let mut session = agent.session();
@@ -92,12 +89,11 @@ fn a_second_client_gets_the_answer_busy_at_once() {
         Err(error @ RemoteError::Busy { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    let said = busy(greeted(&agent.address).map(drop));
+    let said = busy(greet_server(&agent.address, &Key::default(), LONG).map(drop));
     assert_eq!(said, format!("{} is busy with another client", agent.address));
     // The code at which TVM's clients end.
     let mut stream = tcp(&agent.address);
-    let greeting = [&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat();
-    stream.write_all(&greeting).expect("sent");
+    stream.write_all(&greeting()).expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the agent closes the connection");
     assert_eq!(answer, (MAGIC + 1).to_le_bytes());
@@ -117,7 +113,71 @@ fn a_wrong_key_is_refused_before_the_agent_says_whether_it_is_busy() {
     let agent = Agent::start(&["--key", "board"]);
     let key = Key { name: "board".to_owned(), ..Key::default() };
     let _first = Session::open(&agent.address, &key, LONG).expect("the key is right");
-    assert!(matches!(greeted(&agent.address).map(drop), Err(RemoteError::KeyRefused { .. })));
+    assert!(matches!(
+        greet_server(&agent.address, &Key::default(), LONG).map(drop),
+        Err(RemoteError::KeyRefused { .. })
+    ));
+}
+
+/// The next message of an agent to its tracker.
+fn message(stream: &mut TcpStream) -> String {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("the agent asks");
+    let mut text = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut text).expect("the agent asks");
+    String::from_utf8(text).expect("text")
+}
+
+/// The match key of the session that an agent offers next, and answers what is asked before.
+fn offered(stream: &mut TcpStream) -> Key {
+    loop {
+        let text = message(stream);
+        // A registration, or a session: `[3, "board", [PORT, "MATCH KEY"], null]`.
+        if let Some(rest) = text.strip_prefix("[3,") {
+            let name = rest.split('"').nth(3).expect("a match key").to_owned();
+            return Key { name, ..Key::default() };
+        }
+        answer_success(stream);
+    }
+}
+
+fn answer_success(stream: &mut TcpStream) {
+    stream.write_all(&[&1_i32.to_le_bytes()[..], b"0"].concat()).expect("the agent waits");
+}
+
+/// Whether the agent still waits for an answer of its tracker.
+fn is_waiting(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("a mode");
+    let error = stream.peek(&mut [0]).err();
+    stream.set_nonblocking(false).expect("a mode");
+    error.is_some_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn a_tracker_that_does_not_answer_delays_no_greeting() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let agent = Agent::start(&["--key", "board", "--tracker", &address]);
+    let greet = |key: &Key| greet_server(&agent.address, key, LONG);
+    let is_refused = |key: &Key| matches!(greet(key), Err(RemoteError::KeyRefused { .. }));
+
+    let (mut tracker, _) = listener.accept().expect("the agent connects");
+    tracker.set_read_timeout(Some(LONG)).expect("a limit");
+    tracker.read_exact(&mut [0; 4]).expect("the agent greets");
+    assert!(is_refused(&Key::default()), "no session is offered");
+    assert!(is_waiting(&tracker), "the client waited for the tracker");
+
+    tracker.write_all(&TRACKER_MAGIC.to_le_bytes()).expect("the agent waits");
+    let key = offered(&mut tracker);
+    // A tracker may lend a session before it answers the agent.
+    let first = greet(&key).expect("the key is the one that was offered");
+    assert!(is_waiting(&tracker), "the client waited for the tracker");
+    answer_success(&mut tracker);
+    assert!(is_refused(&key), "a match key is good for one session");
+    drop(first);
+    let next = offered(&mut tracker);
+    assert!(next != key && is_refused(&key));
+    assert!(greet(&next).is_ok());
 }
 
 /// The agent frees the board a moment after a client has closed its connection; a client that comes in between waits for that.
@@ -125,7 +185,8 @@ fn a_wrong_key_is_refused_before_the_agent_says_whether_it_is_busy() {
 fn one_session_follows_another_without_a_pause() {
     let agent = Agent::start(&[]);
     for round in 0..50 {
-        let waiting = greeted(&agent.address).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let waiting = greet_server(&agent.address, &Key::default(), LONG)
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
         drop(waiting);
     }
     for _ in 0..10 {
@@ -247,10 +308,10 @@ fn a_core_that_is_at_work_is_known_to_the_next_session() {
         if [ -e \"$0.programs\" ]; then rm -f \"$3/.core-at-work\"; else touch \"$3/.core-at-work\"; fi\n";
     std::fs::write(path("session"), script).expect("a file");
     std::fs::set_permissions(path("session"), PermissionsExt::from_mode(0o755)).expect("a program");
-    let agent = Agent::start(&["--through", path("session").to_str().expect("text")]);
+    let agent = agent_in(parent.path(), &["--through", path("session").to_str().expect("text")]);
     let log = || std::fs::read_to_string(path("session.log")).unwrap_or_default();
     let sessions = |count: usize| {
-        drop(greeted(&agent.address).expect("the agent is there"));
+        drop(greet_server(&agent.address, &Key::default(), LONG).expect("the agent is there"));
         wait("no session begins", || log().lines().count() == count);
     };
     sessions(1);
@@ -259,6 +320,7 @@ fn a_core_that_is_at_work_is_known_to_the_next_session() {
     sessions(3);
     sessions(4);
     assert_eq!(log(), "free\nstuck\nstuck\nfree\n");
+    wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
 /// Whether the system looks for a client that has disappeared: the timer of the connection of this session.
@@ -267,7 +329,7 @@ fn the_system_looks_for_clients_that_have_disappeared() {
     let agent = Agent::start(&[]);
     let stream = tcp(&agent.address);
     let own = stream.local_addr().expect("it is connected").port();
-    (&stream).write_all(&[&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat()).expect("sent");
+    (&stream).write_all(&greeting()).expect("sent");
     let ends = (format!(":{:04X}", agent.address.port), format!(":{own:04X}"));
     wait("the connection has no keepalive timer", || {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("there is a table of connections");

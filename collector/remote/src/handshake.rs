@@ -1,6 +1,7 @@
 //! How a session begins: each side says who it is, and the server whether it takes the other's key.
 
-use crate::{Address, RemoteError, Waiting};
+use crate::error::GREETING_SERVER;
+use crate::{Address, RemoteError, Waiting, connect};
 use std::time::Duration;
 
 /// What both sides begin with.
@@ -58,6 +59,14 @@ pub enum Verdict {
     Duplicate = 1,
     /// It is not this server's.
     Mismatch = 2,
+}
+
+/// Connects to a server and offers it a key, without another attempt. Returns the connection of a server that takes the key.
+pub fn greet_server(address: &Address, key: &Key, within: Duration) -> Result<Waiting, RemoteError> {
+    let mut waiting = connect(address, within)?;
+    waiting.begin(GREETING_SERVER, within);
+    offer(key, address, &mut waiting)?;
+    Ok(waiting)
 }
 
 /// A client's part.

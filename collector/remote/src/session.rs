@@ -3,11 +3,10 @@
 //! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
 
 use crate::agent::LIMIT;
-use crate::error::GREETING_SERVER;
-use crate::handshake::{self, Key};
+use crate::handshake::{Key, greet_server};
 use crate::packet::{Code, PIECE_BYTES, Packet, VERSION};
 use crate::wire::{DataType, Device, Tensor, Value};
-use crate::{Address, RemoteError, Waiting, connect};
+use crate::{Address, RemoteError, Waiting};
 use std::time::{Duration, Instant};
 
 /// Bytes that tensors are aligned to, as TVM's own are.
@@ -18,11 +17,20 @@ pub struct Session {
     waiting: Waiting,
     limit: Duration,
     until: Option<Instant>,
-    /// Whether the server has yet to be told of `until`.
-    is_limit_due: bool,
-    /// The function that limits requests, once it was looked up; TVM's server has none.
-    limit_function: Option<Option<u64>>,
+    /// The end of all requests, until the server was told of it.
+    unsent_limit: Option<Instant>,
+    limit_function: LimitFunction,
     is_open: bool,
+}
+
+/// The server's function that limits requests.
+#[derive(Clone, Copy)]
+enum LimitFunction {
+    /// It was not looked up yet.
+    Unknown,
+    /// The server has none, as TVM's own.
+    Absent,
+    Handle(u64),
 }
 
 impl Session {
@@ -32,19 +40,24 @@ impl Session {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);
         let until = Instant::now() + within;
-        let (mut left, mut pause) = (within, PAUSE_MIN);
+        let left = || until.saturating_duration_since(Instant::now());
+        let (mut attempt, mut pause) = (within, PAUSE_MIN);
         let waiting = loop {
-            let result = greeted(address, key, left);
-            left = until.saturating_duration_since(Instant::now());
-            match result {
-                Err(RemoteError::Busy { .. }) if left > 2 * PAUSE_MIN => std::thread::sleep(pause.min(left / 2)),
+            match greet_server(address, key, attempt) {
+                Err(RemoteError::Busy { .. }) if left() > 2 * PAUSE_MIN => std::thread::sleep(pause.min(left() / 2)),
                 result => break result?,
             }
-            left = until.saturating_duration_since(Instant::now()).max(PAUSE_MIN);
+            attempt = left().max(PAUSE_MIN);
             pause = (pause * 2).min(PAUSE_MAX);
         };
-        let mut session =
-            Session { waiting, limit: within, until: None, is_limit_due: false, limit_function: None, is_open: true };
+        let mut session = Session {
+            waiting,
+            limit: within,
+            until: None,
+            unsent_limit: None,
+            limit_function: LimitFunction::Unknown,
+            is_open: true,
+        };
         session
             .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
         Ok(session)
@@ -53,17 +66,16 @@ impl Session {
     /// All requests from now on together may last until then: a server that answers each of them late is late. An agent is told
     /// of it with the next call, so that it ends a kernel without an end although this client may have disappeared.
     pub fn until(&mut self, until: Instant) {
-        (self.until, self.is_limit_due) = (Some(until), true);
+        (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
 
     /// Tells an agent how long a request may take.
     fn send_limit(&mut self) -> Result<(), RemoteError> {
-        let Some(until) = self.until.filter(|_| self.is_limit_due) else { return Ok(()) };
-        self.is_limit_due = false;
-        if self.limit_function.is_none() {
-            self.limit_function = Some(self.function(LIMIT)?);
+        let Some(until) = self.unsent_limit.take() else { return Ok(()) };
+        if let LimitFunction::Unknown = self.limit_function {
+            self.limit_function = self.function(LIMIT)?.map_or(LimitFunction::Absent, LimitFunction::Handle);
         }
-        let Some(function) = self.limit_function.flatten() else { return Ok(()) };
+        let LimitFunction::Handle(function) = self.limit_function else { return Ok(()) };
         // Rounded up, and a second more: where this client is still there, its own deadline is the first to pass.
         let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 2;
         let arguments = vec![Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX))];
@@ -214,14 +226,6 @@ impl Drop for Session {
             let _ = Packet::Shutdown.send(&mut self.waiting);
         }
     }
-}
-
-/// Connects, and greets a server that takes the key.
-fn greeted(address: &Address, key: &Key, within: Duration) -> Result<Waiting, RemoteError> {
-    let mut waiting = connect(address, within)?;
-    waiting.begin(GREETING_SERVER, within);
-    handshake::offer(key, address, &mut waiting)?;
-    Ok(waiting)
 }
 
 /// A tensor as rows of bytes, each short enough for a packet.

@@ -256,51 +256,19 @@ fn json(value: &impl serde::Serialize) -> Result<Value, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use accelerator::{Block, Instruction, SimulatedBus, encode, registers};
+    use accelerator::{Block, HookedBus, Hooks, Instruction, SimulatedBus, encode, registers};
 
     /// A core that starts only with the mark in its place, and then not at all where it hangs.
     struct Board {
-        bus: SimulatedBus,
         mark: PathBuf,
         hangs: bool,
     }
 
-    impl Bus for Board {
-        fn write(&mut self, block: Block, register: u32, value: u32) {
+    impl Hooks for Board {
+        fn on_write(&mut self, _: Block, register: u32, _: u32) -> bool {
             let is_start = register == registers::CONTROL;
             assert!(!is_start || self.mark.exists(), "a session that is killed now leaves no word of the run");
-            if !is_start || !self.hangs {
-                self.bus.write(block, register, value);
-            }
-        }
-
-        fn read(&mut self, block: Block, register: u32) -> u32 {
-            self.bus.read(block, register)
-        }
-
-        fn bytes(&self) -> u64 {
-            self.bus.bytes()
-        }
-
-        fn address(&self) -> u64 {
-            self.bus.address()
-        }
-
-        fn put(&mut self, at: u64, bytes: &[u8]) {
-            self.bus.put(at, bytes);
-        }
-
-        fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
-            self.bus.get(at, count)
-        }
-
-        fn now_ns(&mut self) -> u64 {
-            self.bus.now_ns()
-        }
-
-        fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
-            self.hangs = false;
-            self.bus.program(core, file)
+            !is_start || !self.hangs
         }
     }
 
@@ -332,7 +300,7 @@ mod tests {
         let mark = folder.path().join(CORE_AT_WORK);
         let mut first = session(folder.path(), FabricKind::Devmem);
         let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
-        first.bus = Box::new(Board { bus, mark: mark.clone(), hangs: true });
+        first.bus = Box::new(HookedBus { bus, hooks: Board { mark: mark.clone(), hangs: true } });
         assert_eq!(run(&mut first), Ok(Status::TimedOut));
         drop(first);
         let mut next = session(folder.path(), FabricKind::Devmem);

@@ -106,10 +106,13 @@ pub fn serve(
             }
         };
         // The signal ends this process, whatever a kernel does; the front says so to the client.
-        let is_limited = session.limit_seconds.map(alarm::set).is_some();
+        let limit_seconds = session.limit_seconds;
+        if let Some(seconds) = limit_seconds {
+            alarm::set(seconds);
+        }
         let answer = session.answer(request).unwrap_or_else(|why| Packet::exception(format!("RPCError: {why}")));
         answer.send(&mut waiting)?;
-        if is_limited {
+        if limit_seconds.is_some() {
             alarm::cancel();
         }
     }

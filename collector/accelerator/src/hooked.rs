@@ -1,0 +1,66 @@
+//! A simulated bus that a test changes in a few places, such as a core that hangs.
+
+use crate::bus::{Block, Bus};
+use crate::core::Core;
+use crate::simulated::SimulatedBus;
+
+/// What is different from a simulated bus.
+pub trait Hooks {
+    /// Returns whether a write of a register reaches the bus.
+    fn on_write(&mut self, _block: Block, _register: u32, _value: u32) -> bool {
+        true
+    }
+
+    /// Gets the register that is read.
+    fn on_read(&mut self, _block: Block, _register: u32) {}
+
+    /// May change bytes that are read from memory.
+    fn on_get(&mut self, _bytes: &mut [u8]) {}
+}
+
+/// A simulated bus with hooks.
+pub struct HookedBus<H> {
+    /// The bus behind the hooks.
+    pub bus: SimulatedBus,
+    /// The hooks.
+    pub hooks: H,
+}
+
+impl<H: Hooks> Bus for HookedBus<H> {
+    fn write(&mut self, block: Block, register: u32, value: u32) {
+        if self.hooks.on_write(block, register, value) {
+            self.bus.write(block, register, value);
+        }
+    }
+
+    fn read(&mut self, block: Block, register: u32) -> u32 {
+        self.hooks.on_read(block, register);
+        self.bus.read(block, register)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bus.bytes()
+    }
+
+    fn address(&self) -> u64 {
+        self.bus.address()
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.bus.put(at, bytes);
+    }
+
+    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+        let mut bytes = self.bus.get(at, count);
+        self.hooks.on_get(&mut bytes);
+        bytes
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.bus.now_ns()
+    }
+
+    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
+        self.bus.program(core, file)
+    }
+}
