@@ -4,11 +4,11 @@
 
 #![no_main]
 
-use engine::campaign::RawConfig;
+use engine::campaign::Settings;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Ok(raw) = RawConfig::parse(text)
+    if let Ok(raw) = Settings::parse(text)
         && let Ok(config) = raw.check(4)
     {
         config.check().expect("what was checked once passes again");

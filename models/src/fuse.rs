@@ -5,21 +5,23 @@
 //! and moving operators that are left start groups of their own. Views are free and belong to no group; neither does
 //! what has no elements, nor anything that is computed from constants alone, because that happens once and not at every run.
 
+use crate::choice;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::operator::{Class, Op};
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Which operators may share a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fuse {
-    /// Each operator is a task.
-    None,
-    /// Pointwise operators join the operator before them.
-    Epilogue,
+choice! {
+    /// Whether pointwise operators join the operator before them.
+    #[derive(Default)]
+    pub enum Fuse {
+        /// They do
+        #[default]
+        Epilogue = "epilogue",
+        /// Each operator is a task of its own
+        None = "none",
+    }
 }
 
 /// A graph as calls of tasks.

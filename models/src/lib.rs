@@ -7,6 +7,7 @@
 
 pub mod builder;
 pub mod check;
+pub mod choice;
 pub mod compose;
 pub mod contents;
 pub mod dot;
@@ -28,6 +29,7 @@ pub mod variation;
 pub mod work;
 
 pub use builder::GraphBuilder;
+pub use choice::Choice;
 pub use contents::Contents;
 pub use error::{Error, Result};
 pub use fuse::{Call, Claim, Fuse, Plan, plan, tasks};

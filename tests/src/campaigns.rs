@@ -4,9 +4,7 @@ use bench::{Bench, Build};
 use datasets::{Record, RowError};
 use engine::campaign::collect::{Outside, claim_all};
 use engine::campaign::graphs::LoadedModels;
-use engine::campaign::{
-    Attempt, Bases, Campaign, Config, Outcomes, RawConfig, Sweep, attempts, collect, planned_tasks,
-};
+use engine::campaign::{Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, attempts, collect, planned_tasks};
 use job::BuildJob;
 use job::revision::Revisions;
 use job::target::Target;
@@ -28,7 +26,7 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
          time_budget_ns = 0, time_limit_ns = 1 }}\n\
          counters = {{ backend = 'none' }}\nlimits = {{ run_seconds = {run_seconds:?}, build_batch = 3 }}"
     );
-    let raw: RawConfig = toml::from_str(&text).expect("the configuration parses");
+    let raw: Settings = toml::from_str(&text).expect("the configuration parses");
     raw.check(1).expect("the configuration makes sense")
 }
 

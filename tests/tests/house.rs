@@ -92,13 +92,17 @@ fn no_files_of_a_crate_need_each_other() {
     no_faults(wrong);
 }
 
-/// The engine serves programs, Python and tests: it has no command line, does not print, and neither ends the process nor reads its
-/// environment.
+/// The engine serves programs, Python and tests: it does not print, and neither ends the process nor reads its environment. Its
+/// settings are flags, too, where a program asks for that by the feature `clap`.
 #[test]
 fn the_engine_is_a_library() {
     let engine = members().into_iter().find(|member| member.name == "engine").expect("the engine is a crate");
     let mut wrong: Vec<String> = Vec::new();
-    let foreign = ["clap", "clap_complete", "indicatif"];
+    let manifest = text(&format!("{}/Cargo.toml", engine.folder));
+    if !manifest.contains("clap = { workspace = true, optional = true }") {
+        wrong.push("engine cannot be built without `clap`".to_owned());
+    }
+    let foreign = ["clap_complete", "indicatif"];
     wrong.extend(
         engine
             .dependencies

@@ -19,7 +19,9 @@ use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use models::operator::PoolMode;
 use models::stages::{Group, STREAMS_MOST, Stage};
-use models::{Const, Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, Task, TensorType, UnaryOp, ValueId};
+use models::{
+    Choice, Const, Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, Task, TensorType, UnaryOp, ValueId,
+};
 use readers::{Options, onnx};
 use reference::Tensor;
 use std::fs;

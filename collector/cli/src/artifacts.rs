@@ -9,7 +9,6 @@ use super::collect::{Shown, collect};
 use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::terminal;
-use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
 use crate::options::{Measuring, Models, Sweep};
@@ -20,6 +19,7 @@ use engine::appearing::Appearing;
 use engine::boards::Standing;
 use engine::campaign::graphs::LoadedModels;
 use engine::campaign::jobs::build_job;
+use engine::campaign::settings::Resolved;
 use engine::campaign::{Attempt, Bases, Campaign, Code, Config, Event, PlannedTask, planned_tasks, record};
 use engine::collection::Collection;
 use engine::failure::{Failure, chain};
@@ -39,7 +39,7 @@ use std::time::Instant;
 
 /// Compiles a model's tasks into a folder.
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
-    let Settled { config, loaded } = settings::config(models, sweep)?;
+    let Resolved { config, loaded } = settings::config(models, sweep)?;
     let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     machine::refuse_library(&tasks)?;
     let folder = Folder(Appearing::begin(out)?);

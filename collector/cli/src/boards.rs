@@ -29,7 +29,7 @@ impl<'a> Wanted<'a> {
     pub fn of_board(self) -> BoardOptions<'a> {
         let BoardFlags { cross_cc, on_hardware, bitstream, .. } = self.boards;
         BoardOptions {
-            board: self.models.board.as_deref(),
+            board: self.models.settings.board.as_deref(),
             cross_cc: cross_cc.as_deref(),
             on_hardware: *on_hardware,
             bitstream: bitstream.as_deref(),
@@ -40,7 +40,8 @@ impl<'a> Wanted<'a> {
 /// How the board of a command is reached; nothing where it measures on this machine.
 pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
-    let is_pynq = wanted.models.target.as_deref() == Some(PYNQ) && wanted.models.unit.as_deref() != Some("fpga");
+    let is_pynq = wanted.models.settings.target.as_deref() == Some(PYNQ)
+        && wanted.models.settings.unit.as_deref() != Some("fpga");
     let at = match (host, tracker) {
         (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
         (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
@@ -50,7 +51,7 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
         },
     };
     let secret = secret_file.as_deref().map(secret);
-    let board = wanted.models.board.clone();
+    let board = wanted.models.settings.board.clone();
     let key = match (key, &at) {
         (Some(key), _) => key.clone(),
         (None, At::Server(_)) => String::new(),

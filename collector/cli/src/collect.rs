@@ -1,7 +1,6 @@
 //! The main job: collect records of models into a store.
 
 use super::progress::terminal;
-use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, boards, inspect, paper, print, print_json, settings, sharing, tell};
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
@@ -9,8 +8,9 @@ use bench::{Access, Bench, Boards, Simulator, Versions};
 use clap::Args;
 use datasets::{KNOWN_WELL, Outcome, Output, Peaks, Record, Shard, Store};
 use engine::boards::Standing;
-use engine::campaign::config::Backend;
+use engine::campaign::choices::Backend;
 use engine::campaign::graphs::{LoadedModels, notes, simulated_note};
+use engine::campaign::settings::Resolved;
 use engine::campaign::{Campaign, Config, ModelRequest, Outcomes, PlannedTask, planned_modules, planned_tasks};
 use engine::collection::{Collected, Collection};
 use engine::failure::{Failure, chain};
@@ -117,7 +117,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let (models, sweep) = (&arguments.models, &arguments.sweep);
     let wanted = boards::Wanted { boards: &arguments.boards, models };
     let access = boards::access(wanted)?;
-    let Settled { config, loaded } = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
+    let Resolved { config, loaded } = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
     let shard = shard(arguments.shard.as_deref())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let measuring = &arguments.measuring;

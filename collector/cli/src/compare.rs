@@ -2,17 +2,18 @@
 
 use super::pace::Pace;
 use super::progress::terminal;
-use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
-use crate::options::{Models, Sweep};
+use crate::options::{Models, Sampling, Sweep};
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use engine::campaign::settings::Resolved;
 use engine::compare::{Wanted, Way, describe, make, time};
 use engine::failure::Failure;
+use engine::flags::choices;
 use engine::prepared::{Asked, On, PreparedModel};
 use engine::staging;
 use job::Engine;
 use measure::ROUNDS;
+use models::Choice;
 use std::path::PathBuf;
 
 /// How ways to run a model are compared.
@@ -21,7 +22,7 @@ pub struct ModelCompare {
     #[command(flatten)]
     pub models: Models,
     /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
-    #[arg(long, value_name = "VARIANT", value_parser = ways())]
+    #[arg(long, value_name = "VARIANT", value_parser = choices::<Way>())]
     pub variant: Vec<Way>,
     /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, versions, code
     /// and number of threads
@@ -55,34 +56,12 @@ pub struct ModelCompare {
     pub json: bool,
 }
 
-/// Reads the name of a way.
-fn ways() -> impl TypedValueParser<Value = Way> {
-    let values = Way::ALL.map(|way| PossibleValue::new(way.name()).help(help(way)));
-    PossibleValuesParser::new(values).try_map(|name| Way::from_name(&name).ok_or("no way has this name"))
-}
-
-fn help(way: Way) -> &'static str {
-    match way {
-        Way::Default => "Our code, by the default schedules",
-        Way::Best => "Our code, by the fastest right schedule of each task that a store has",
-        Way::Onnxruntime => "ONNX Runtime's library, on the same model written as a file",
-        Way::Openvino => {
-            "OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it"
-        }
-        Way::Torch => "PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`",
-        Way::Plan => "Our code with operators side by side, as `--plan` says",
-        Way::Sequential => "Our code, one operator after the other on all cores, by the threads that run plans",
-        Way::Stream => "Our code with what is ready at once side by side, on cores of their own",
-        Way::Full => "Our code with what is ready at once side by side, each on all cores",
-    }
-}
-
 /// Compares.
 pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
-    let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
-    let Settled { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
+    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let mut whole = PreparedModel::of(Asked {
         config,
         models: &loaded,

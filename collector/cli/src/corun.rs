@@ -1,7 +1,6 @@
 //! `corun`: operators beside each other and beside partners that ask for one thing alone, as records.
 
 use super::progress::terminal;
-use super::settings::Settled;
 use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
 use crate::options::{Measuring, Models, Sweep};
@@ -12,6 +11,7 @@ use engine::bases::bases;
 use engine::boards::Standing;
 use engine::campaign::collect::{Outcomes, Outside};
 use engine::campaign::corun::{CoRuns, Combination, combinations, operators, run as make};
+use engine::campaign::settings::Resolved;
 use engine::campaign::{CoRun, planned_tasks};
 use engine::failure::{Failure, chain};
 use engine::ledger::Ledger;
@@ -80,7 +80,7 @@ struct Beside {
 
 /// Makes the co-runs that a store lacks, and reports.
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
-    let (Settled { config, loaded }, corun) = settled(arguments)?;
+    let (Resolved { config, loaded }, corun) = settled(arguments)?;
     let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let observer = terminal(arguments.measuring.progress);
     let repeat = Repeat::new(&arguments.measuring.repeat())?;
@@ -176,7 +176,7 @@ pub fn run(arguments: &CoRunRun) -> Result<u8> {
     })
 }
 
-fn settled(arguments: &CoRunRun) -> Result<(Settled, CoRun)> {
+fn settled(arguments: &CoRunRun) -> Result<(Resolved, CoRun)> {
     let (settled, corun) = settings::config_of_coruns(&arguments.models, &arguments.sweep)?;
     let config = &settled.config;
     let corun = corun.ok_or_else(|| {

@@ -1,12 +1,12 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
-use super::settings::Settled;
 use super::{DONE, Result, best, paper, print, print_json, settings, tell};
 use crate::options::{Models, Sweep};
 use clap::ValueEnum;
 use datasets::best::Question;
-use engine::campaign::config::Executor;
+use engine::campaign::choices::Executor;
 use engine::campaign::graphs::{notes, simulated_note};
+use engine::campaign::settings::Resolved;
 use engine::campaign::{Config, PlannedTask, planned_tasks};
 use engine::drawing::{Told, drawn};
 use engine::failure::{Failure, chain};
@@ -97,7 +97,7 @@ pub fn graph(
     html: Option<&Path>,
     store: Option<&Path>,
 ) -> Result<u8> {
-    let Settled { config, loaded } = config_of(arguments)?;
+    let Resolved { config, loaded } = config_of(arguments)?;
     if let (Some(path), 2..) = (html, config.models.len()) {
         return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
     }
@@ -111,7 +111,7 @@ pub fn graph(
         if let Some(path) = html {
             let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
             let times = store.map(measured).transpose()?.unwrap_or_default();
-            let page = drawn(&graph, config.fuse.into(), &claims(&graph, &partners), &times);
+            let page = drawn(&graph, config.fuse, &claims(&graph, &partners), &times);
             let page = page.map_err(|error| Failure::usage(chain(&error)))?;
             std::fs::write(path, page)
                 .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
@@ -129,7 +129,7 @@ pub fn graph(
 
 /// One model as an ONNX file: as its source has it where the format has names for all of that, else simplified.
 pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
-    let Settled { config, loaded } = config_of(arguments)?;
+    let Resolved { config, loaded } = config_of(arguments)?;
     let [request] = config.models.as_slice() else {
         return Err(Failure::usage(format!("`--onnx {}` takes one model at one batch size", path.display())));
     };
@@ -163,7 +163,7 @@ fn measured(store: &Path) -> Result<HashMap<String, Told>> {
 
 /// The tasks of all models.
 pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
-    let Settled { config, loaded } = config_of(arguments)?;
+    let Resolved { config, loaded } = config_of(arguments)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     tell(&simulated_note(&config).into_iter().collect::<Vec<_>>());
     tell(&notes(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?);
@@ -269,7 +269,7 @@ fn compiled(planned: &[PlannedTask]) -> String {
 /// The schedule space of each task.
 pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
     let filter = settings::filter(only)?;
-    let Settled { config, loaded } = config_of(arguments)?;
+    let Resolved { config, loaded } = config_of(arguments)?;
     let machine = machine::guess(&config.target)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
     let spaces = planned.iter().map(|planned| (planned.task.describe(), space::space(planned.scheduled(), &machine)));
@@ -333,6 +333,6 @@ pub fn left_of(spaces: Vec<(String, Space)>, filter: &Filter) -> Result<Vec<Spac
     left.collect()
 }
 
-fn config_of(arguments: &Models) -> Result<Settled> {
+fn config_of(arguments: &Models) -> Result<Resolved> {
     settings::config(arguments, &Sweep::default())
 }

@@ -5,13 +5,13 @@
 use super::boards::{self, Wanted};
 use super::pace::Pace;
 use super::progress::terminal;
-use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
-use crate::options::{ModelRun, Models, Sweep, Tuning};
+use crate::options::{ModelRun, Sampling, Sweep, Tuning};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
 use engine::campaign::Event;
 use engine::campaign::config::PYNQ;
+use engine::campaign::settings::Resolved;
 use engine::failure::{Failure, chain};
 use engine::network::mapped::{Core, Mapped, Unit, compute};
 use engine::network::{self, Comparison};
@@ -31,8 +31,8 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     refuse(arguments)?;
     let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
-    let sweep = Sweep { seed: arguments.seed, sampling: arguments.running.sampling.clone(), ..Sweep::default() };
-    let Settled { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
+    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     refuse_sweeps(&config, "`model` runs one model at one size")?;
     let target = fabric(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
@@ -108,9 +108,10 @@ struct Beside {
 
 /// Measures tasks on a board.
 fn on_board(access: &Access, arguments: &ModelRun, tasks: &[TaskUse], wanted: &BTreeSet<usize>) -> Result<Beside> {
-    let models = Models { target: Some(PYNQ.to_owned()), unit: None, ..arguments.models.clone() };
-    let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
-    let Settled { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
+    let mut models = arguments.models.clone();
+    (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
+    let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
+    let Resolved { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
     let mut workers = machine::workers(&config.limits)?;
     let asked = Wanted { boards: &arguments.boards, models: &models };
     let (target, standing) = engine::boards::look(access, asked.of_board(), &config, &mut workers)?;

@@ -3,12 +3,12 @@
 use super::boards::{self, Wanted};
 use super::pace::Pace;
 use super::progress::terminal;
-use super::settings::Settled;
 use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
 use crate::options::{ModelRun, Sweep, Tuning};
 use datasets::{Covers, Json, Outcome, Record, RowError, ScheduleSource, Source};
 use engine::boards::Board;
 use engine::campaign::record;
+use engine::campaign::settings::Resolved;
 use engine::failure::{Failure, chain};
 use engine::keeping::{Keeping, Kept};
 use engine::network::{self, Comparison};
@@ -19,7 +19,7 @@ use executor::Program;
 use job::target::is_cuda;
 use job::{Measured, RunReply};
 use models::stages::Promise;
-use models::{Parallel, StagePlan, Task};
+use models::{Choice, Parallel, StagePlan, Task};
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
@@ -104,22 +104,17 @@ fn lanes(ran: &Ran<'_>) -> Vec<Lane> {
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
-    if arguments.models.unit.as_deref() == Some("fpga") {
+    if arguments.models.settings.unit.as_deref() == Some("fpga") {
         return mapped::run(arguments);
     }
-    let sweep = Sweep {
-        threads: arguments.threads.into_iter().collect(),
-        seed: arguments.seed,
-        sampling: arguments.running.sampling.clone(),
-        ..Sweep::default()
-    };
+    let sweep = Sweep::of_run(arguments.threads, arguments.seed, &arguments.running.sampling);
     let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
     if access.is_some() && (arguments.plan.is_some() || arguments.parallel.is_some()) {
         return Err(Failure::usage("a board makes the calls of a model one after the other")
             .with_hint("leave out `--plan` and `--parallel`"));
     }
-    let Settled { config, loaded } =
+    let Resolved { config, loaded } =
         settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?;
     let mut whole = PreparedModel::of(Asked {
         config,
@@ -133,7 +128,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     })?;
     whole.stages = match (&arguments.plan, arguments.parallel) {
         (Some(path), _) => Some(staging::read(path, &whole)?),
-        (None, Some(parallel)) => Some(staging::by_rule(parallel.into(), &whole)),
+        (None, Some(parallel)) => Some(staging::by_rule(parallel, &whole)),
         (None, None) => None,
     };
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);

@@ -1,9 +1,13 @@
 //! Flags that several commands share. Those of the field's prior art keep their names.
 
 use crate::pace::Pace;
-use clap::{Args, ValueEnum};
-use engine::campaign::config::{SIMPLE, TRANSFORMERS};
+use clap::Args;
+use engine::campaign::TuneSettings;
+use engine::campaign::choices::ModelSource;
+use engine::campaign::settings::{ModelSettings, SweepSettings};
+use engine::flags::choices;
 use measure::Plan;
+use models::Parallel;
 use std::path::PathBuf;
 
 /// Where code runs, where that is not this machine.
@@ -57,20 +61,8 @@ pub struct Tuning {
     /// they are equal.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub iftune: Option<bool>,
-    /// Who proposes schedules [default: draft]
-    #[arg(long, value_enum, value_name = "TUNER")]
-    pub tuner: Option<TunerArgument>,
-    /// Trials of each model, all its tasks and thread counts together; they go where they save most [default: 3000]
-    ///
-    /// Trials of the same search that the store has already are counted; what other campaigns measured is known for nothing.
-    #[arg(long, value_name = "N")]
-    pub trials: Option<usize>,
-    /// Trials of one task on one number of threads, at most
-    #[arg(long, value_name = "N")]
-    pub trials_per_task: Option<usize>,
-    /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
-    #[arg(long, value_name = "N")]
-    pub patience: Option<usize>,
+    #[command(flatten)]
+    pub settings: TuneSettings,
     /// Search only among schedules with these settings of an axis; several axes are named by several flags
     ///
     /// Where the setting decides nothing a schedule stays, and tasks without the axis are not concerned. The default schedule is
@@ -80,34 +72,6 @@ pub struct Tuning {
     /// Write a page with the learning curves to this file, to open in a browser
     #[arg(long, value_name = "FILE")]
     pub curves: Option<PathBuf>,
-}
-
-/// Tuners.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TunerArgument {
-    /// Our own: from the default schedule on, drafts by what trees say of knobs, tiles and loops, other tasks' trials included
-    Draft,
-    /// Trees that learn speeds from loops; annealing finds what they like
-    Xgb,
-    /// The same with trees that learn which of two is faster
-    XgbRank,
-    /// Trees that learn speeds from knobs
-    #[value(name = "xgb_knob")]
-    XgbKnob,
-    /// Trees that learn speeds from loops
-    #[value(name = "xgb_itervar")]
-    XgbItervar,
-    /// Trees that learn speeds from how often data is used again, over how much of it must stay near
-    #[value(name = "xgb_curve")]
-    XgbCurve,
-    /// Generations of which the fittest are crossed and changed
-    Ga,
-    /// Draws
-    Random,
-    /// One point after the other
-    Gridsearch,
-    /// Draws from TVM's MetaSchedule space
-    Metaschedule,
 }
 
 /// What is measured although it is known, or not although it is not, and beside whom.
@@ -163,7 +127,7 @@ impl Default for Measuring {
 #[command(next_help_heading = "Models")]
 pub struct Models {
     /// Where models come from
-    #[arg(long, value_enum, value_name = "SOURCE")]
+    #[arg(long, value_parser = choices::<ModelSource>(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
     /// Name of a model in its source; may be given several times
     ///
@@ -182,183 +146,19 @@ pub struct Models {
     /// Leave out operators of a file that this version cannot represent, and tell which
     #[arg(long)]
     pub skip_unsupported: bool,
-    /// Batch sizes, such as 1 or 1,8,32 [default: 1]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub batchsize: Vec<i64>,
-    /// Tokens of each sequence, such as 128 or 32,512; in a decoding step those that were read before [default: 128]
-    ///
-    /// Only for `transformers`. Models of images have their own number.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub sequence: Vec<i64>,
-    /// Parts of a decoder's work: all tokens at once, or one more token after those that were read [default: prefill]
-    ///
-    /// Only for `transformers`. A decoding step takes the keys and values of earlier tokens from outside.
-    #[arg(long, value_enum, value_name = "PHASE", value_delimiter = ',')]
-    pub phase: Vec<PhaseArgument>,
-    /// Decoding steps one after the other as one model, each with the keys and values of those before it [default: 1]
-    ///
-    /// Only for `--phase decode`. `--sequence` is what was read before the first step; each step is given its token.
-    #[arg(long, value_name = "N")]
-    pub steps: Option<i64>,
-    /// Whether attention is one task, its parts, or both [default: fused]
-    #[arg(long, value_enum)]
-    pub attention: Option<AttentionArgument>,
-    /// Whether pointwise operators join the operator before them [default: epilogue]
-    #[arg(long, value_enum)]
-    pub fuse: Option<FuseArgument>,
-    /// Whether code is made for one size, or once for all the sizes that are given [default: default]
-    ///
-    /// With `vm`, the batch sizes and lengths of sequences of a model stay open when its tasks are compiled; each piece
-    /// of code is then measured, and checked, at every size. What needs numbers is compiled for each size: `opcollect
-    /// tasks --executor vm` says which tasks and why. No tile of a thread may be larger than 1 along a size that is open.
-    #[arg(long, value_enum)]
-    pub executor: Option<ExecutorArgument>,
-    /// So many others beside each task, of other sizes [default: 0]
-    ///
-    /// The operators stay, each size is drawn from between half and twice of what it was, and the work is at most twice
-    /// as much; `--seed` draws others. They stand in no model and count for none: from them a predictor learns what lies
-    /// between the shapes of known networks.
-    #[arg(long, value_name = "N")]
-    pub variations: Option<usize>,
-    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target [default: llvm]
-    ///
-    /// `build` also takes `mali`, or the JSON of an OpenCL device: kernels in OpenCL C, which nothing here runs.
-    ///
-    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
-    /// `cpu-vendor` is PyTorch's library (see `--backend`).
-    #[arg(long, value_name = "TARGET")]
-    pub target: Option<String>,
-    /// Who computes the tasks: TVM's code, or PyTorch's library [default: tvm]
-    ///
-    /// `torch` shows what a vendor's library reaches on the same tasks, on this machine's CPU and timed as compiled code
-    /// is; an operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
-    /// `docs/torch.md`.
-    #[arg(long, value_enum, value_name = "BACKEND")]
-    pub backend: Option<BackendArgument>,
-    /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub arch: Vec<String>,
-    /// Which part of a board computes, for `--target pynq`: `arm`, its cores, reached over RPC, or `fpga`, a core on its
-    /// fabric, whose times are simulated here unless a board is named [default: arm]
-    #[arg(long, value_name = "UNIT")]
-    pub unit: Option<String>,
-    /// Which board, for `--target pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
-    #[arg(long, value_name = "NAME")]
-    pub board: Option<String>,
-    /// Which configuration of the core, for `--unit fpga`: 1x16, 4x8 [default: 1x16]
-    #[arg(long, value_name = "NAME")]
-    pub fpga_config: Option<String>,
-    /// Which parameters of the timing model, for `--unit fpga` [default: those of the board]
-    #[arg(long, value_name = "NAME")]
-    pub sim_params: Option<String>,
+    #[command(flatten)]
+    pub settings: ModelSettings,
     /// Read settings from this TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-}
-
-/// Where models come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelSource {
-    /// The built-in zoo
-    Local,
-    /// One operator given as text
-    Simple,
-    /// An ONNX file
-    Onnx,
-    /// An ONNX file that was fetched from elsewhere
-    Remoteonnx,
-    /// A TFLite file
-    Tflite,
-    /// An archive of `torch.export`, a `.pt2` file
-    Torch,
-    /// A transformer by its configuration
-    Transformers,
-}
-
-impl ModelSource {
-    /// The word in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            ModelSource::Local => "local",
-            ModelSource::Simple => SIMPLE,
-            ModelSource::Onnx => "onnx",
-            ModelSource::Remoteonnx => "remoteonnx",
-            ModelSource::Tflite => "tflite",
-            ModelSource::Torch => "torch",
-            ModelSource::Transformers => TRANSFORMERS,
-        }
-    }
-}
-
-/// Who computes the tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendArgument {
-    /// Code that TVM compiles
-    Tvm,
-    /// PyTorch's library
-    Torch,
-}
-
-/// What code is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExecutorArgument {
-    /// One size
-    Default,
-    /// All sizes of a model
-    Vm,
-}
-
-/// Parts of a decoder's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PhaseArgument {
-    /// All tokens at once
-    Prefill,
-    /// One more token
-    Decode,
-}
-
-/// What becomes of attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AttentionArgument {
-    /// One task
-    Fused,
-    /// Two products and a softmax
-    Split,
-    /// Both, so that they can be compared
-    Both,
-}
-
-/// Whether pointwise operators join the operator before them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FuseArgument {
-    /// They do
-    Epilogue,
-    /// Each operator is a task of its own
-    None,
 }
 
 /// Which schedules and settings are measured, and how.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Sweep")]
 pub struct Sweep {
-    /// Schedules per task, the default one included [default: 8]
-    #[arg(long, value_name = "N")]
-    pub schedules: Option<usize>,
-    /// Where schedules come from [default: template]
-    #[arg(long, value_enum, value_name = "SAMPLER", value_delimiter = ',')]
-    pub sampler: Vec<SamplerArgument>,
-    /// Thread counts, such as 1,2 [default: 1 and all CPUs]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub threads: Vec<usize>,
-    /// Cache states before a timed run [default: warm]
-    #[arg(long, value_enum, value_name = "STATE", value_delimiter = ',')]
-    pub cache: Vec<CacheArgument>,
-    /// Seed of schedules and input values [default: 0]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Stop after this many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub budget: Option<f64>,
+    #[command(flatten)]
+    pub settings: SweepSettings,
     #[command(flatten)]
     pub sampling: Sampling,
     /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
@@ -447,8 +247,8 @@ pub struct ModelRun {
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     pub plan: Option<PathBuf>,
     /// Run operators side by side by a rule, without a plan
-    #[arg(long, value_enum, value_name = "TYPE")]
-    pub parallel: Option<ParallelArgument>,
+    #[arg(long, value_parser = choices::<Parallel>(), value_name = "TYPE")]
+    pub parallel: Option<Parallel>,
     /// Do not compare the outputs with the reference, which takes long for large models
     #[arg(long)]
     pub no_check: bool,
@@ -458,45 +258,6 @@ pub struct ModelRun {
     /// Print one JSON document as the last line of stdout
     #[arg(long)]
     pub json: bool,
-}
-
-/// How operators share the cores, or the streams of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ParallelArgument {
-    /// One operator after the other on all cores
-    Sequential,
-    /// What is ready at once side by side, each group on cores of its own; on a GPU up to four groups, each on a stream of its own
-    Stream,
-    /// What is ready at once side by side, each on all cores; on a GPU each on a stream of its own, of which there are up to 32
-    Full,
-}
-
-/// Where schedules come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SamplerArgument {
-    /// Our own templates: tile, split, reorder, unroll, vectorise, parallel, compute-at
-    Template,
-    /// TVM's MetaSchedule space
-    Metaschedule,
-}
-
-/// Cache states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CacheArgument {
-    /// What the previous run left
-    Warm,
-    /// Other data
-    Cold,
-}
-
-impl From<ParallelArgument> for models::Parallel {
-    fn from(argument: ParallelArgument) -> models::Parallel {
-        match argument {
-            ParallelArgument::Sequential => models::Parallel::Sequential,
-            ParallelArgument::Stream => models::Parallel::Stream,
-            ParallelArgument::Full => models::Parallel::Full,
-        }
-    }
 }
 
 impl Given {
@@ -516,5 +277,13 @@ impl Measuring {
             keys: self.keys.as_deref(),
             unless_agree: &self.unless_agree,
         }
+    }
+}
+
+impl Sweep {
+    /// Returns the options of a command that runs one schedule of each task.
+    pub fn of_run(threads: Option<usize>, seed: Option<u64>, sampling: &Sampling) -> Sweep {
+        let settings = SweepSettings { threads: threads.map(|count| vec![count]), seed, ..SweepSettings::default() };
+        Sweep { settings, sampling: sampling.clone(), ..Sweep::default() }
     }
 }

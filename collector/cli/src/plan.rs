@@ -178,7 +178,7 @@ impl Built {
 mod tests {
     use super::*;
     use engine::campaign::graphs::LoadedModels;
-    use engine::campaign::{RawConfig, planned_tasks};
+    use engine::campaign::{Settings, planned_tasks};
     use job::space;
     use serde_json::{Value, json};
 
@@ -187,7 +187,7 @@ mod tests {
 
     /// A plan as `build` writes it.
     fn plan() -> Plan {
-        let config = RawConfig::parse(CONFIG).unwrap().check(1).unwrap();
+        let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
         let target = job::target::llvm("x86-64", &[], 1);
         let knobs = space::space(&tasks[0].task, &target.machine).default;

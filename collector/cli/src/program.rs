@@ -3,12 +3,12 @@
 use super::model::{self, Ran};
 use super::pace::Pace;
 use super::progress::terminal;
-use super::settings::Settled;
 use super::{Result, print, print_json, settings, tell};
-use crate::options::{Measuring, Models, Running, Sweep};
+use crate::options::{Measuring, Models, Running, Sampling, Sweep};
 use clap::Args;
 use engine::appearing::Appearing;
-use engine::campaign::RawConfig;
+use engine::campaign::Settings;
+use engine::campaign::settings::Resolved;
 use engine::failure::{Failure, chain};
 use engine::network::portable::{self, Found, Portable};
 use engine::network::{self, Best};
@@ -85,8 +85,8 @@ struct Report {
 /// Builds a model into a folder.
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
     let folder = Appearing::begin(&arguments.out)?;
-    let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
-    let Settled { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
+    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let mut whole = PreparedModel::of(Asked {
         config,
         models: &loaded,
@@ -222,7 +222,8 @@ pub fn run(
         return Err(Failure::environment(format!("`{}` cannot run here: {why}", folder.display()))
             .with_hint("build it on this machine, or with `--target` for this one's processor"));
     }
-    let mut raw = RawConfig { threads: arguments.threads.map(|threads| vec![threads]), ..RawConfig::default() };
+    let mut raw = Settings::default();
+    raw.sweep.threads = arguments.threads.map(|threads| vec![threads]);
     arguments.running.sampling.apply(&mut raw.measure);
     let config = raw.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let seed = arguments.seed.unwrap_or(portable.seed);

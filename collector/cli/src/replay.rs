@@ -8,7 +8,8 @@ use engine::bases::bases;
 use engine::campaign::collect::{Outside, claim_all};
 use engine::campaign::config::{Limits, ModelRequest, SIMPLE};
 use engine::campaign::graphs::LoadedModels;
-use engine::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect};
+use engine::campaign::settings::SweepSettings;
+use engine::campaign::{Attempt, Campaign, Code, Settings, Sweep, Told, collect};
 use engine::failure::{Failure, chain};
 use engine::machine;
 use engine::stores::{failed, open};
@@ -165,11 +166,11 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
     let told = Told::of(recorded, machine::guess("llvm")?)
         .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
-    let raw = RawConfig {
-        seed: Some(told.seed),
+    let raw = Settings {
+        sweep: SweepSettings { seed: Some(told.seed), ..SweepSettings::default() },
         counters: CounterRequest { backend: counters::Backend::None, ..CounterRequest::default() },
         limits: Limits { builders: 1, spin_count: told.spin_count, ..Limits::default() },
-        ..RawConfig::default()
+        ..Settings::default()
     };
     let config = raw.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let mut workers = machine::workers(&config.limits)?;

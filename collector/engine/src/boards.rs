@@ -1,6 +1,7 @@
 //! Boards: which one is meant, what it says of itself, and what code is made for it.
 
-use crate::campaign::config::{Backend, CacheChoice, PYNQ};
+use crate::campaign::choices::{Backend, CacheChoice};
+use crate::campaign::config::PYNQ;
 use crate::campaign::{Config, record};
 use crate::failure::Failure;
 use crate::{Result, machine, trackers};

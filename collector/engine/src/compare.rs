@@ -8,70 +8,38 @@ use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
 use measure::{Method, Placement, Plan, Ratio};
-use models::{Parallel, StagePlan, Task};
+use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 
 /// How long a variant is sampled in a round: long enough for caches and clocks to settle, short beside what disturbs.
 const ROUND_NS: u64 = 100_000_000;
 
-/// A way to run a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Our code by default schedules.
-    Default,
-    /// Our code by the best schedules of a store.
-    Best,
-    /// ONNX Runtime.
-    Onnxruntime,
-    /// OpenVINO.
-    Openvino,
-    /// PyTorch's library.
-    Torch,
-    /// Our code with operators side by side, by a plan.
-    Plan,
-    /// Our code, one operator after the other on all cores, by the threads that run plans.
-    Sequential,
-    /// Our code, operators that are ready at once side by side, each on cores of its own.
-    Stream,
-    /// Our code, operators that are ready at once side by side, each on all cores.
-    Full,
+choice! {
+    /// A way to run a model.
+    pub enum Way {
+        /// Our code, by the default schedules
+        Default = "default",
+        /// Our code, by the fastest right schedule of each task that a store has
+        Best = "best",
+        /// ONNX Runtime's library, on the same model written as a file
+        Onnxruntime = "onnxruntime",
+        /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
+        Openvino = "openvino",
+        /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
+        Torch = "torch",
+        /// Our code with operators side by side, as `--plan` says
+        Plan = "plan",
+        /// Our code, one operator after the other on all cores, by the threads that run plans
+        Sequential = "sequential",
+        /// Our code with what is ready at once side by side, on cores of their own
+        Stream = "stream",
+        /// Our code with what is ready at once side by side, each on all cores
+        Full = "full",
+    }
 }
 
 impl Way {
-    /// All ways.
-    pub const ALL: [Way; 9] = [
-        Way::Default,
-        Way::Best,
-        Way::Onnxruntime,
-        Way::Openvino,
-        Way::Torch,
-        Way::Plan,
-        Way::Sequential,
-        Way::Stream,
-        Way::Full,
-    ];
-
-    /// Returns the way of a name.
-    pub fn from_name(name: &str) -> Option<Way> {
-        Way::ALL.into_iter().find(|way| way.name() == name)
-    }
-
-    /// Returns its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Default => "default",
-            Way::Best => "best",
-            Way::Onnxruntime => "onnxruntime",
-            Way::Openvino => "openvino",
-            Way::Torch => "torch",
-            Way::Plan => "plan",
-            Way::Sequential => Parallel::Sequential.name(),
-            Way::Stream => Parallel::Stream.name(),
-            Way::Full => Parallel::Full.name(),
-        }
-    }
-
     /// Returns the engine that runs it.
     pub fn engine(self) -> Engine {
         match self {

@@ -3,7 +3,7 @@
 //! models.
 
 use crate::Result;
-use crate::campaign::config::Backend;
+use crate::campaign::choices::Backend;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
 use crate::given::InputFiles;

@@ -10,6 +10,8 @@ pub mod compare;
 pub mod doctor;
 pub mod drawing;
 pub mod failure;
+#[cfg(feature = "clap")]
+pub mod flags;
 pub mod given;
 pub mod ifcompare;
 pub mod in_place;

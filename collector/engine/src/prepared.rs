@@ -3,7 +3,8 @@
 use crate::bases::bases;
 use crate::boards::{self, BoardOptions, Standing};
 use crate::campaign::Event;
-use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
+use crate::campaign::choices::{AttentionChoice, Executor};
+use crate::campaign::config::{Config, ModelRequest};
 use crate::campaign::graphs::{self, LoadedModels};
 use crate::failure::{Failure, chain};
 use crate::given::{self, InputFiles};

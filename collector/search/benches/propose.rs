@@ -4,6 +4,7 @@
 
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
 use job::target::llvm;
+use models::Choice;
 use models::Task;
 use search::{Problem, Seen, TunerName, tuner};
 use std::time::Instant;

@@ -2,66 +2,35 @@
 
 use crate::features::View;
 use job::target::Kind;
-use serde::{Deserialize, Serialize};
+use models::{Choice, choice};
 
-/// A tuner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TunerName {
-    /// Our own.
-    Draft,
-    /// Trees that learn times from loops, annealed.
-    Xgb,
-    /// Trees that learn the order of pairs.
-    #[serde(rename = "xgb-rank")]
-    XgbRank,
-    /// Trees that learn from knobs.
-    XgbKnob,
-    /// Trees that learn from loops.
-    XgbItervar,
-    /// Trees that learn from reuse over footprint.
-    XgbCurve,
-    /// Generations.
-    Ga,
-    /// Draws.
-    Random,
-    /// One point after the other.
-    Gridsearch,
-    /// Draws from TVM's own space.
-    Metaschedule,
+choice! {
+    /// A tuner.
+    pub enum TunerName {
+        /// Our own: from the default schedule on, drafts by what trees say of knobs, tiles and loops, other tasks' trials included
+        Draft = "draft",
+        /// Trees that learn speeds from loops; annealing finds what they like
+        Xgb = "xgb",
+        /// The same with trees that learn which of two is faster
+        XgbRank = "xgb-rank",
+        /// Trees that learn speeds from knobs
+        XgbKnob = "xgb_knob",
+        /// Trees that learn speeds from loops
+        XgbItervar = "xgb_itervar",
+        /// Trees that learn speeds from how often data is used again, over how much of it must stay near
+        XgbCurve = "xgb_curve",
+        /// Generations of which the fittest are crossed and changed
+        Ga = "ga",
+        /// Draws
+        Random = "random",
+        /// One point after the other
+        Gridsearch = "gridsearch",
+        /// Draws from TVM's MetaSchedule space
+        Metaschedule = "metaschedule",
+    }
 }
 
 impl TunerName {
-    /// All of them.
-    pub const ALL: &[TunerName] = &[
-        TunerName::Draft,
-        TunerName::Xgb,
-        TunerName::XgbRank,
-        TunerName::XgbKnob,
-        TunerName::XgbItervar,
-        TunerName::XgbCurve,
-        TunerName::Ga,
-        TunerName::Random,
-        TunerName::Gridsearch,
-        TunerName::Metaschedule,
-    ];
-
-    /// The word on the command line and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            TunerName::Draft => "draft",
-            TunerName::Xgb => "xgb",
-            TunerName::XgbRank => "xgb-rank",
-            TunerName::XgbKnob => "xgb_knob",
-            TunerName::XgbItervar => "xgb_itervar",
-            TunerName::XgbCurve => "xgb_curve",
-            TunerName::Ga => "ga",
-            TunerName::Random => "random",
-            TunerName::Gridsearch => "gridsearch",
-            TunerName::Metaschedule => "metaschedule",
-        }
-    }
-
     /// What it sees of a schedule, where it learns from schedules.
     fn view(self) -> Option<View> {
         match self {

@@ -4,6 +4,7 @@ use super::*;
 use crate::synthetic::{billion, childless, problem, time, tune};
 use job::space::Knobs;
 use job::target::Kind;
+use models::Choice;
 use std::collections::BTreeSet;
 
 const CONV: &str = "conv2d:ci=16,hw=14,co=32,k=5,p=2";

@@ -8,29 +8,18 @@
 
 mod rules;
 
-use crate::{Class, Graph, Plan, ValueId};
+use crate::{Class, Graph, Plan, ValueId, choice};
 use serde::{Deserialize, Serialize};
 
-/// How operators share the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parallel {
-    /// One operator after the other on all cores.
-    Sequential,
-    /// Groups side by side, each on cores of its own.
-    Stream,
-    /// All that is ready at once, each on all cores.
-    Full,
-}
-
-impl Parallel {
-    /// Its name in records, plans and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Parallel::Sequential => "sequential",
-            Parallel::Stream => "stream",
-            Parallel::Full => "full",
-        }
+choice! {
+    /// How operators share the cores, or the streams of a GPU.
+    pub enum Parallel {
+        /// One operator after the other on all cores
+        Sequential = "sequential",
+        /// What is ready at once side by side, each group on cores of its own; on a GPU up to four groups, each on a stream of its own
+        Stream = "stream",
+        /// What is ready at once side by side, each on all cores; on a GPU each on a stream of its own, of which there are up to 32
+        Full = "full",
     }
 }
 

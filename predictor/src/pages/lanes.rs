@@ -4,6 +4,7 @@
 use super::{escape, page};
 use crate::planning::Planned;
 use crate::planning::network::Alternative;
+use models::Choice;
 use report::page::chart::{Scale, svg, ticks};
 use report::{between, duration, number};
 use serde::Deserialize;

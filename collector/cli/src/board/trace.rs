@@ -2,7 +2,6 @@
 
 use super::super::{DONE, Result, packing, paper, print, print_json, settings};
 use crate::options::{Models, Sweep};
-use crate::settings::Settled;
 use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
 use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
@@ -10,6 +9,7 @@ use clap::Args;
 use datasets::output::Output;
 use engine::campaign::config::PYNQ;
 use engine::campaign::planned_tasks;
+use engine::campaign::settings::Resolved;
 use engine::failure::{Failure, chain};
 use job::space::{core_knobs, space};
 use job::target::{Fabric, fabric};
@@ -48,9 +48,9 @@ pub struct BoardTrace {
 /// Simulates it.
 pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
-    models.target.get_or_insert_with(|| PYNQ.to_owned());
-    models.unit.get_or_insert_with(|| "fpga".to_owned());
-    let Settled { config, loaded } = settings::config(&models, &Sweep::default())?;
+    models.settings.target.get_or_insert_with(|| PYNQ.to_owned());
+    models.settings.unit.get_or_insert_with(|| "fpga".to_owned());
+    let Resolved { config, loaded } = settings::config(&models, &Sweep::default())?;
     let target = fabric(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
     let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;

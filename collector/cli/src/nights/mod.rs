@@ -21,7 +21,7 @@ use course::Course;
 use datasets::SealOptions;
 use engine::campaign::graphs::LoadedModels;
 use engine::campaign::record::now_us;
-use engine::campaign::{Night, RawConfig, planned_tasks};
+use engine::campaign::{Night, Settings, planned_tasks};
 use engine::failure::{Failure, chain};
 use engine::machine::allowed_cpus;
 use engine::stores::failed;
@@ -55,13 +55,13 @@ struct Job {
 
 /// Measures for a night.
 pub fn run(run: &NightRun) -> Result<u8> {
-    let raw = RawConfig::read(&run.config).map_err(Failure::usage)?;
+    let raw = Settings::read(&run.config).map_err(Failure::usage)?;
     let mut settings = raw.night.clone().ok_or_else(|| {
         Failure::usage(format!("`{}` has no table `[night]`", run.config.display()))
             .with_hint("add one, such as `[night]` with `minutes = 60`; configs/nightly.toml is an example")
     })?;
     settings.minutes = run.minutes.unwrap_or(settings.minutes);
-    let config = RawConfig { night: Some(settings.clone()), ..raw.clone() };
+    let config = Settings { night: Some(settings.clone()), ..raw.clone() };
     let config = config.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
     if config.models.is_empty() {
         return Err(Failure::usage(format!("`{}` names no models, so there is nothing to do", run.config.display()))

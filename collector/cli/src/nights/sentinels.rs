@@ -9,8 +9,9 @@ use super::below;
 use super::child::Child;
 use drift::SENTINELS;
 use engine::appearing::Appearing;
-use engine::campaign::RawConfig;
-use engine::campaign::config::RawModel;
+use engine::campaign::ModelEntry;
+use engine::campaign::Settings;
+use engine::campaign::settings::SweepSettings;
 use engine::failure::{Failure, Kind};
 use job::target::is_llvm;
 use measure::host::Facts;
@@ -25,7 +26,7 @@ const BUILDING: Duration = Duration::from_secs(300);
 /// The sentinels of a night.
 pub struct Sentinels {
     folder: PathBuf,
-    config: RawConfig,
+    config: Settings,
     /// Folder of the copy that is run, once it matches the hash.
     private: Option<TempDir>,
     /// How long the last look took.
@@ -39,23 +40,26 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Those of a store, for this class of hosts, measured as the night measures.
-    pub fn new(store: &Path, raw: &RawConfig, facts: &Facts) -> Sentinels {
-        let models = SENTINELS.iter().map(|sentinel| RawModel {
+    pub fn new(store: &Path, raw: &Settings, facts: &Facts) -> Sentinels {
+        let models = SENTINELS.iter().map(|sentinel| ModelEntry {
             source: "simple".to_owned(),
             name: sentinel.name.to_owned(),
-            ..RawModel::default()
+            ..ModelEntry::default()
         });
-        let config = RawConfig {
+        let config = Settings {
             models: models.collect(),
-            schedules: Some(1),
-            seed: Some(0),
+            sweep: SweepSettings {
+                schedules: Some(1),
+                seed: Some(0),
+                threads: raw.sweep.threads.clone(),
+                ..SweepSettings::default()
+            },
             measure: raw.measure.clone(),
             counters: raw.counters.clone(),
             limits: raw.limits.clone(),
-            threads: raw.threads.clone(),
-            ..RawConfig::default()
+            ..Settings::default()
         };
-        let is_off = !is_llvm(raw.target.as_deref().unwrap_or("llvm"));
+        let is_off = !is_llvm(raw.model.target.as_deref().unwrap_or("llvm"));
         let notes = match is_off {
             true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
             false => Vec::new(),

@@ -13,13 +13,13 @@ mod styled;
 mod table;
 
 use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json, settings, tell};
-use crate::options::Sweep;
+use crate::options::{self, Sweep};
 use crate::pace::Pace;
 use crate::profile::arguments::{ProfileCommand, ProfileRun, ProfileTable};
 use crate::progress::terminal;
-use crate::settings::Settled;
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use engine::campaign::record;
+use engine::campaign::settings::Resolved;
 use engine::failure::{Failure, chain};
 use engine::keeping::Keeping;
 use engine::network::annotation::Annotation;
@@ -243,12 +243,10 @@ fn begin(
 /// The model that is meant, ready to be built.
 fn whole(arguments: &ProfileRun) -> Result<PreparedModel> {
     let sweep = Sweep {
-        threads: arguments.threads.into_iter().collect(),
-        seed: arguments.seed,
         counters: counting::counters(&arguments.counters),
-        ..Sweep::default()
+        ..Sweep::of_run(arguments.threads, arguments.seed, &options::Sampling::default())
     };
-    let Settled { mut config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let Resolved { mut config, loaded } = settings::config(&arguments.models, &sweep)?;
     if is_cuda(&config.target) && arguments.counters.is_empty() {
         // Processor time says nothing of what a device does.
         config.counters.backend = Backend::None;

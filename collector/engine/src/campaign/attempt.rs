@@ -3,7 +3,8 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{Config, Executor, ModelRequest, Sampler};
+use super::choices::{Executor, Sampler};
+use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, tasks_of};
 use super::module::{self, PlannedModule};
 use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic, json};

@@ -1,6 +1,7 @@
 //! Models → graphs → tasks, as a configuration wants them cut.
 
-use super::config::{AttentionChoice, Backend, Config, ModelRequest, SIMPLE, TRANSFORMERS};
+use super::choices::{AttentionChoice, Backend};
+use super::config::{Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
 use accelerator::{CpuReason, in_core_form};
@@ -223,7 +224,7 @@ pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models
     let graph = passes::simplify(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
     let cut = |graph: Graph| {
-        let mut plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
+        let mut plan = plan_with(&graph, config.fuse, &claims(&graph, &partners))?;
         match config.backend {
             Backend::Tvm => {}
             // The same tasks as the compiler's, so that times can be compared.
@@ -244,13 +245,13 @@ pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::RawConfig;
+    use crate::campaign::Settings;
 
     /// The batch sizes of a model once it was looked at.
     fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
         let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));
-        let mut config = RawConfig::parse(&text)?.check(1).map_err(|error| error.to_string())?;
+        let mut config = Settings::parse(&text)?.check(1).map_err(|error| error.to_string())?;
         settle_batches(&mut config, &LoadedModels::default()).map_err(|error| error.to_string())?;
         Ok(config.models.iter().map(|model| model.batch).collect())
     }
@@ -287,7 +288,7 @@ mod tests {
             let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
             let model = model.replace("MODELS", models);
             let text = format!("models = [{{ {model} }}]\nthreads = [1]\nexecutor = '{executor}'");
-            let mut config = RawConfig::parse(&text).unwrap().check(1).unwrap();
+            let mut config = Settings::parse(&text).unwrap().check(1).unwrap();
             let loaded = LoadedModels::default();
             settle_batches(&mut config, &loaded).unwrap();
             let tasks = crate::campaign::planned_tasks(&config, &loaded).unwrap();

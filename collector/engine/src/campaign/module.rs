@@ -3,7 +3,8 @@
 //! A file holds a program and says nothing of the shapes it takes, so they are given from outside. Running it runs code
 //! from the file, in the library's worker: only for files one trusts.
 
-use super::config::{Backend, Config, ModelRequest};
+use super::choices::Backend;
+use super::config::{Config, ModelRequest};
 use models::{DType, TensorType};
 use readers::torch;
 use std::path::{Path, PathBuf};

@@ -81,7 +81,7 @@ mod tests {
     use crate::campaign::attempt::{attempts, planned_tasks};
     use crate::campaign::graphs::LoadedModels;
     use crate::campaign::planned::Bases;
-    use crate::campaign::{Ground, RawConfig, Tuning};
+    use crate::campaign::{Ground, Settings, Tuning};
     use datasets::Record;
     use job::revision::Revisions;
     use job::target::llvm;
@@ -113,7 +113,7 @@ mod tests {
                           { source = 'simple', name = 'conv2d:ci=16,hw=14,co=32,k=3,p=1' }]\n";
 
     fn config(text: &str, cpus: usize) -> Config {
-        RawConfig::parse(&format!("{MODELS}{text}")).expect("a configuration").check(cpus).expect("it fits")
+        Settings::parse(&format!("{MODELS}{text}")).expect("a configuration").check(cpus).expect("it fits")
     }
 
     /// Returns all attempts that each machine plans, and those of its shard.

@@ -1,7 +1,10 @@
 //! What was asked of a search.
 
+#[cfg(feature = "clap")]
+use crate::flags::choices;
 use job::space::{Filter, VERSION};
 use job::target::Kind;
+use models::Choice;
 use search::TunerName;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -26,6 +29,66 @@ pub struct Tune {
     pub in_place: bool,
     /// The version of the spaces that are searched; this program has one.
     pub spaces: u32,
+}
+
+/// The table `[tune]` of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default, deny_unknown_fields)]
+pub struct TuneSettings {
+    /// Who proposes schedules [default: draft]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<TunerName>(), value_name = "TUNER"))]
+    pub tuner: Option<TunerName>,
+    /// Trials of each model, all its tasks and thread counts together; they go where they save most [default: 3000]
+    ///
+    /// Trials of the same search that the store has already are counted; what other campaigns measured is known for nothing.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub trials: Option<usize>,
+    /// Trials of one task on one number of threads, at most
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub trials_per_task: Option<usize>,
+    /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
+    pub patience: Option<usize>,
+    // The flag is a list of texts, one for each axis.
+    /// Settings that schedules may have.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub only: Option<Filter>,
+    /// Whether the fastest schedules are then timed in the network, in comparison with the default.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub in_place: Option<bool>,
+    /// The version of the spaces that are searched; this program has one.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub spaces: Option<u32>,
+}
+
+impl TuneSettings {
+    /// Returns these settings, and those of `file` where these have none.
+    pub fn over(self, file: TuneSettings) -> TuneSettings {
+        TuneSettings {
+            tuner: self.tuner.or(file.tuner),
+            trials: self.trials.or(file.trials),
+            trials_per_task: self.trials_per_task.or(file.trials_per_task),
+            patience: self.patience.or(file.patience),
+            only: self.only.or(file.only),
+            in_place: self.in_place.or(file.in_place),
+            spaces: self.spaces.or(file.spaces),
+        }
+    }
+
+    /// Returns a search with defaults where these settings have none.
+    pub fn resolve(self) -> Tune {
+        let default = Tune::default();
+        Tune {
+            tuner: self.tuner.unwrap_or(default.tuner),
+            trials: self.trials.unwrap_or(default.trials),
+            trials_per_task: self.trials_per_task,
+            patience: self.patience.unwrap_or(default.patience),
+            only: self.only.unwrap_or_default(),
+            in_place: self.in_place.unwrap_or(default.in_place),
+            spaces: self.spaces.unwrap_or(default.spaces),
+        }
+    }
 }
 
 impl Default for Tune {

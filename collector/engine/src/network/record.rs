@@ -10,7 +10,7 @@ use job::space::Schedule;
 use job::target::Target;
 use measure::Method;
 use models::stages::calls_hash;
-use models::{Graph, Plan, StagePlan, TensorType, ValueId};
+use models::{Choice, Graph, Plan, StagePlan, TensorType, ValueId};
 use std::collections::BTreeMap;
 use worker::Fault;
 

@@ -1,8 +1,8 @@
 //! Tables from records of real tasks with medians of every certainty.
 
 use super::operators::{Summary, render, summarise};
-use crate::campaign::config::{RawConfig, RawModel};
 use crate::campaign::graphs::LoadedModels;
+use crate::campaign::settings::{ModelEntry, Settings};
 use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
 use datasets::{Covers, Key, Outcome, Peaks, Record};
@@ -12,8 +12,8 @@ use job::target;
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let source = "simple".to_owned();
     let models = ["relu:shape=64", "softmax:shape=8x64,axis=1"];
-    let model = |name: &&str| RawModel { source: source.clone(), name: (*name).to_owned(), ..RawModel::default() };
-    let raw = RawConfig { models: models.iter().map(model).collect(), ..RawConfig::default() };
+    let model = |name: &&str| ModelEntry { source: source.clone(), name: (*name).to_owned(), ..ModelEntry::default() };
+    let raw = Settings { models: models.iter().map(model).collect(), ..Settings::default() };
     let config = raw.check(2).expect("a sound configuration");
     let mut tasks = planned_tasks(&config, &LoadedModels::default()).expect("two tasks");
     // Both belong to the first model; the first task has three places there.

@@ -24,8 +24,8 @@ use models::error::{Error, Result};
 use models::graph::{Graph, ValueId};
 use models::names;
 use models::operator::UnaryOp;
+use models::{Choice, choice};
 use net::Net;
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 use weights::Weights;
 
@@ -49,15 +49,18 @@ impl Default for Options {
     }
 }
 
-/// Which part of the work a graph is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// The whole sequence at once. Decoders also answer with the keys and values of each layer.
-    #[default]
-    Prefill,
-    /// One more token: the keys and values of those before it come from outside.
-    Decode,
+choice! {
+    /// Which part of a decoder's work a graph is.
+    #[derive(Default)]
+    pub enum Phase {
+        /// All tokens at once
+        // Decoders also return the keys and values of each layer.
+        #[default]
+        Prefill = "prefill",
+        /// One more token
+        // The keys and values of the tokens before it are inputs.
+        Decode = "decode",
+    }
 }
 
 /// A graph, and what a person should know about where it came from.
@@ -201,18 +204,6 @@ pub fn list() -> &'static [Entry] {
     SHIPPED
 }
 
-impl Phase {
-    const ALL: [Phase; 2] = [Phase::Prefill, Phase::Decode];
-
-    /// The word for it.
-    fn name(self) -> &'static str {
-        match self {
-            Phase::Prefill => "prefill",
-            Phase::Decode => "decode",
-        }
-    }
-}
-
 /// A model with what of it is run, in one text: `gpt2 prefill 64`.
 pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
@@ -222,7 +213,7 @@ pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
 pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     let (rest, sequence) = label.rsplit_once(' ')?;
     let (name, phase) = rest.rsplit_once(' ')?;
-    let phase = Phase::ALL.into_iter().find(|one| one.name() == phase)?;
+    let phase = Phase::from_name(phase)?;
     Some((name, phase, sequence.parse().ok()?))
 }
 

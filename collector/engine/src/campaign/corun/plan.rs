@@ -7,7 +7,7 @@ use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use job::space::{self, Schedule};
 use job::target::Target;
 use measure::synthetic::Synthetic;
-use models::Parallel;
+use models::{Choice, Parallel};
 use serde_json::json;
 
 /// The `op_kind` of partners that are no operators.

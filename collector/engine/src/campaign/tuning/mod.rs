@@ -10,7 +10,8 @@ pub use lessons::Lessons;
 pub use of_task::{Search, Stop, Trial};
 
 use super::attempt::attempts;
-use super::config::{Config, Sampler};
+use super::choices::Sampler;
+use super::config::Config;
 use super::module::PlannedModule;
 use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
 use super::source::Source;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::campaign::attempt::planned_tasks;
 use crate::campaign::graphs::LoadedModels;
-use crate::campaign::{Finals, RawConfig, record};
+use crate::campaign::{Finals, Settings, record};
 use crate::report::learning::learnings;
 use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
 use job::revision::Revisions;
@@ -22,7 +22,7 @@ struct Made {
 fn made(text: &str) -> Made {
     let models = "models = [{ source = 'simple', name = 'matmul:m=32,n=64,k=32' }, \
                   { source = 'simple', name = 'matmul:m=512,n=512,k=512' }]\nthreads = [1]\n";
-    let config = RawConfig::parse(&format!("{models}{text}")).unwrap().check(1).unwrap();
+    let config = Settings::parse(&format!("{models}{text}")).unwrap().check(1).unwrap();
     let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
     let target = llvm("x86-64", &[], 1);
     let compiled = Record {

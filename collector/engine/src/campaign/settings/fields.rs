@@ -1,0 +1,53 @@
+//! Refuses names that are no setting, which serde does not do for a struct with flattened groups.
+
+use super::Settings;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::sync::LazyLock;
+
+/// Refuses TOML with a key that is no setting; the error names its line.
+pub fn check(text: &str) -> Result<(), toml::de::Error> {
+    toml::from_str::<Known>(text).map(|Known| ())
+}
+
+static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| match serde_json::to_value(Settings::default()) {
+    Ok(serde_json::Value::Object(fields)) => fields.keys().cloned().collect(),
+    _ => Vec::new(),
+});
+
+/// A table of which every key is a setting.
+struct Known;
+
+/// The name of a setting.
+struct Name;
+
+impl<'de> Deserialize<'de> for Known {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
+        deserializer.deserialize_map(Known)
+    }
+}
+
+impl<'de> Visitor<'de> for Known {
+    type Value = Known;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of settings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Known, A::Error> {
+        while map.next_entry::<Name, IgnoredAny>()?.is_some() {}
+        Ok(Known)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if NAMES.contains(&name) {
+            return Ok(Name);
+        }
+        let known: Vec<String> = NAMES.iter().map(|known| format!("`{known}`")).collect();
+        Err(D::Error::custom(format!("unknown field `{name}`, expected one of {}", known.join(", "))))
+    }
+}

@@ -1,0 +1,221 @@
+//! From settings to a checked, complete configuration.
+
+use super::{ModelEntry, Settings};
+use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, Sampler};
+use crate::campaign::config::{
+    BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, PYNQ, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS,
+    Tokens, check_target, each, shown,
+};
+use crate::campaign::graphs::{LoadedModels, settle_batches};
+use crate::campaign::night::Night;
+use crate::campaign::tune::TuneSettings;
+use crate::failure::{Failure, chain};
+use job::device::Architecture;
+use job::target::{MALI, composite, cuda_text, fabric_text, is_llvm};
+use models::Choice;
+use zoo::transformers::{self, Phase};
+
+/// A checked configuration, and the models that were read to check it.
+pub struct Resolved {
+    /// The configuration.
+    pub config: Config,
+    /// Its models.
+    pub loaded: LoadedModels,
+}
+
+impl ModelEntry {
+    /// That what is given for it has an effect.
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_file = ![ModelSource::Local, ModelSource::Simple, ModelSource::Transformers]
+            .iter()
+            .any(|source| source.name() == self.source);
+        let refuse = |field: &'static str, found: String| {
+            let allowed = format!("only models from files take it, and `{}` is from `{}`", self.name, self.source);
+            Err(ConfigError::OutOfRange { field, found, allowed })
+        };
+        match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
+            (false, false, _) => refuse("shapes", shown(&self.shapes)),
+            (false, true, true) => refuse("skip_unsupported", "true".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Settings {
+    /// Checks all settings against this machine and against the models, which are read for it.
+    pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
+        let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
+        if config.models.is_empty() {
+            return Err(
+                Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration")
+            );
+        }
+        let loaded = LoadedModels::default();
+        settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+        Ok(Resolved { config, loaded })
+    }
+
+    /// Checks everything against what this machine allows.
+    pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
+        if let Some(Err((field, found, allowed))) = self.night.as_ref().map(Night::check) {
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
+        if let Some(Err((field, found, allowed))) = self.corun.as_ref().map(|corun| corun.check(allowed_cpus)) {
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
+        let Settings { model, sweep, .. } = self;
+        let composite = composite(model.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
+        let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
+        let board = [
+            ("unit", model.unit),
+            ("board", model.board),
+            ("fpga_config", model.fpga_config),
+            ("sim_params", model.sim_params),
+        ];
+        let target = target(composite.rest, model.arch, board)?;
+        // A GPU is fed by one thread.
+        let threads =
+            sweep.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
+        let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
+        each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
+        let batch = batches(&self.models, model.batch)?;
+        self.models.iter().try_for_each(ModelEntry::check)?;
+        let steps = steps(model.steps, model.phase.as_deref(), model.executor)?;
+        let tokens = tokens(&self.models, model.sequence, model.phase, steps)?;
+        let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
+        each("models", &[runs], "models, batch sizes and sequences give at most 65536 together", |n| *n <= 1 << 16)?;
+        let models = self.models.iter().flat_map(|entry| {
+            let tokens =
+                if entry.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
+            // One operator as text says its own sizes.
+            let batch = if entry.source == SIMPLE { vec![None] } else { batch.clone() };
+            let runs =
+                tokens.into_iter().flat_map(move |tokens| batch.clone().into_iter().map(move |batch| (batch, tokens)));
+            runs.map(|(batch, tokens)| ModelRequest {
+                source: entry.source.clone(),
+                name: entry.name.clone(),
+                batch,
+                shapes: entry.shapes.clone(),
+                skip_unsupported: entry.skip_unsupported,
+                tokens,
+            })
+        });
+        let config = Config {
+            models: models.collect(),
+            target,
+            partners,
+            backend: model.backend.unwrap_or_default(),
+            threads,
+            samplers: sweep.samplers.unwrap_or_else(|| vec![Sampler::Template]),
+            schedules: sweep.schedules.unwrap_or(8),
+            tune: self.tune.map(TuneSettings::resolve),
+            fuse: model.fuse.unwrap_or_default(),
+            attention: model.attention.unwrap_or(AttentionChoice::Fused),
+            executor: model.executor.unwrap_or_default(),
+            variations: model.variations.unwrap_or(0),
+            cache: sweep.cache.unwrap_or_else(|| vec![CacheChoice::Warm]),
+            seed: sweep.seed.unwrap_or(0),
+            budget_seconds: sweep.budget_seconds,
+            measure: self.measure,
+            counters: self.counters,
+            limits: self.limits,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// The target's text; architectures become part of a GPU's description.
+fn target(
+    text: String,
+    architectures: Option<Vec<String>>,
+    of_board: [(&'static str, Option<String>); 4],
+) -> Result<String, ConfigError> {
+    check_target(&text)?;
+    if text == PYNQ {
+        let [(_, unit), (_, board), core, timing] = of_board;
+        if unit.as_deref() == Some("fpga") {
+            let text = fabric_text(board.as_deref(), core.1.as_deref(), timing.1.as_deref());
+            return text.map_err(ConfigError::Target);
+        }
+        if let Some(found) = unit.filter(|unit| unit != "arm") {
+            let allowed = format!(
+                "`arm`, its cores, and `fpga`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target {MALI}` makes"
+            );
+            return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
+        }
+        if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {
+            let allowed = "only the unit `fpga` takes it".to_owned();
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
+        return Ok(text);
+    }
+    if let Some((field, Some(found))) = of_board.into_iter().find(|(_, given)| given.is_some()) {
+        let allowed = "only the target `pynq` takes it".to_owned();
+        return Err(ConfigError::OutOfRange { field, found, allowed });
+    }
+    match architectures {
+        Some(names) if text == "cuda" => {
+            each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
+            Ok(cuda_text(&names))
+        }
+        Some(names) => {
+            let allowed = "only the target `cuda` takes it; a JSON description names its own";
+            Err(ConfigError::OutOfRange { field: "arch", found: names.join(","), allowed: allowed.to_owned() })
+        }
+        None => Ok(text),
+    }
+}
+
+/// The batch sizes that were asked for; none where none was.
+fn batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
+    let Some(batch) = batch else { return Ok(vec![None]) };
+    each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
+    if !models.is_empty() && models.iter().all(|model| model.source == SIMPLE) {
+        let allowed = "a simple operator has its batch in its own text, such as `n=8`";
+        each("batch", &batch, allowed, |size| *size == 1)?;
+    }
+    Ok(batch.into_iter().map(Some).collect())
+}
+
+/// The number of decoding steps, where there are several: each a graph of its own size.
+fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>) -> Result<Option<i64>, ConfigError> {
+    let Some(count) = steps else { return Ok(None) };
+    let refuse = |allowed: String| Err(ConfigError::OutOfRange { field: "steps", found: count.to_string(), allowed });
+    if !(1..=transformers::STEPS_MAX).contains(&count) {
+        return refuse(format!("allowed are 1 to {}", transformers::STEPS_MAX));
+    }
+    if phase != Some(&[Phase::Decode]) {
+        return refuse("only decoding goes in steps: give the phase `decode`, and no other".to_owned());
+    }
+    if executor == Some(Executor::Vm) {
+        return refuse("the executor `vm` has one step at every size".to_owned());
+    }
+    Ok(Some(count).filter(|count| *count > 1))
+}
+
+/// Every phase at every length of a sequence. Only transformers have them.
+fn tokens(
+    models: &[ModelEntry],
+    sequence: Option<Vec<i64>>,
+    phase: Option<Vec<Phase>>,
+    steps: Option<i64>,
+) -> Result<Vec<Tokens>, ConfigError> {
+    let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
+    let sequence = sequence.unwrap_or_else(|| vec![zoo::transformers::Options::default().sequence]);
+    each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
+    let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
+    each("phase", &phase, "", |_| true)?;
+    if is_given && !models.iter().any(|model| model.source == TRANSFORMERS) {
+        let (field, found) = if has_phase { ("phase", shown(&phase)) } else { ("sequence", shown(&sequence)) };
+        let allowed = "only models from `transformers` have it".to_owned();
+        return Err(ConfigError::OutOfRange { field, found, allowed });
+    }
+    let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase, steps }));
+    Ok(runs.collect())
+}
+
+/// One thread and all CPUs.
+fn default_threads(allowed_cpus: usize) -> Vec<usize> {
+    if allowed_cpus > 1 { vec![1, allowed_cpus] } else { vec![1] }
+}

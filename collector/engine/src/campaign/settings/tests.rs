@@ -1,0 +1,162 @@
+//! Settings in files, and what is refused.
+
+use super::*;
+use crate::campaign::config::Config;
+use std::time::Duration;
+use toml::{Table, Value};
+
+/// Every setting there is.
+const WHOLE: &str = r#"
+    models = [
+        { source = "transformers", name = "x" },
+        { source = "onnx", name = "y", shapes = { a = [1, 2] }, skip_unsupported = true },
+    ]
+    batch = [1, 8]
+    sequence = [16]
+    phase = ["decode"]
+    attention = "both"
+    executor = "default"
+    variations = 3
+    target = "llvm"
+    backend = "tvm"
+    threads = [1, 2]
+    samplers = ["template"]
+    schedules = 4
+    fuse = "none"
+    cache = ["warm", "cold"]
+    seed = 7
+    budget_seconds = 60.5
+    [tune]
+    tuner = "xgb-rank"
+    trials = 300
+    trials_per_task = 64
+    patience = 50
+    [measure]
+    precision = 0.02
+    time_limit_ns = 1000
+    samples_max = 100
+    [counters]
+    backend = "none"
+    [limits]
+    builders = 1
+    build_batch = 2
+    overlap = false
+    start_seconds = 1.5
+    build_seconds = 2.5
+    run_seconds = 3.5
+    build_memory_mib = 100
+    run_memory_mib = 200
+    runner_jobs = 5
+    spin_count = 6
+    [night]
+    minutes = 60
+    deadline = "06:30"
+    sentinel_minutes = 10
+    again_share = 0.5
+    variations = 2
+    nights = 10
+"#;
+
+fn extremes() -> Vec<Value> {
+    let numbers = [0, -1, 1, 1 << 40, i64::MAX, i64::MIN].map(Value::Integer);
+    let floats = [0.0, -0.5, 1e19, 1e300, f64::INFINITY, f64::NAN, 1e-300].map(Value::Float);
+    let lists = [Vec::new(), vec![Value::Integer(0)], vec![Value::Integer(1); 5000]].map(Value::Array);
+    let others = [Value::String(String::new()), Value::String("?".to_owned()), Value::Boolean(true)];
+    numbers.into_iter().chain(floats).chain(lists).chain(others).collect()
+}
+
+/// What passes can be turned into what workers are given.
+fn check_usable(config: &Config) {
+    let Limits { start_seconds, build_seconds, run_seconds, .. } = config.limits;
+    for seconds in [start_seconds, build_seconds, run_seconds].into_iter().chain(config.budget_seconds) {
+        assert!(Duration::from_secs_f64(seconds) <= Duration::from_secs(366 * 86_400), "{seconds}");
+    }
+    for mib in [config.limits.build_memory_mib, config.limits.run_memory_mib] {
+        assert!((64..=1 << 24).contains(&mib), "{mib}");
+    }
+    assert!(config.limits.build_batch > 0 && !config.threads.is_empty());
+}
+
+fn try_all(table: &Table, whole: &Table, path: &[String], tried: &mut usize) {
+    for (name, value) in table {
+        let path: Vec<String> = path.iter().chain([name]).cloned().collect();
+        for extreme in extremes() {
+            let mut changed = whole.clone();
+            let (last, folders) = path.split_last().expect("a path has a name");
+            let place = folders.iter().fold(&mut changed, |table, name| {
+                table.get_mut(name).and_then(Value::as_table_mut).expect("the path leads through tables")
+            });
+            place.insert(last.clone(), extreme);
+            *tried += 1;
+            let text = toml::to_string(&changed).expect("a table is TOML");
+            if let Ok(config) = Settings::parse(&text).map_err(drop).and_then(|raw| raw.check(4).map_err(drop)) {
+                check_usable(&config);
+            }
+        }
+        if let Value::Table(inner) = value {
+            try_all(inner, whole, &path, tried);
+        }
+    }
+}
+
+#[test]
+fn a_file_with_any_setting_changed_is_refused_or_can_be_used() {
+    let whole: Table = toml::from_str(WHOLE).unwrap();
+    check_usable(&Settings::parse(WHOLE).unwrap().check(4).unwrap());
+    let mut tried = 0;
+    try_all(&whole, &whole, &[], &mut tried);
+    assert!(tried > 500, "{tried}");
+}
+
+#[test]
+fn settings_without_effect_are_refused() {
+    let refused = |text: &str| Settings::parse(text).unwrap().check(4).unwrap_err().to_string();
+    let simple = "models = [{ source = 'simple', name = 'relu:shape=8' }]\n";
+    expect_test::expect!["`batch` is 8; a simple operator has its batch in its own text, such as `n=8`"]
+        .assert_eq(&refused(&format!("{simple}batch = [8]")));
+    expect_test::expect!["`sequence` is [8]; only models from `transformers` have it"]
+        .assert_eq(&refused(&format!("{simple}sequence = [8]")));
+    expect_test::expect![[r#"`measure.cache` is {"cold":{"flush_bytes":4096}}; give `cache = ["cold"]`, which writes as much as the machine's caches hold"#]]
+        .assert_eq(&refused(&format!("{simple}[measure]\ncache = {{ cold = {{ flush_bytes = 4096 }} }}")));
+    expect_test::expect!["`threads` is 8; allowed are 1 to 4 on this machine"]
+        .assert_eq(&refused(&format!("{simple}threads = [1, 8]")));
+}
+
+fn check_tune(text: &str, expected: expect_test::Expect) {
+    let told = match Settings::parse(text).map(|raw| raw.check(2)) {
+        Ok(Ok(config)) => format!("{:?}", config.tune),
+        Ok(Err(error)) => error.to_string(),
+        Err(why) => why,
+    };
+    expected.assert_eq(&told);
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused() {
+    check_tune("", expect_test::expect!["None"]);
+    check_tune(
+        "[tune]",
+        expect_test::expect![
+            "Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100, only: Filter({}), in_place: true, spaces: 7 })"
+        ],
+    );
+    check_tune("[tune]\ntrials = 0", expect_test::expect!["`trials` is 0; allowed are 1 to 1000000"]);
+    check_tune("[tune]\ntrials_per_task = 0", expect_test::expect!["`trials_per_task` is 0; allowed are 1 to 1000000"]);
+    check_tune("[tune]\npatience = 2000000", expect_test::expect!["`patience` is 2000000; allowed are 0 to 1000000"]);
+    check_tune(
+        "executor = 'vm'\n[tune]",
+        expect_test::expect![
+            "`tuner` is draft; schedules are searched for one size at a time: leave out the executor `vm`"
+        ],
+    );
+    check_tune(
+        "backend = 'torch'\n[tune]",
+        expect_test::expect!["`tuner` is draft; `draft` searches schedules, and a library has none"],
+    );
+    check_tune(
+        "target = 'cuda'\narch = ['sm_90']\n[tune]\ntuner = 'xgb_curve'",
+        expect_test::expect![
+            "`tuner` is xgb_curve; `xgb_curve` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, `ga`, `random`, `gridsearch` and `metaschedule` search there"
+        ],
+    );
+}
