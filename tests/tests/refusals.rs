@@ -288,7 +288,7 @@ fn configurations_that_are_none() {
     check_configuration_says(
         "seed = 3\nschedles = 3\n",
         "error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1\n  |\n2 | schedles = 3\n  | ^^^^^^^^\n\
-         unknown field `schedles`, expected one of `models`, `batch`",
+         unknown field `schedles`, expected one of `arch`, `attention`",
     );
     check_configuration_says(
         "[measure]\nprecison = 0.1\n",
