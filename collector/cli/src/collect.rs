@@ -114,161 +114,41 @@ struct Report<'a> {
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let (models, sweep) = (&arguments.models, &arguments.sweep);
-    let wanted = boards::Wanted { boards: &arguments.boards, models };
-    let access = boards::access(wanted)?;
-    let Resolved { config, loaded } = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
-    let shard = shard(arguments.shard.as_deref())?;
-    arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
-    let measuring = &arguments.measuring;
-    let chooses = measuring.again || !measuring.unless_agree.is_empty() || measuring.keys.is_some();
-    if config.tune.is_some() && chooses {
-        return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
-            .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
-    }
-    let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&measuring.repeat())? };
-    let observer = terminal(measuring.progress);
-    let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
-    let mut workers = machine::workers(&config.limits)?;
-    let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
-    if arguments.ifcompare {
-        ifcompare::refuse(&config, &tasks, &modules, shard.is_some())?;
-    }
-    let library = machine::library_versions(&tasks, &modules, &mut workers)?;
-    if target::is_fabric(&config.target) {
-        return on_fabric(arguments, (&config, &loaded), &tasks, (shard, repeat), access.as_ref(), start);
-    }
-    tell(&notes(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?);
-    let (target, ground) = match (&access, config.backend) {
-        (Some(_), _) if arguments.ifcompare => {
-            return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
-                .with_hint("leave it out; `opcollect model run` takes the flags of a board, too"));
-        }
-        (Some(access), _) => engine::boards::look(access, wanted.of_board(), &config, &mut workers)?,
-        (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
-        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
-    };
-    let versions = machine::prepare(&target, library, &mut workers)?;
-    let _exclusive =
-        if ground.board.is_none() { Some(machine::exclusive(measuring.wait, observer.as_ref())?) } else { None };
-    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
-    if let Some(tune) = &config.tune {
-        let spaces = tasks.iter().map(|planned| (planned.task.describe(), space(planned.scheduled(), &target.machine)));
-        inspect::left_of(spaces.collect(), &tune.only)?;
-    }
-    // Last, so that whatever was wrong before leaves no empty store behind.
-    let store = open_store(arguments.store.as_deref())?;
-    repeat.leave_to_night(&store, measuring.night.as_deref())?;
-    spaces::refuse_others(&config, &store)?;
-    let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
-    let revisions = Revisions::own().clone();
-    let on = ground;
-    let fleet = on.board.as_ref().map(|board| board.fleet.clone());
-    let (signal, night) = (watch_signals()?, measuring.night.as_deref());
-    let collection = Collection {
-        campaign,
-        versions,
-        revisions,
-        store,
-        shard,
-        repeat,
-        night,
-        loaded: &loaded,
-        on,
-        start,
-        signal,
-        observer,
-    };
-    let shown =
-        Shown { compares: arguments.ifcompare, sink: arguments.sink.as_deref(), as_json: arguments.json, curves };
-    match fleet {
-        Some(fleet) => collect(&collection, &mut Boards::new(workers, &fleet).map_err(Failure::environment)?, shown),
-        None => collect(&collection, &mut workers, shown),
-    }
-}
-
-/// Collects on a core of a board's fabric: one that is simulated here, or a board's. Nothing is measured on this machine, so
-/// nobody is kept from measuring meanwhile.
-fn on_fabric(
-    arguments: &Collect,
-    (config, loaded): (&Config, &LoadedModels),
-    tasks: &[PlannedTask],
-    (shard, repeat): (Option<Shard>, Repeat),
-    access: Option<&Access>,
-    start: Instant,
-) -> Result<u8> {
-    if arguments.ifcompare {
-        return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
-    }
-    let target = target::fabric(&config.target).map_err(Failure::usage)?;
-    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
-    if tasks.is_empty() {
-        return Err(Failure::usage("no task of these models is one that the core computes")
-            .with_hint("`opcollect tasks` without `--target pynq` lists them"));
-    }
     let wanted = boards::Wanted { boards: &arguments.boards, models: &arguments.models };
-    let (mut bench, on): (Box<dyn Bench>, Standing) = match access {
-        Some(access) => {
-            let (bench, on) =
-                engine::boards::look_at_core(access, wanted.of_board(), &fabric, config.limits.runner_jobs)?;
-            (Box::new(bench), on)
-        }
-        None => (Box::new(Simulator::new(fabric)), Standing::here()?),
-    };
-    let is_simulated = on.board.as_ref().is_none_or(|board| board.source() == datasets::Source::Simulated);
-    tell(&simulated_note(config).filter(|_| is_simulated).into_iter().collect::<Vec<_>>());
-    tell(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    let access = boards::access(wanted)?;
+    let resolved =
+        settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning, access.is_some())?;
+    arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
-    let store = open_store(arguments.store.as_deref())?;
-    let campaign = Campaign { tasks, modules: &[], target: &target, config };
-    let collection = Collection {
-        campaign,
-        versions: Versions::new(),
-        revisions: Revisions::own().clone(),
-        store,
-        shard,
-        repeat,
-        night: arguments.measuring.night.as_deref(),
-        loaded,
-        on,
+    let measuring = &arguments.measuring;
+    let options = SessionOptions {
+        board: access.as_ref().map(|access| (access, wanted.of_board())),
+        store: arguments.store.clone(),
+        shard: shard(arguments.shard.as_deref())?,
+        repeat: measuring.repeat(),
+        night: measuring.night.clone(),
+        compares: arguments.ifcompare,
+        wait_seconds: measuring.wait,
         start,
         signal: watch_signals()?,
-        observer: terminal(arguments.measuring.progress),
     };
-    let shown = Shown { compares: false, sink: arguments.sink.as_deref(), as_json: arguments.json, curves };
-    collect(&collection, bench.as_mut(), shown)
-}
-
-/// Presentation of a collection.
-pub struct Shown<'a> {
-    /// Whether models are also run as a whole, by the default and by the best schedules.
-    pub compares: bool,
-    /// Address that records are also pushed to at the end.
-    pub sink: Option<&'a str>,
-    /// Whether the report is JSON.
-    pub as_json: bool,
-    /// File for the page with learning curves.
-    pub curves: Option<Output>,
-}
-
-/// Runs a collection and prints its report.
-pub fn collect(collection: &Collection<'_>, bench: &mut dyn Bench, shown: Shown<'_>) -> Result<u8> {
-    let done = collection.run(bench)?;
-    if let Some((searched, file)) = done.searched.as_ref().zip(shown.curves) {
-        keep_curves(searched, collection.campaign.config, file)?;
+    let session = Session::open(resolved, options, terminal(measuring.progress))?;
+    let done = session.collect()?;
+    if let Some((searched, file)) = done.searched.as_ref().zip(curves) {
+        keep_curves(searched, &session.config, file)?;
     }
-    let seconds = collection.start.elapsed().as_secs_f64();
-    if !shown.as_json {
-        print_tables(collection, &done, seconds)?;
+    let seconds = session.seconds();
+    if !arguments.json {
+        print_tables(&session, &done, seconds)?;
     }
-    let is_away = shown.sink.is_some_and(|sink| is_sink_away(&collection.store, sink));
-    let in_place = collection.in_place(&done);
-    let comparisons = (shown.compares && done.signal == 0).then(|| collection.compare(&done));
+    let is_away = arguments.sink.as_deref().is_some_and(|sink| is_sink_away(&session.store, sink));
+    let in_network = session.time_in_network(&done);
+    let comparisons = session.compare(&done);
     let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
-    if shown.as_json {
-        print_json(&report(collection, &done, seconds, &in_place, comparisons))?;
+    if arguments.json {
+        print_json(&report(&session, &done, seconds, &in_network, comparisons))?;
     } else {
-        for one in &in_place {
+        for one in &in_network {
             print(&format!("\n{}", one.describe()))?;
         }
         for compared in comparisons.iter().flatten() {
@@ -276,15 +156,15 @@ pub fn collect(collection: &Collection<'_>, bench: &mut dyn Bench, shown: Shown<
         }
     }
     // Includes signals during the runs of whole models.
-    Ok(match collection.signal.load(Ordering::Relaxed) {
+    Ok(match session.signal() {
         0 if done.has_losses() || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
     })
 }
 
-fn print_tables(collection: &Collection<'_>, done: &Collected, seconds: f64) -> Result<()> {
-    if let Some(board) = &collection.on.board {
+fn print_tables(session: &Session, done: &Collected, seconds: f64) -> Result<()> {
+    if let Some(board) = &session.on.board {
         print(&board.heading())?;
     }
     for summary in &done.summaries {
@@ -297,25 +177,24 @@ fn print_tables(collection: &Collection<'_>, done: &Collected, seconds: f64) -> 
         let what = if done.source == datasets::Source::Simulated { "all times are simulated\n" } else { "" };
         print(&format!("\n{what}{}\n", learning::render(searched, &paper())))?;
     }
-    let losses = describe(&losses(&done.records), collection.repeat.retry_faults);
-    print(&format!("{losses}{}", footer(done, &collection.store, seconds)))
+    let losses = describe(&losses(&done.records), session.repeat.retry_faults);
+    print(&format!("{losses}{}", footer(done, &session.store, seconds)))
 }
 
 fn report<'a>(
-    collection: &'a Collection<'_>,
+    session: &'a Session,
     done: &'a Collected,
     seconds: f64,
     in_place: &'a [InPlace],
     comparisons: Option<Vec<Compared>>,
 ) -> Report<'a> {
-    let Campaign { target, config, .. } = collection.campaign;
     Report {
-        store: collection.store.root().display().to_string(),
+        store: session.store.root().display().to_string(),
         host: &done.host,
         host_class: &done.host_class,
         source: done.source.name(),
-        target: &target.text,
-        config_hash: config.hash(),
+        target: &session.target.text,
+        config_hash: session.config.hash(),
         attempts: done.attempts,
         known_before: done.known_before,
         outcomes: &done.outcomes,

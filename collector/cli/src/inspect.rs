@@ -272,8 +272,7 @@ pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_j
     let Resolved { config, loaded } = config_of(arguments)?;
     let machine = machine::guess(&config.target)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
-    let spaces = planned.iter().map(|planned| (planned.task.describe(), space::space(planned.scheduled(), &machine)));
-    let spaces = left_of(spaces.collect(), &filter)?;
+    let spaces = space_filter::filtered(&planned, &machine, &filter)?;
     let mut documents = Vec::new();
     for (planned, space) in planned.iter().zip(spaces) {
         let rules = space.rules();
@@ -313,24 +312,6 @@ pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_j
         print_json(&documents)?;
     }
     Ok(DONE)
-}
-
-/// What a filter leaves of the spaces of tasks: something of each, and it names no axis that none has.
-pub fn left_of(spaces: Vec<(String, Space)>, filter: &Filter) -> Result<Vec<Space>> {
-    if let Some(axis) = filter.0.keys().find(|axis| !spaces.iter().any(|(_, space)| space.has(axis))) {
-        let names: BTreeSet<&str> =
-            spaces.iter().flat_map(|(_, space)| space.axes.iter().map(|axis| axis.name)).collect();
-        let names: Vec<&str> = names.into_iter().collect();
-        return Err(Failure::usage(format!("`only` names the axis `{axis}`, which no task of these models has"))
-            .with_hint(format!("axes are {}", names.join(", "))));
-    }
-    let left = spaces.into_iter().map(|(task, space)| {
-        space.only(filter).map_err(|error| {
-            Failure::usage(format!("`only` leaves no schedule of `{task}`: {error}"))
-                .with_hint("see `opcollect space` for axes, settings and rules")
-        })
-    });
-    left.collect()
 }
 
 fn config_of(arguments: &Models) -> Result<Resolved> {

@@ -37,21 +37,21 @@ pub struct Collection<'a> {
     /// Tasks, target and configuration.
     pub campaign: Campaign<'a>,
     /// Versions of the libraries that build or run.
-    pub versions: Versions,
+    pub versions: &'a Versions,
     /// Revisions of the code generators.
-    pub revisions: Revisions,
+    pub revisions: &'a Revisions,
     /// The store that records are written to.
-    pub store: Store,
+    pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
     /// Which known experiments are measured again, and which unknown ones are left out.
-    pub repeat: Repeat,
+    pub repeat: &'a Repeat,
     /// The nightly run that this belongs to.
     pub night: Option<&'a str>,
     /// The models that were read.
     pub loaded: &'a LoadedModels,
     /// The machine that code runs on.
-    pub on: Standing,
+    pub on: &'a Standing,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
     /// Set to the number of a signal that ends it after the attempt in flight.
@@ -82,7 +82,7 @@ impl Collection<'_> {
         let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
-            true => peaks::of_host(&self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
+            true => peaks::of_host(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
             false => Peaks::default(),
         };
         let outcomes = made.outcomes;
@@ -106,7 +106,7 @@ impl Collection<'_> {
     /// Returns records with the columns of the machine, the target and the versions.
     fn bases(&self) -> Result<Bases> {
         let Campaign { target, config, .. } = self.campaign;
-        let bases = bases(config, target, &self.on.facts, &self.versions)?;
+        let bases = bases(config, target, &self.on.facts, self.versions)?;
         let mut bases = Bases { revisions: self.revisions.clone(), ..bases };
         if let Some(board) = &self.on.board {
             board.mark(&mut bases.compiled);
@@ -157,7 +157,7 @@ impl Collection<'_> {
 
     /// Runs the attempts that the store lacks, or a search.
     fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Made> {
-        let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
+        let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(failed)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
@@ -173,14 +173,14 @@ impl Collection<'_> {
                 wanted.len() - todo.len()
             }
             Work::Search(tuning) => {
-                let lessons = pass::lessons(&self.store, tuning, self.campaign.target)?;
+                let lessons = pass::lessons(self.store, tuning, self.campaign.target)?;
                 let heard = tuning.learn(&lessons, self.campaign.target);
                 if heard > 0 {
                     self.observer.note(format!(
                         "{heard} times of other tasks, hosts, versions or plans in the store teach the tuners before they begin"
                     ));
                 }
-                let records = pass::records_with_figures(&self.store, tasks, Choose::Middle)?;
+                let records = pass::records_with_figures(self.store, tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
                 let another = "a search repeats no trial; a search with another `--store` reads them";
                 self.note_counters(&ledger, &tuning.keys(), another);
@@ -190,7 +190,7 @@ impl Collection<'_> {
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
-        let at = pass::At { signal: &self.signal, observer, store: &self.store, host };
+        let at = pass::At { signal: &self.signal, observer, store: self.store, host };
         let began = Instant::now();
         // Later visits, and the best of a search, run what was built before.
         let bench = &mut Remembering::new(bench);
@@ -264,13 +264,13 @@ impl Collection<'_> {
         if let Some(error) = tuning.failure() {
             return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
         }
-        let mut finals = Finals::new(tuning, &pass::records(&self.store, tasks, Choose::All)?);
+        let mut finals = Finals::new(tuning, &pass::records(self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
         if finals.left() > 0 && !is_ended {
-            let ledger = Ledger::open(&self.store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
+            let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(failed)?;
             outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
         }
-        let records = pass::records(&self.store, tasks, Choose::All)?;
+        let records = pass::records(self.store, tasks, Choose::All)?;
         Ok((outcomes, learnings(tuning, &finals, &records, tasks, target)))
     }
 

@@ -1,0 +1,238 @@
+//! A session: a configuration with the models, the machine and the store that it needs, ready to collect.
+
+use crate::Result;
+use crate::boards::{self, BoardOptions, Standing};
+use crate::campaign::choices::Backend;
+use crate::campaign::graphs::{LoadedModels, notes, simulated_note};
+use crate::campaign::settings::Resolved;
+use crate::campaign::{Campaign, Config, PlannedModule, PlannedTask, planned_modules, planned_tasks};
+use crate::collection::{Collected, Collection};
+use crate::failure::{Failure, chain};
+use crate::ifcompare::{self, Compared};
+use crate::in_place::InPlace;
+use crate::observer::Observer;
+use crate::repeat::{Repeat, RepeatOptions, WantedCounters};
+use crate::stores::open_store;
+use crate::{machine, space_filter, spaces};
+use bench::{Access, Bench, Boards, Simulator, Versions};
+use datasets::{Shard, Store};
+use job::revision::Revisions;
+use job::target::{self, Fabric, Target};
+use measure::host::Exclusive;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Options of a session beside its configuration.
+pub struct SessionOptions<'a> {
+    /// The board that code runs on, if it is not this machine.
+    pub board: Option<(&'a Access, BoardOptions<'a>)>,
+    /// The folder of the store; without, the default one.
+    pub store: Option<PathBuf>,
+    /// The part of the work that is this process's.
+    pub shard: Option<Shard>,
+    /// Which known experiments are measured again.
+    pub repeat: RepeatOptions<'a>,
+    /// The nightly run that this belongs to.
+    pub night: Option<String>,
+    /// Whether models are also run as a whole, by the default and by the best schedules.
+    pub compares: bool,
+    /// Limit of the wait for another process that measures on the same CPUs, in seconds.
+    pub wait_seconds: u64,
+    /// Start of the command, from which the time budget counts.
+    pub start: Instant,
+    /// Set to the number of a signal that ends the collection after the attempt in flight.
+    pub signal: Arc<AtomicUsize>,
+}
+
+/// A configuration with all that collecting takes.
+pub struct Session {
+    /// The configuration.
+    pub config: Config,
+    /// The target of the code.
+    pub target: Target,
+    /// The store that records are written to.
+    pub store: Store,
+    /// The machine that code runs on.
+    pub on: Standing,
+    /// Which known experiments are measured again.
+    pub repeat: Repeat,
+    loaded: LoadedModels,
+    tasks: Vec<PlannedTask>,
+    modules: Vec<PlannedModule>,
+    versions: Versions,
+    shard: Option<Shard>,
+    night: Option<String>,
+    compares: bool,
+    start: Instant,
+    signal: Arc<AtomicUsize>,
+    observer: Rc<dyn Observer>,
+    bench: RefCell<Box<dyn Bench>>,
+    _exclusive: Option<Exclusive>,
+}
+
+/// The machine of a session, and the bench that runs code on it.
+struct Opened {
+    target: Target,
+    on: Standing,
+    versions: Versions,
+    bench: Box<dyn Bench>,
+    exclusive: Option<Exclusive>,
+}
+
+impl Session {
+    /// Plans the tasks, starts the workers or reaches the board, and opens the store; whatever is wrong before that leaves no empty
+    /// store behind.
+    pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
+        let Resolved { config, loaded } = resolved;
+        let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
+        if config.tune.is_some() && chooses {
+            return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
+                .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
+        }
+        let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
+        let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+        let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
+        let opened = match target::is_fabric(&config.target) {
+            true => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
+            false => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
+        };
+        let store = open_store(options.store.as_deref())?;
+        repeat.leave_to_night(&store, options.night.as_deref())?;
+        spaces::refuse_others(&config, &store)?;
+        Ok(Session {
+            target: opened.target,
+            store,
+            on: opened.on,
+            repeat,
+            loaded,
+            tasks,
+            modules,
+            versions: opened.versions,
+            shard: options.shard,
+            night: options.night,
+            compares: options.compares,
+            start: options.start,
+            signal: options.signal,
+            observer,
+            bench: RefCell::new(opened.bench),
+            _exclusive: opened.exclusive,
+            config,
+        })
+    }
+
+    /// Runs the attempts that the store lacks, and summarises all records of the campaign.
+    pub fn collect(&self) -> Result<Collected> {
+        self.collection().run(self.bench.borrow_mut().as_mut())
+    }
+
+    /// Times the best schedules of a search of whole models in the network.
+    pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
+        self.collection().in_place(done)
+    }
+
+    /// Runs the models as a whole by the default and by the best schedules, if that was asked for and no signal ended the session.
+    pub fn compare(&self, done: &Collected) -> Option<Vec<Compared>> {
+        (self.compares && done.signal == 0).then(|| self.collection().compare(done))
+    }
+
+    /// Returns the seconds since the start of the command.
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Returns the number of the signal that ends the session, or 0.
+    pub fn signal(&self) -> usize {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    fn collection(&self) -> Collection<'_> {
+        let (tasks, modules) = (&self.tasks, &self.modules);
+        Collection {
+            campaign: Campaign { tasks, modules, target: &self.target, config: &self.config },
+            versions: &self.versions,
+            revisions: Revisions::own(),
+            store: &self.store,
+            shard: self.shard,
+            repeat: &self.repeat,
+            night: self.night.as_deref(),
+            loaded: &self.loaded,
+            on: &self.on,
+            start: self.start,
+            signal: Arc::clone(&self.signal),
+            observer: Rc::clone(&self.observer),
+        }
+    }
+}
+
+/// Starts workers for this machine, or reaches a board.
+fn open_machine(
+    config: &Config,
+    (tasks, modules): (&[PlannedTask], &[PlannedModule]),
+    loaded: &LoadedModels,
+    options: &SessionOptions<'_>,
+    observer: &dyn Observer,
+) -> Result<Opened> {
+    let mut workers = machine::workers(&config.limits)?;
+    if options.compares {
+        ifcompare::refuse(config, tasks, modules, options.shard.is_some())?;
+    }
+    let library = machine::library_versions(tasks, modules, &mut workers)?;
+    observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    let (target, on) = match (options.board, config.backend) {
+        (Some(_), _) if options.compares => {
+            return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
+                .with_hint("leave it out; `opcollect model run` takes the flags of a board, too"));
+        }
+        (Some((access, wanted)), _) => boards::look(access, wanted, config, &mut workers)?,
+        (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
+        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
+    };
+    let versions = machine::prepare(&target, library, &mut workers)?;
+    let exclusive = match on.board {
+        Some(_) => None,
+        None => Some(machine::exclusive(options.wait_seconds, observer)?),
+    };
+    if let Some(tune) = &config.tune {
+        space_filter::filtered(tasks, &target.machine, &tune.only)?;
+    }
+    let bench: Box<dyn Bench> = match &on.board {
+        Some(board) => Box::new(Boards::new(workers, &board.fleet).map_err(Failure::environment)?),
+        None => Box::new(workers),
+    };
+    Ok(Opened { target, on, versions, bench, exclusive })
+}
+
+/// Reaches the core on a board's fabric, or simulates one. Nothing is measured on this machine, so no CPU is locked.
+fn open_core(
+    config: &Config,
+    tasks: &[PlannedTask],
+    loaded: &LoadedModels,
+    options: &SessionOptions<'_>,
+    observer: &dyn Observer,
+) -> Result<Opened> {
+    if options.compares {
+        return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
+    }
+    let target = target::fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
+    if tasks.is_empty() {
+        return Err(Failure::usage("no task of these models is one that the core computes")
+            .with_hint("`opcollect tasks` without `--target pynq` lists them"));
+    }
+    let (bench, on): (Box<dyn Bench>, Standing) = match options.board {
+        Some((access, wanted)) => {
+            let (bench, on) = boards::look_at_core(access, wanted, &fabric, config.limits.runner_jobs)?;
+            (Box::new(bench), on)
+        }
+        None => (Box::new(Simulator::new(fabric)), Standing::here()?),
+    };
+    if on.board.as_ref().is_none_or(|board| board.source() == datasets::Source::Simulated) {
+        observer.notes(&simulated_note(config).into_iter().collect::<Vec<_>>());
+    }
+    observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    Ok(Opened { target, on, versions: Versions::new(), bench, exclusive: None })
+}
