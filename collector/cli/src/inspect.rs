@@ -152,7 +152,7 @@ pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
     let mut times: HashMap<String, Told> = HashMap::new();
     // Sorted by falling time, so the best of a task overwrites the others.
-    for best in best::ask(store, &Question::default())?.answer.tasks {
+    for best in best::ask(store, &Question::default())? {
         let known = or_unknown(best.interval_ns, |(low, high)| percent((high - low) / 2.0 / best.median_ns));
         let threads = or_unknown(best.threads, |threads| threads.to_string());
         let remark = format!("± {known}, threads: {threads}, {} on {}", best.target, best.host);

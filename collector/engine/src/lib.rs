@@ -3,6 +3,7 @@
 
 pub mod appearing;
 pub mod bases;
+pub mod best;
 pub mod boards;
 pub mod campaign;
 pub mod collection;
@@ -19,11 +20,15 @@ pub mod losses;
 pub mod machine;
 pub mod network;
 pub mod observer;
+pub mod packing;
 pub mod pass;
 pub mod peaks;
 pub mod prepared;
+pub mod race;
 pub mod repeat;
+pub mod replay;
 pub mod report;
+pub mod revisions;
 pub mod runs;
 pub mod soundness;
 pub mod spaces;
