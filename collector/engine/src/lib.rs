@@ -8,6 +8,7 @@ pub mod boards;
 pub mod campaign;
 pub mod collection;
 pub mod compare;
+pub mod coruns;
 pub mod doctor;
 pub mod drawing;
 pub mod failure;
