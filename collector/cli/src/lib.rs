@@ -28,7 +28,6 @@ mod nights;
 mod noise;
 mod options;
 mod pace;
-pub mod plan;
 mod profile;
 mod program;
 mod progress;

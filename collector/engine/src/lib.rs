@@ -2,6 +2,7 @@
 //! what a person should know besides the result is told to an [`observer::Observer`].
 
 pub mod appearing;
+pub mod artifacts;
 pub mod bases;
 pub mod best;
 pub mod boards;
