@@ -26,6 +26,7 @@ pub mod packing;
 pub mod pass;
 pub mod peaks;
 pub mod prepared;
+pub mod programs;
 pub mod race;
 pub mod repeat;
 pub mod replay;
