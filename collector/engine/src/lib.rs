@@ -27,6 +27,7 @@ pub mod pass;
 pub mod peaks;
 pub mod prepared;
 pub mod programs;
+pub mod progress;
 pub mod race;
 pub mod repeat;
 pub mod replay;
