@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use engine::campaign::Event;
 use engine::observer::{self, Observer, StoreStatus};
-use engine::progress::{Meter, Reading};
+use engine::progress::{Meter, ReadingSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ impl Observer for Terminal {
 }
 
 /// Returns what prints the progress where no bar is drawn.
-fn report(pace: Pace) -> Option<Box<dyn FnMut(&Reading) + Send>> {
+fn report(pace: Pace) -> Option<ReadingSink> {
     let seconds = match pace {
         Pace::Json => {
             return Some(Box::new(|reading| {

@@ -21,6 +21,9 @@ pub struct Reading {
     pub is_last: bool,
 }
 
+/// Receives readings.
+pub type ReadingSink = Box<dyn FnMut(&Reading) + Send>;
+
 /// Counts the events of a campaign. A thread reads the counts every second.
 pub struct Meter {
     start: Instant,
@@ -44,11 +47,7 @@ impl Shared {
 impl Meter {
     /// Starts to count a number of attempts. Every second the progress is written to the status file, if there is one, and given to
     /// `report`.
-    pub fn start(
-        attempts: usize,
-        store: Option<StoreStatus>,
-        report: Option<Box<dyn FnMut(&Reading) + Send>>,
-    ) -> Meter {
+    pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
         let (start, shared) = (Instant::now(), Arc::new(Shared::default()));
         let is_read = attempts > 0 && (report.is_some() || store.is_some());
         let reader = is_read.then(|| {

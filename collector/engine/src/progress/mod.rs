@@ -2,7 +2,7 @@
 
 mod meter;
 
-pub use meter::{Meter, Reading};
+pub use meter::{Meter, Reading, ReadingSink};
 
 use crate::campaign::Event;
 use datasets::Outcome;
