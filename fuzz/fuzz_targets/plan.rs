@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use opcollect::plan::Plan;
+use engine::artifacts::Plan;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

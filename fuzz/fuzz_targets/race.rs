@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use opcollect::readers::race_jobs;
+use engine::race::read_jobs;
 use libfuzzer_sys::fuzz_target;
 
 /// Cores of the made-up machine.
@@ -14,7 +14,7 @@ const CORES: usize = 8;
 fuzz_target!(|bytes: &[u8]| {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");
-    let Ok(jobs) = race_jobs(file.path(), CORES) else { return };
+    let Ok(jobs) = read_jobs(file.path(), CORES) else { return };
     for (task, schedule) in jobs {
         task.check().expect("tasks were checked");
         let _ = (task.describe(), task.work(), schedule.describe());

@@ -5,13 +5,13 @@
 
 #![no_main]
 
-use opcollect::readers::trace_file;
+use engine::replay::read_moves;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");
-    let Ok((task, candidates)) = trace_file(file.path()) else { return };
+    let Ok((task, candidates)) = read_moves(file.path()) else { return };
     task.check().expect("a task of the model");
     candidates.iter().for_each(|moves| moves.check().expect("what is read is on the list"));
 });

@@ -135,6 +135,24 @@ pub trait Bench {
     }
 }
 
+impl<B: Bench + ?Sized> Bench for &mut B {
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
+        (**self).capability(of)
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        (**self).submit(ticket, work);
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        (**self).next(goes_on)
+    }
+
+    fn abandon(&mut self) {
+        (**self).abandon();
+    }
+}
+
 /// One run.
 fn only<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Result<RunReply, Fault> {
     ran(bench, work).reply

@@ -6,20 +6,20 @@ use std::collections::VecDeque;
 use worker::Fault;
 
 /// A bench with builds before it.
-pub struct Prebuilt<'a, Known> {
-    bench: &'a mut dyn Bench,
+pub struct Prebuilt<B, Known> {
+    bench: B,
     known: Known,
     done: VecDeque<(Ticket, Build)>,
 }
 
-impl<'a, Known: FnMut(&BuildJob) -> Option<Build>> Prebuilt<'a, Known> {
+impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Prebuilt<B, Known> {
     /// Answers the builds that `known` gives; all others are the bench's.
-    pub fn new(bench: &'a mut dyn Bench, known: Known) -> Self {
+    pub fn new(bench: B, known: Known) -> Self {
         Prebuilt { bench, known, done: VecDeque::new() }
     }
 }
 
-impl<Known: FnMut(&BuildJob) -> Option<Build>> Bench for Prebuilt<'_, Known> {
+impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Bench for Prebuilt<B, Known> {
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
         self.bench.capability(of)
     }

@@ -2,35 +2,26 @@
 
 use super::progress::terminal;
 use super::signals::watch_signals;
-use super::{DONE, DONE_WITH_LOSSES, Result, boards, inspect, paper, print, print_json, settings, sharing, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, boards, paper, print, print_json, settings, sharing, tell};
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
-use bench::{Access, Bench, Boards, Simulator, Versions};
 use clap::Args;
 use datasets::{KNOWN_WELL, Outcome, Output, Peaks, Record, Shard, Store};
-use engine::boards::Standing;
-use engine::campaign::choices::Backend;
-use engine::campaign::graphs::{LoadedModels, notes, simulated_note};
-use engine::campaign::settings::Resolved;
-use engine::campaign::{Campaign, Config, ModelRequest, Outcomes, PlannedTask, planned_modules, planned_tasks};
-use engine::collection::{Collected, Collection};
-use engine::failure::{Failure, chain};
-use engine::ifcompare::{self, Compared};
+use engine::campaign::{Config, ModelRequest, Outcomes};
+use engine::collection::Collected;
+use engine::failure::Failure;
+use engine::ifcompare::Compared;
 use engine::in_place::InPlace;
 use engine::losses::{Loss, describe, losses};
-use engine::repeat::{Repeat, WantedCounters};
+use engine::peaks;
 use engine::report::learning::{self, Course, Effort, Learning, Searched};
 use engine::report::learning_page::learning_page;
 use engine::report::operators::{Summary, render};
-use engine::stores::{failed, open_store};
-use engine::{machine, peaks, spaces};
-use job::revision::Revisions;
-use job::space::space;
-use job::target::{self, Fabric};
+use engine::session::{Session, SessionOptions};
+use engine::stores::failed;
 use measure::host::Load;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Which models, and how their operators are compiled and measured.
@@ -133,20 +124,35 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         signal: watch_signals()?,
     };
     let session = Session::open(resolved, options, terminal(measuring.progress))?;
+    collect(&session, Shown { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
+}
+
+/// Presentation of a collection.
+pub struct Shown<'a> {
+    /// Address that records are also pushed to at the end.
+    pub sink: Option<&'a str>,
+    /// Whether the report is JSON.
+    pub as_json: bool,
+    /// File for the page with learning curves.
+    pub curves: Option<Output>,
+}
+
+/// Collects and prints the report.
+pub fn collect(session: &Session, shown: Shown<'_>) -> Result<u8> {
     let done = session.collect()?;
-    if let Some((searched, file)) = done.searched.as_ref().zip(curves) {
+    if let Some((searched, file)) = done.searched.as_ref().zip(shown.curves) {
         keep_curves(searched, &session.config, file)?;
     }
     let seconds = session.seconds();
-    if !arguments.json {
-        print_tables(&session, &done, seconds)?;
+    if !shown.as_json {
+        print_tables(session, &done, seconds)?;
     }
-    let is_away = arguments.sink.as_deref().is_some_and(|sink| is_sink_away(&session.store, sink));
+    let is_away = shown.sink.is_some_and(|sink| is_sink_away(&session.store, sink));
     let in_network = session.time_in_network(&done);
     let comparisons = session.compare(&done);
     let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
-    if arguments.json {
-        print_json(&report(&session, &done, seconds, &in_network, comparisons))?;
+    if shown.as_json {
+        print_json(&report(session, &done, seconds, &in_network, comparisons))?;
     } else {
         for one in &in_network {
             print(&format!("\n{}", one.describe()))?;

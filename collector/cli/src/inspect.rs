@@ -11,14 +11,14 @@ use engine::campaign::{Config, PlannedTask, planned_tasks};
 use engine::drawing::{Told, drawn};
 use engine::failure::{Failure, chain};
 use engine::machine;
-use job::space::{self, Filter, Space};
+use job::space::{self, Space};
 use models::partner::partner;
 use models::{Graph, Work};
 use passes::partition::claims;
 use report::{Table, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use zoo::transformers;
 
@@ -152,7 +152,7 @@ pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
     let mut times: HashMap<String, Told> = HashMap::new();
     // Sorted by falling time, so the best of a task overwrites the others.
-    for best in best::ask(store, &Question::default())?.answer.tasks {
+    for best in best::ask(store, &Question::default())? {
         let known = or_unknown(best.interval_ns, |(low, high)| percent((high - low) / 2.0 / best.median_ns));
         let threads = or_unknown(best.threads, |threads| threads.to_string());
         let remark = format!("± {known}, threads: {threads}, {} on {}", best.target, best.host);
@@ -272,7 +272,7 @@ pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_j
     let Resolved { config, loaded } = config_of(arguments)?;
     let machine = machine::guess(&config.target)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
-    let spaces = space_filter::filtered(&planned, &machine, &filter)?;
+    let spaces = engine::space_filter::filtered(&planned, &machine, &filter)?;
     let mut documents = Vec::new();
     for (planned, space) in planned.iter().zip(spaces) {
         let rules = space.rules();

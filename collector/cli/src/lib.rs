@@ -28,8 +28,6 @@ mod nights;
 mod noise;
 mod options;
 mod pace;
-mod packing;
-pub mod plan;
 mod profile;
 mod program;
 mod progress;
@@ -54,6 +52,8 @@ use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
 use engine::machine;
+use engine::packing;
+use engine::programs::has_program;
 use fleet::FleetCommand;
 use measure::host::Exclusive;
 use pace::Pace;
@@ -98,7 +98,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, only, sample, seed, json }) => inspect::space(&models, &only, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
-        Some(Command::Run { dir, store, measuring, program, json }) => match program::is_one(&dir) {
+        Some(Command::Run { dir, store, measuring, program, json }) => match has_program(&dir) {
             true => program::run(&dir, store.as_deref(), &measuring, &program, json),
             false => artifacts::run(&dir, store.as_deref(), &measuring, &program, json),
         },

@@ -1,24 +1,15 @@
-//! `model build` and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
+//! `model build`, and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
 
 use super::model::{self, Ran};
 use super::pace::Pace;
 use super::progress::terminal;
-use super::{Result, print, print_json, settings, tell};
+use super::{DONE, Result, print, print_json, settings};
 use crate::options::{Measuring, Models, Running, Sampling, Sweep};
 use clap::Args;
-use engine::appearing::Appearing;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
-use engine::failure::{Failure, chain};
-use engine::network::portable::{self, Found, Portable};
-use engine::network::{self, Best};
-use engine::prepared::{Asked, On, PreparedModel, not_built};
-use engine::runs::{Runs, method};
-use engine::{given, machine};
-use job::Engine;
-use measure::host::cpu_flags;
-use models::Task;
-use serde::Serialize;
+use engine::failure::Failure;
+use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
 use std::path::{Path, PathBuf};
 
 /// How a whole model becomes a folder.
@@ -67,106 +58,40 @@ pub struct ProgramRun {
     pub running: Running,
 }
 
-/// What was built, for scripts.
-#[derive(Serialize)]
-struct Report {
-    folder: String,
-    model: String,
-    batch: Option<i64>,
-    target: String,
-    code_for: String,
-    calls: usize,
-    tasks: usize,
-    tasks_found: Option<usize>,
-    constant_bytes: u64,
-    is_checkable: bool,
-}
-
 /// Builds a model into a folder.
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
-    let folder = Appearing::begin(&arguments.out)?;
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
-    let mut whole = PreparedModel::of(Asked {
-        config,
-        models: &loaded,
+    let options = ProgramOptions {
         threads: arguments.threads,
-        inputs: &Default::default(),
+        best: arguments.store.as_deref().map(|store| (store, arguments.all_versions)),
         is_checked: !arguments.no_check,
-        engines: &[Engine::Program],
-        on: On::Cpus,
-        observer: terminal(Pace::default()),
-    })?;
-    let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
-    let target = whole.target.clone();
-    let choose = |task: &Task| match &best {
-        Some(best) => best.choose(task),
-        None => network::default_schedule(task, &target),
     };
-    let made = whole.make(folder.path(), &choose).map_err(not_built)?;
-    let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
-    let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
-    used.sort();
-    used.dedup();
-    let portable = Portable {
-        versions: machine::versions(whole.runs.bench.as_mut())?,
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: target.text.clone(),
-        // Without a call there is no code, and every machine will do.
-        architecture: match object {
-            [] => std::env::consts::ARCH.to_owned(),
-            object => portable::architecture(object),
-        },
-        instruction_sets: used,
-        seed: whole.runs.config.seed,
-        draws: reference::input_draws(&whole.graph),
-        tolerance: network::tolerance(&whole.graph),
-        ..Portable::default()
-    };
-    let report = Report {
-        folder: arguments.out.display().to_string(),
-        model: portable.model.clone(),
-        batch: portable.batch,
-        target: portable.target.clone(),
-        code_for: portable.needs(),
-        calls: made.program.calls.len(),
-        tasks: made.program.codes,
-        tasks_found: best.as_ref().map(Best::found),
-        constant_bytes: network::constant_bytes(&made.program),
-        is_checkable: whole.expected.is_some(),
-    };
-    portable::write(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
-    folder.finish(&arguments.out)?;
+    let built = build_program((config, &loaded), &arguments.out, &options, terminal(Pace::default()))?;
     if arguments.json {
-        print_json(&report)?;
+        print_json(&built)?
     } else {
-        print(&describe(&report))?;
+        print(&describe(&built))?
     }
-    Ok(super::DONE)
+    Ok(DONE)
 }
 
-fn describe(report: &Report) -> String {
-    let found = report.tasks_found.map(|found| format!(", {found} of them by the best schedule of the store"));
+fn describe(built: &BuiltProgram) -> String {
+    let found = built.tasks_found.map(|found| format!(", {found} of them by the best schedule of the store"));
     format!(
         "{}: {} calls of {} tasks{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
-        report.model,
-        report.calls,
-        report.tasks,
+        built.model,
+        built.calls,
+        built.tasks,
         found.unwrap_or_default(),
-        model::size(report.constant_bytes),
-        report.folder,
-        report.code_for,
-        if report.is_checkable { "with the outputs of the reference" } else { "none" },
+        model::size(built.constant_bytes),
+        built.folder,
+        built.code_for,
+        if built.is_checkable { "with the outputs of the reference" } else { "none" },
     )
 }
 
-/// Whether a folder holds a program, or the half of one.
-pub fn is_one(folder: &Path) -> bool {
-    executor::folder::description(folder).exists() || portable::path(folder).exists()
-}
-
-/// What a folder of artifacts has no use for.
+/// Refuses flags that only the program of a model has.
 pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     let given = [
         ("--threads", program.threads.is_some()),
@@ -188,7 +113,7 @@ pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     }
 }
 
-/// What the run of a program has no use for.
+/// Refuses flags that only folders of artifacts have.
 fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
     let given = [
         ("--store", store.is_some()),
@@ -213,57 +138,29 @@ pub fn run(
     as_json: bool,
 ) -> Result<u8> {
     refuse_records(store, measuring)?;
-    let Found { portable, program, expected } = portable::read(folder).map_err(|error| {
-        Failure::usage(chain(&error))
-            .with_hint("make the folder with `opcollect model build --out`, and copy all of it")
-    })?;
-    let flags = cpu_flags();
-    if let Some(why) = portable.lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
-        return Err(Failure::environment(format!("`{}` cannot run here: {why}", folder.display()))
-            .with_hint("build it on this machine, or with `--target` for this one's processor"));
-    }
-    let mut raw = Settings::default();
-    raw.sweep.threads = arguments.threads.map(|threads| vec![threads]);
-    arguments.running.sampling.apply(&mut raw.measure);
-    let config = raw.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
-    let seed = arguments.seed.unwrap_or(portable.seed);
-    let types = program.inputs.iter().map(|port| &port.ty);
-    let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
-        .map_err(|error| Failure::usage(chain(&error)))?;
-    let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    given::take(&arguments.running.given.files(), &names, &mut inputs)?;
-    let is_known = seed == portable.seed && arguments.running.given.files().is_nothing();
-    if expected.is_some() && !is_known {
-        let known = portable.seed;
-        tell(&[format!("outputs are not compared: the folder has those of inputs that seed {known} draws")]);
-    }
-    let mut runs = Runs::new(config, arguments.threads, terminal(Pace::default()))?;
-    runs.give(&inputs)?;
-    let job = runs.job(
-        Engine::Program,
-        // The runner has a working folder of its own.
-        folder.canonicalize().map_err(Failure::usage)?,
-        "program",
-        method(&runs.config),
-        runs.config.counters.clone(),
-    );
-    let _exclusive = crate::exclusive(measuring.wait)?;
-    let measured = runs.run(&job)?;
-    let found = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
-    let check = expected.filter(|_| is_known).map(|wanted| network::compare(portable.tolerance, &found, &wanted));
+    let mut config = Settings::default();
+    arguments.running.sampling.apply(&mut config.measure);
+    let options = ProgramRunOptions {
+        config,
+        threads: arguments.threads,
+        seed: arguments.seed,
+        inputs: &arguments.running.given.files(),
+        wait_seconds: measuring.wait,
+    };
+    let run = run_program(folder, options, terminal(Pace::default()))?;
     let ran = Ran {
-        model: portable.model.clone(),
-        batch: portable.batch,
-        target: &portable.target,
-        code_for: Some(portable.needs()),
-        threads: runs.cpus.len(),
-        seed,
-        program: &program,
-        measured: &measured,
-        check,
+        model: run.portable.model.clone(),
+        batch: run.portable.batch,
+        target: &run.portable.target,
+        code_for: Some(run.portable.needs()),
+        threads: run.threads,
+        seed: run.seed,
+        program: &run.program,
+        measured: &run.measured,
+        check: run.check,
         kept: None,
         stages: None,
         board: None,
     };
-    model::tell(&ran, &found, arguments.running.output.as_deref(), as_json)
+    model::tell(&ran, &run.outputs, arguments.running.output.as_deref(), as_json)
 }

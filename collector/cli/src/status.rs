@@ -36,7 +36,7 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
             status.total.to_string().into(),
             percent(status.done as f64 / status.total.max(1) as f64).into(),
             or_unknown(status.rate, |rate| format!("{rate:.2}")).into(),
-            or_unknown(status.seconds_left, super::progress::in_words).into(),
+            or_unknown(status.seconds_left, engine::progress::rounded_time).into(),
             status.losses.to_string().into(),
             status.standing.clone().unwrap_or_default().into(),
             status.command.clone().into(),

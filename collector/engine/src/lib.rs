@@ -2,11 +2,14 @@
 //! what a person should know besides the result is told to an [`observer::Observer`].
 
 pub mod appearing;
+pub mod artifacts;
 pub mod bases;
+pub mod best;
 pub mod boards;
 pub mod campaign;
 pub mod collection;
 pub mod compare;
+pub mod coruns;
 pub mod doctor;
 pub mod drawing;
 pub mod failure;
@@ -21,11 +24,17 @@ pub mod losses;
 pub mod machine;
 pub mod network;
 pub mod observer;
+pub mod packing;
 pub mod pass;
 pub mod peaks;
 pub mod prepared;
+pub mod programs;
+pub mod progress;
+pub mod race;
 pub mod repeat;
+pub mod replay;
 pub mod report;
+pub mod revisions;
 pub mod runs;
 pub mod session;
 pub mod soundness;

@@ -1,6 +1,7 @@
 //! A session: a configuration with the models, the machine and the store that it needs, ready to collect.
 
 use crate::Result;
+use crate::artifacts::Artifacts;
 use crate::boards::{self, BoardOptions, Standing};
 use crate::campaign::choices::Backend;
 use crate::campaign::graphs::{LoadedModels, notes, simulated_note};
@@ -14,8 +15,9 @@ use crate::observer::Observer;
 use crate::repeat::{Repeat, RepeatOptions, WantedCounters};
 use crate::stores::open_store;
 use crate::{machine, space_filter, spaces};
-use bench::{Access, Bench, Boards, Simulator, Versions};
+use bench::{Access, Bench, Boards, Prebuilt, Simulator, Versions};
 use datasets::{Shard, Store};
+use job::BuildJob;
 use job::revision::Revisions;
 use job::target::{self, Fabric, Target};
 use measure::host::Exclusive;
@@ -64,6 +66,7 @@ pub struct Session {
     tasks: Vec<PlannedTask>,
     modules: Vec<PlannedModule>,
     versions: Versions,
+    revisions: Revisions,
     shard: Option<Shard>,
     night: Option<String>,
     compares: bool,
@@ -72,6 +75,39 @@ pub struct Session {
     observer: Rc<dyn Observer>,
     bench: RefCell<Box<dyn Bench>>,
     _exclusive: Option<Exclusive>,
+}
+
+/// Returns a session that measures a folder of artifacts on this machine.
+pub fn open_artifacts(
+    artifacts: Artifacts,
+    options: SessionOptions<'_>,
+    observer: Rc<dyn Observer>,
+) -> Result<Session> {
+    let mut workers = machine::workers(&artifacts.config().limits)?;
+    let versions = artifacts.versions(&mut workers)?;
+    let exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
+    let repeat = Repeat::new(&options.repeat)?;
+    let Campaign { tasks, target, config, .. } = artifacts.campaign();
+    Ok(Session {
+        config: config.clone(),
+        target: target.clone(),
+        store: open_store(options.store.as_deref())?,
+        on: Standing::here()?,
+        repeat,
+        loaded: LoadedModels::default(),
+        tasks: tasks.to_vec(),
+        modules: Vec::new(),
+        versions,
+        revisions: artifacts.revisions().clone(),
+        shard: options.shard,
+        night: options.night,
+        compares: options.compares,
+        start: options.start,
+        signal: options.signal,
+        observer,
+        bench: RefCell::new(Box::new(Prebuilt::new(workers, move |job: &BuildJob| artifacts.find(job)))),
+        _exclusive: Some(exclusive),
+    })
 }
 
 /// The machine of a session, and the bench that runs code on it.
@@ -90,8 +126,10 @@ impl Session {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
         if config.tune.is_some() && chooses {
-            return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search")
-                .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
+            return Err(Failure::usage(
+                "`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search",
+            )
+            .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
         }
         let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
         let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
@@ -112,6 +150,7 @@ impl Session {
             tasks,
             modules,
             versions: opened.versions,
+            revisions: Revisions::own().clone(),
             shard: options.shard,
             night: options.night,
             compares: options.compares,
@@ -154,7 +193,7 @@ impl Session {
         Collection {
             campaign: Campaign { tasks, modules, target: &self.target, config: &self.config },
             versions: &self.versions,
-            revisions: Revisions::own(),
+            revisions: &self.revisions,
             store: &self.store,
             shard: self.shard,
             repeat: &self.repeat,

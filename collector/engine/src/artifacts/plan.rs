@@ -1,7 +1,7 @@
 //! The plan of a folder of artifacts: everything but the code, read as the text of a stranger.
 
+use crate::campaign::{Config, PlannedTask};
 use bench::Versions;
-use engine::campaign::{Config, PlannedTask};
 use job::Packing;
 use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
@@ -177,8 +177,8 @@ impl Built {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::campaign::graphs::LoadedModels;
-    use engine::campaign::{Settings, planned_tasks};
+    use crate::campaign::graphs::LoadedModels;
+    use crate::campaign::{Settings, planned_tasks};
     use job::space;
     use serde_json::{Value, json};
 

@@ -1,0 +1,160 @@
+//! Compiles the tasks of a configuration into a folder.
+
+use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
+use crate::appearing::Appearing;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::jobs::build_job;
+use crate::campaign::{Attempt, Bases, Code, Config, Event, PlannedTask, attempts, planned_tasks, record};
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
+use crate::{Result, machine};
+use bench::{Bench, Build, Versions};
+use datasets::{Record, ScheduleSource};
+use job::BuildJob;
+use job::device::{Cubin, DeviceCode};
+use job::revision::Revisions;
+use job::target::Target;
+use measure::host::Facts;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Numbers of a folder that was built.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BuildCounts {
+    /// Number of schedules with code.
+    pub built: usize,
+    /// Number of schedules that could not be built.
+    pub lost: usize,
+    /// Number of tasks.
+    pub tasks: usize,
+}
+
+/// Compiles the tasks of a configuration into a folder, which must not exist or be empty.
+pub fn build_artifacts(
+    config: Config,
+    loaded: &LoadedModels,
+    out: &Path,
+    observer: &dyn Observer,
+) -> Result<BuildCounts> {
+    let tasks = planned_tasks(&config, loaded).map_err(|error| Failure::usage(chain(&error)))?;
+    machine::refuse_library(&tasks)?;
+    let folder = NewFolder(Appearing::begin(out)?);
+    let mut workers = machine::workers(&config.limits)?;
+    let target = machine::compiled_target(&config.target, &mut workers)?;
+    let jobs = jobs(&config, &tasks, &target)?;
+    let mut progress = observer.begin(jobs.len(), None);
+    let mut plan = Plan {
+        format: FORMAT,
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        versions: machine::versions(&mut workers)?,
+        target,
+        config,
+        revisions: Revisions::own().clone(),
+        tasks,
+        builds: Vec::new(),
+    };
+    for batch in jobs.chunks(plan.config.limits.build_batch) {
+        let only: Vec<BuildJob> = batch.iter().map(|(_, job)| job.clone()).collect();
+        let builds = workers.build(&only, &mut || progress.hear(&Event::Built));
+        for ((task, job), build) in batch.iter().zip(builds) {
+            plan.builds.push(folder.keep(*task, job, build)?);
+        }
+    }
+    progress.finish();
+    let built = plan.builds.iter().filter(|built| built.is_built()).count();
+    let counts = BuildCounts { built, lost: plan.builds.len() - built, tasks: plan.tasks.len() };
+    folder.finish(&plan, out)?;
+    Ok(counts)
+}
+
+/// Returns one job per task and schedule.
+fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
+    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build");
+    let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
+    let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
+    // Threads and cache states share a build.
+    let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
+    let cpus = machine::allowed_cpus()?;
+    let attempts = attempts(tasks, &[], target, &one, &bases, &cpus, 0);
+    let mut attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
+    let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
+    attempts.sort_by_key(|attempt| (attempt.task, is_drawn(attempt)));
+    // The sizes of one task share a build, too.
+    let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
+    Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
+}
+
+/// A folder of artifacts being written.
+struct NewFolder(Appearing);
+
+impl NewFolder {
+    /// Writes the code of a build.
+    fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
+        let schedule = job.schedule.clone();
+        let empty = Built {
+            task,
+            schedule,
+            object: None,
+            device: None,
+            failure: None,
+            packings: Vec::new(),
+            trace: None,
+            code_bytes: 0,
+            schedule_ms: 0.0,
+            lower_ms: 0.0,
+            codegen_ms: 0.0,
+            features: BTreeMap::new(),
+        };
+        Ok(match build {
+            Build::Built(artifact) => {
+                let device = artifact.device.as_ref().map(|code| self.keep_device(code)).transpose()?;
+                let object = match device {
+                    None => Some(self.write(&artifact.object, "o")?),
+                    Some(_) => None,
+                };
+                Built {
+                    object,
+                    device,
+                    packings: artifact.packings,
+                    trace: artifact.trace,
+                    code_bytes: artifact.code_bytes,
+                    schedule_ms: artifact.schedule_ms,
+                    lower_ms: artifact.lower_ms,
+                    codegen_ms: artifact.codegen_ms,
+                    features: artifact.features,
+                    ..empty
+                }
+            }
+            Build::Failed(why) | Build::Rejected(why) => Built { failure: Some(why), ..empty },
+            Build::Fault(fault) => Built { failure: Some(fault.to_string()), ..empty },
+        })
+    }
+
+    /// Writes the machine code of every architecture.
+    fn keep_device(&self, code: &DeviceCode) -> Result<BuiltDevice> {
+        let keep = |cubin: &Cubin| -> Result<BuiltCubin> {
+            let file = self.write(&cubin.bytes, "cubin")?;
+            let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
+            Ok(BuiltCubin { architecture, compiler, file, kernels: cubin.kernels.clone() })
+        };
+        let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
+        let source = self.write(code.source.as_bytes(), if code.cubins.is_empty() { "cl" } else { "cu" })?;
+        Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
+    }
+
+    /// Writes a file that is named after the hash of its content.
+    fn write(&self, bytes: &[u8], suffix: &str) -> Result<String> {
+        let name = format!("{}.{suffix}", &blake3::hash(bytes).to_hex()[..32]);
+        fs::write(self.0.path().join(&name), bytes).map_err(Failure::environment)?;
+        Ok(name)
+    }
+
+    /// Writes the plan and moves the folder to its path.
+    fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(plan).map_err(Failure::environment)?;
+        fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;
+        self.0.finish(out)
+    }
+}

@@ -1,0 +1,162 @@
+//! Co-runs of a configuration: the combinations of operators that a store lacks are run, and slowdowns are read from the records of
+//! all.
+
+mod report;
+
+pub use report::{CoRunMember, CoRunReport};
+
+use crate::bases::bases;
+use crate::boards::Standing;
+use crate::campaign::collect::{Outcomes, Outside};
+use crate::campaign::corun::plan::Operator;
+use crate::campaign::corun::{CoRuns, Combination, combinations, operators, run};
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{CoRun, Config, PlannedTask, planned_tasks};
+use crate::failure::{Failure, chain};
+use crate::ledger::Ledger;
+use crate::losses::losses;
+use crate::observer::Observer;
+use crate::repeat::Repeat;
+use crate::stores::failed;
+use crate::{Result, machine};
+use bench::{Versions, Workers};
+use datasets::{Choose, Key, Record, Store};
+use job::target::{Target, is_llvm};
+use measure::host::cache_shares::{RESCTRL, can_be_parted};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Planned co-runs, and the workers that build and run them.
+pub struct CoRunCampaign {
+    config: Config,
+    corun: CoRun,
+    repeat: Repeat,
+    tasks: Vec<PlannedTask>,
+    operators: Vec<Operator>,
+    planned: Vec<Combination>,
+    target: Target,
+    /// Size of the largest cache.
+    cache_bytes: u64,
+    workers: Workers,
+    observer: Rc<dyn Observer>,
+}
+
+impl CoRunCampaign {
+    /// Plans the co-runs of a configuration with its table `[corun]`.
+    pub fn plan(
+        (config, corun): (Config, Option<CoRun>),
+        loaded: &LoadedModels,
+        repeat: Repeat,
+        observer: Rc<dyn Observer>,
+    ) -> Result<CoRunCampaign> {
+        let corun = corun.ok_or_else(|| {
+            Failure::usage("the configuration has no table `[corun]`")
+                .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
+        })?;
+        if !is_llvm(&config.target) {
+            return Err(Failure::usage("only operators on CPUs run beside each other").with_hint("leave out `target`"));
+        }
+        let wrong = |error: &dyn std::error::Error| Failure::usage(chain(error));
+        let tasks = planned_tasks(&config, loaded).map_err(|error| wrong(&error))?;
+        let mut workers = machine::workers(&config.limits)?;
+        let target = machine::target(&config.target, &mut workers)?;
+        let versions = machine::prepare(&target, Versions::new(), &mut workers)?;
+        let Standing { facts, cpus, .. } = Standing::here()?;
+        let bases = bases(&config, &target, &facts, &versions)?;
+        let operators = operators(&tasks, &corun, config.seed, &target, &bases).map_err(|error| wrong(&error))?;
+        if operators.is_empty() {
+            return Err(Failure::usage("no operator of these models is compiled, so none runs beside another"));
+        }
+        let can_part = can_be_parted(Path::new(RESCTRL));
+        if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
+            observer.note(format!("shares of the cache are not controlled: {why}"));
+        }
+        let (planned, left_out) = combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
+            .map_err(|error| wrong(&error))?;
+        if left_out > 0 {
+            observer.note(format!(
+                "{left_out} combinations are left out: their members need more cores than the {} there are",
+                cpus.len()
+            ));
+        }
+        if planned.is_empty() {
+            return Err(Failure::usage("no combination fits the cores of this machine")
+                .with_hint("give smaller `sizes`, fewer `threads`, or `parallel = [\"full\"]`"));
+        }
+        let cache_bytes = facts.last_level_cache_bytes().unwrap_or(0);
+        Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
+    }
+
+    /// Runs the combinations that a store lacks, and reports the slowdowns of all. The campaign ends after the combination in flight
+    /// when the signal is not 0 any more.
+    pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
+        store.keep_config(&self.config.kept_text()).map_err(failed)?;
+        let (outcomes, known_before) = self.run_missing(store, signal)?;
+        if let Some(why) = &outcomes.broken {
+            let failure = Failure::environment(format!("cannot start a worker: {why}"));
+            return Err(failure.with_hint(machine::SETUP_HINT));
+        }
+        let records = self.records(store)?;
+        Ok(CoRunReport {
+            store: store.root().display().to_string(),
+            operators: self.operators.len(),
+            combinations: self.planned.len(),
+            known_before,
+            outcomes,
+            losses: losses(&records),
+            members: report::members(&records),
+            retry_faults: self.repeat.retry_faults,
+        })
+    }
+
+    /// Runs the combinations that a store lacks. Returns their outcomes, and the number of combinations that the store has.
+    fn run_missing(&mut self, store: &Store, signal: &AtomicUsize) -> Result<(Outcomes, usize)> {
+        let mut ledger = Ledger::open(store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
+        let passes = i64::try_from(self.corun.passes).unwrap_or(i64::MAX);
+        let tries_left = |combination: &Combination| {
+            let keys = combination.keys().into_iter().filter(|key| self.repeat.is_wanted(*key));
+            keys.map(|key| ledger.left(key, passes)).max().unwrap_or(0)
+        };
+        let left: Vec<i64> = self.planned.iter().map(tries_left).collect();
+        // One pass after the other: what disturbs the machine for a second does not meet all tries of one combination.
+        let pass = |number: i64| {
+            let wanted = self.planned.iter().zip(&left).filter(move |(_, left)| **left > number);
+            wanted.map(|(combination, _)| combination.clone())
+        };
+        let todo: Vec<Combination> = (0..passes).flat_map(pass).collect();
+        let runs = CoRuns {
+            tasks: &self.tasks,
+            operators: &self.operators,
+            corun: &self.corun,
+            config: &self.config,
+            target: &self.target,
+            cache_bytes: self.cache_bytes,
+        };
+        let records = todo.iter().map(|combination| combination.members.len()).sum();
+        let mut progress = self.observer.begin(records, None);
+        let shared = RefCell::new(&mut ledger);
+        let mut outside = Outside {
+            sink: &mut |record: &Record| shared.borrow_mut().keep(record),
+            listener: &mut |event| progress.hear(&event),
+            should_stop: &|| signal.load(Ordering::Relaxed) != 0,
+            claim: &mut |wanted| shared.borrow_mut().claim_until(wanted, passes),
+        };
+        let outcomes = run(&runs, &todo, &mut self.workers, &mut outside);
+        progress.finish();
+        ledger.seal().map_err(failed)?;
+        Ok((outcomes.map_err(failed)?, left.iter().filter(|left| **left == 0).count()))
+    }
+
+    /// Returns the records of all planned combinations that a store has.
+    fn records(&self, store: &Store) -> Result<Vec<Record>> {
+        let wanted: HashSet<Key> = self.planned.iter().flat_map(Combination::keys).collect();
+        let mut records = Vec::new();
+        for record in store.records(Choose::Middle).map_err(failed)? {
+            records.extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)));
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,154 @@
+//! The report of co-runs: the slowdown of each member of each combination, and a table of operators.
+
+use crate::campaign::collect::Outcomes;
+use crate::losses::{Loss, describe as describe_losses};
+use datasets::{Outcome, Record};
+use report::{Paper, Table, duration, figures, or_unknown, words};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Results of all planned co-runs.
+#[derive(Debug, Serialize)]
+pub struct CoRunReport {
+    /// Folder of the store.
+    pub store: String,
+    /// Number of operators.
+    pub operators: usize,
+    /// Number of planned combinations.
+    pub combinations: usize,
+    /// Number of combinations that the store already had.
+    pub known_before: usize,
+    /// Outcomes of the other combinations.
+    pub outcomes: Outcomes,
+    /// Attempts without a time.
+    pub losses: Vec<Loss>,
+    /// Members of combinations with a time.
+    pub members: Vec<CoRunMember>,
+    /// Number of retries of faults by further runs.
+    #[serde(skip)]
+    pub retry_faults: i64,
+}
+
+/// A member of a combination.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoRunMember {
+    /// The operator as text.
+    pub operator: String,
+    /// The other members.
+    pub beside: Vec<String>,
+    /// How the members share cores.
+    pub parallel: Option<String>,
+    /// Median next to the others.
+    pub median_ns: f64,
+    /// Median alone on the same cores.
+    pub alone_ns: f64,
+    /// Time next to the others over time alone.
+    pub slowdown: f64,
+    /// Lower end of the interval of the slowdown.
+    pub slowdown_low: Option<f64>,
+    /// Upper end of the interval of the slowdown.
+    pub slowdown_high: Option<f64>,
+}
+
+impl CoRunMember {
+    fn is_synthetic(&self) -> bool {
+        is_synthetic(&self.operator)
+    }
+}
+
+/// Returns the members that records with a time describe.
+pub(super) fn members(records: &[Record]) -> Vec<CoRunMember> {
+    let names: BTreeMap<&str, &str> =
+        records.iter().map(|record| (record.task_hash.as_str(), record.op_text.as_str())).collect();
+    let member = |record: &Record| {
+        let counted: BTreeMap<String, Value> = record.counters.as_ref()?.to().ok()?;
+        let number = |name: &str| counted.get(name).and_then(Value::as_f64);
+        let hashes: Vec<String> = record.co_run.as_ref()?.to().ok()?;
+        Some(CoRunMember {
+            operator: record.op_text.clone(),
+            beside: hashes
+                .iter()
+                .map(|hash| names.get(hash.as_str()).map_or(hash.clone(), |name| (*name).to_owned()))
+                .collect(),
+            parallel: record.parallel_type.clone(),
+            median_ns: record.median_ns?,
+            alone_ns: number("alone_ns")?,
+            slowdown: number("slowdown")?,
+            slowdown_low: number("slowdown_low"),
+            slowdown_high: number("slowdown_high"),
+        })
+    };
+    records.iter().filter(|record| record.outcome == Outcome::Ok).filter_map(member).collect()
+}
+
+/// Prefix of the names of partners that are no operators.
+const SYNTHETIC: &str = "synthetic ";
+
+fn is_synthetic(name: &str) -> bool {
+    name.starts_with(SYNTHETIC)
+}
+
+impl CoRunReport {
+    /// Returns a table with a line for each operator: its slowdown next to synthetic partners and other operators, and the slowdown
+    /// that it causes to synthetic partners.
+    pub fn table(&self, paper: &Paper) -> String {
+        let members = &self.members;
+        let mut partners: Vec<&str> =
+            members.iter().filter(|one| one.is_synthetic()).map(|one| one.operator.as_str()).collect();
+        partners.sort_unstable();
+        partners.dedup();
+        let mut columns = vec![words("operator"), figures("alone")];
+        let short = |name: &str| name.trim_start_matches(SYNTHETIC).to_owned();
+        columns.extend(partners.iter().map(|name| figures(format!("beside {}", short(name)))));
+        columns.extend(partners.iter().map(|name| figures(format!("slows {}", short(name)))));
+        columns.extend([figures("beside others"), figures("at worst")]);
+        let mut table = Table::new(columns);
+        let mut shown: Vec<&str> = Vec::new();
+        for member in members.iter().filter(|member| !member.is_synthetic()) {
+            if !shown.contains(&member.operator.as_str()) {
+                shown.push(&member.operator);
+                table.row(self.row(&member.operator, &partners));
+            }
+        }
+        table.on(paper)
+    }
+
+    fn row(&self, operator: &str, partners: &[&str]) -> Vec<String> {
+        let own = self.members.iter().filter(|member| member.operator == operator);
+        let slowdowns = |is_wanted: &dyn Fn(&CoRunMember) -> bool| {
+            let mut found: Vec<f64> = own.clone().filter(|one| is_wanted(one)).map(|one| one.slowdown).collect();
+            found.sort_by(f64::total_cmp);
+            found
+        };
+        let median = |sorted: &[f64]| (!sorted.is_empty()).then(|| measure::statistics::median(sorted));
+        let times = |value: Option<f64>| or_unknown(value, |value| format!("{value:.2}×"));
+        let mut alone: Vec<f64> = own.clone().map(|one| one.alone_ns).collect();
+        alone.sort_by(f64::total_cmp);
+        let mut row = vec![operator.to_owned(), or_unknown(median(&alone), duration)];
+        row.extend(partners.iter().map(|partner| times(median(&slowdowns(&|one| one.beside == [*partner])))));
+        row.extend(partners.iter().map(|partner| {
+            let is_slowed = |one: &&CoRunMember| one.operator == *partner && one.beside == [operator];
+            times(self.members.iter().find(is_slowed).map(|one| one.slowdown))
+        }));
+        let others = slowdowns(&|one| one.beside.iter().all(|name| !is_synthetic(name)));
+        row.extend([times(median(&others)), times(others.last().copied())]);
+        row
+    }
+
+    /// Returns the losses as text.
+    pub fn describe_losses(&self) -> String {
+        describe_losses(&self.losses, self.retry_faults)
+    }
+
+    /// Returns the numbers of combinations and records in one line.
+    pub fn summary(&self) -> String {
+        let CoRunReport { store, combinations, known_before, outcomes, .. } = self;
+        let counts: Vec<String> = outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
+        let known =
+            if *known_before > 0 { format!(", {known_before} combinations known before") } else { String::new() };
+        let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };
+        format!("{combinations} combinations; records: {made}{known}{left} · in `{store}`")
+    }
+}

@@ -1,0 +1,30 @@
+//! Writes large files piece by piece, compressed by gzip where their name ends in `.gz`.
+
+use crate::Result;
+use crate::failure::Failure;
+use datasets::output::Output;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::{BufWriter, Write};
+
+/// Bytes of the write buffer.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Writes a file through `fill`, compressed if its name ends in `.gz`, and moves it to its final path.
+pub fn write<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<T> {
+    let path = output.path().to_owned();
+    let failed = |error| Failure::environment(format!("cannot write `{}`: {error}", path.display()));
+    let is_compressed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
+    let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, output);
+    let filled = if is_compressed {
+        let mut encoder = GzEncoder::new(&mut buffered, Compression::default());
+        let filled = fill(&mut encoder).map_err(failed)?;
+        encoder.finish().map_err(failed)?;
+        filled
+    } else {
+        fill(&mut buffered).map_err(failed)?
+    };
+    let output = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
+    output.keep().map_err(Failure::environment)?;
+    Ok(filled)
+}

@@ -1,0 +1,203 @@
+//! Programs of whole models in folders: built on one machine, run on machines that have neither compiler nor model.
+
+use crate::appearing::Appearing;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{Config, Settings};
+use crate::failure::{Failure, chain};
+use crate::given::{self, InputFiles};
+use crate::network::portable::{self, Found, Portable};
+use crate::network::{self, Best, Comparison, Made};
+use crate::observer::Observer;
+use crate::prepared::{Asked, On, PreparedModel, not_built};
+use crate::runs::{Runs, method};
+use crate::{Result, machine};
+use executor::Program;
+use job::{Engine, Measured};
+use measure::host::cpu_flags;
+use models::Task;
+use reference::Tensor;
+use serde::Serialize;
+use std::path::Path;
+use std::rc::Rc;
+
+/// How a model is built into a folder.
+pub struct ProgramOptions<'a> {
+    /// Number of threads that schedules of a store were measured on; one per CPU without it.
+    pub threads: Option<usize>,
+    /// A store with measured schedules, and whether times of other versions count.
+    pub best: Option<(&'a Path, bool)>,
+    /// Whether the folder keeps outputs of the reference computation.
+    pub is_checked: bool,
+}
+
+/// A model that was built into a folder.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuiltProgram {
+    /// The folder.
+    pub folder: String,
+    /// The model.
+    pub model: String,
+    /// Its batch size, if it has one.
+    pub batch: Option<i64>,
+    /// The target as text.
+    pub target: String,
+    /// The processor that the code needs.
+    pub code_for: String,
+    /// Number of calls.
+    pub calls: usize,
+    /// Number of tasks.
+    pub tasks: usize,
+    /// Number of tasks whose schedule is from the store, if one was given.
+    pub tasks_found: Option<usize>,
+    /// Size of the constants.
+    pub constant_bytes: u64,
+    /// Whether the folder has outputs to compare with.
+    pub is_checkable: bool,
+}
+
+/// Builds the one model of a configuration into a folder, which must not exist or be empty.
+pub fn build_program(
+    (config, models): (Config, &LoadedModels),
+    out: &Path,
+    options: &ProgramOptions<'_>,
+    observer: Rc<dyn Observer>,
+) -> Result<BuiltProgram> {
+    let folder = Appearing::begin(out)?;
+    let mut whole = PreparedModel::of(Asked {
+        config,
+        models,
+        threads: options.threads,
+        inputs: &Default::default(),
+        is_checked: options.is_checked,
+        engines: &[Engine::Program],
+        on: On::Cpus,
+        observer,
+    })?;
+    let best = options.best.map(|(store, all_versions)| whole.best(store, all_versions)).transpose()?;
+    let target = whole.target.clone();
+    let choose = |task: &Task| match &best {
+        Some(best) => best.choose(task),
+        None => network::default_schedule(task, &target),
+    };
+    let made = whole.make(folder.path(), &choose).map_err(not_built)?;
+    let portable = describe(&mut whole, &made)?;
+    let built = BuiltProgram {
+        folder: out.display().to_string(),
+        model: portable.model.clone(),
+        batch: portable.batch,
+        target: portable.target.clone(),
+        code_for: portable.needs(),
+        calls: made.program.calls.len(),
+        tasks: made.program.codes,
+        tasks_found: best.as_ref().map(Best::found),
+        constant_bytes: network::constant_bytes(&made.program),
+        is_checkable: whole.expected.is_some(),
+    };
+    portable::write(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
+    folder.finish(out)?;
+    Ok(built)
+}
+
+/// Describes a program for machines that do not have its model.
+fn describe(whole: &mut PreparedModel, made: &Made) -> Result<Portable> {
+    let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
+    let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
+    used.sort();
+    used.dedup();
+    Ok(Portable {
+        versions: machine::versions(whole.runs.bench.as_mut())?,
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        target: whole.target.text.clone(),
+        // A program without calls has no code, and runs on every machine.
+        architecture: match object {
+            [] => std::env::consts::ARCH.to_owned(),
+            object => portable::architecture(object),
+        },
+        instruction_sets: used,
+        seed: whole.runs.config.seed,
+        draws: reference::input_draws(&whole.graph),
+        tolerance: network::tolerance(&whole.graph),
+        ..Portable::default()
+    })
+}
+
+/// Returns whether a folder holds a program, or half of one.
+pub fn has_program(folder: &Path) -> bool {
+    executor::folder::description(folder).exists() || portable::path(folder).exists()
+}
+
+/// How the program of a folder is run.
+pub struct ProgramRunOptions<'a> {
+    /// Method, counters and limits; the number of threads is that of `threads`.
+    pub config: Settings,
+    /// Number of threads; one per CPU without it.
+    pub threads: Option<usize>,
+    /// Seed of input values; that of the expected outputs without it.
+    pub seed: Option<u64>,
+    /// Inputs from files.
+    pub inputs: &'a InputFiles,
+    /// How long to wait for another process that measures on the same CPUs.
+    pub wait_seconds: u64,
+}
+
+/// The run of a program from a folder.
+pub struct ProgramRun {
+    /// What is known of the program.
+    pub portable: Portable,
+    /// The program.
+    pub program: Program,
+    /// Number of threads.
+    pub threads: usize,
+    /// Seed of input values.
+    pub seed: u64,
+    /// Times.
+    pub measured: Measured,
+    /// Outputs of the last run.
+    pub outputs: Vec<Tensor>,
+    /// Comparison with the outputs of the folder, if they are for the same inputs.
+    pub check: Option<Comparison>,
+}
+
+/// Runs the program of a folder.
+pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<dyn Observer>) -> Result<ProgramRun> {
+    let Found { portable, program, expected } = portable::read(folder).map_err(|error| {
+        Failure::usage(chain(&error))
+            .with_hint("make the folder with `opcollect model build --out`, and copy all of it")
+    })?;
+    let flags = cpu_flags();
+    if let Some(why) = portable.lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
+        return Err(Failure::environment(format!("`{}` cannot run here: {why}", folder.display()))
+            .with_hint("build it on this machine, or with `--target` for this one's processor"));
+    }
+    let ProgramRunOptions { mut config, threads, seed, inputs: given, wait_seconds } = options;
+    config.sweep.threads = threads.map(|threads| vec![threads]);
+    let config = config.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let seed = seed.unwrap_or(portable.seed);
+    let types = program.inputs.iter().map(|port| &port.ty);
+    let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
+        .map_err(|error| Failure::usage(chain(&error)))?;
+    let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
+    given::take(given, &names, &mut inputs)?;
+    let has_expected_inputs = seed == portable.seed && given.is_nothing();
+    if expected.is_some() && !has_expected_inputs {
+        let known = portable.seed;
+        observer.note(format!("outputs are not compared: the folder has those of inputs that seed {known} draws"));
+    }
+    let mut runs = Runs::new(config, threads, Rc::clone(&observer))?;
+    runs.give(&inputs)?;
+    let job = runs.job(
+        Engine::Program,
+        // The runner has a working folder of its own.
+        folder.canonicalize().map_err(Failure::usage)?,
+        "program",
+        method(&runs.config),
+        runs.config.counters.clone(),
+    );
+    let _exclusive = machine::exclusive(wait_seconds, observer.as_ref())?;
+    let measured = runs.run(&job)?;
+    let outputs = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
+    let check =
+        expected.filter(|_| has_expected_inputs).map(|wanted| network::compare(portable.tolerance, &outputs, &wanted));
+    Ok(ProgramRun { threads: runs.cpus.len(), portable, program, seed, measured, outputs, check })
+}

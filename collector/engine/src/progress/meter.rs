@@ -1,0 +1,100 @@
+//! Counts in a thread of their own, which keeps the status file of a store up to date while the campaign waits for workers.
+
+use super::Counts;
+use crate::campaign::Event;
+use crate::observer::StoreStatus;
+use datasets::store::Status;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Progress at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The progress for programs.
+    pub status: Status,
+    /// The progress as one line of text.
+    pub line: String,
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Whether this is the last reading.
+    pub is_last: bool,
+}
+
+/// Receives readings.
+pub type ReadingSink = Box<dyn FnMut(&Reading) + Send>;
+
+/// Counts the events of a campaign. A thread reads the counts every second.
+pub struct Meter {
+    start: Instant,
+    shared: Arc<Shared>,
+    reader: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Counts, and whether they are final.
+    state: Mutex<(Counts, bool)>,
+    ended: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (Counts, bool)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Meter {
+    /// Starts to count a number of attempts. Every second the progress is written to the status file, if there is one, and given to
+    /// `report`.
+    pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
+        let (start, shared) = (Instant::now(), Arc::new(Shared::default()));
+        let is_read = attempts > 0 && (report.is_some() || store.is_some());
+        let reader = is_read.then(|| {
+            let shared = Arc::clone(&shared);
+            let mut report = report.unwrap_or_else(|| Box::new(|_| ()));
+            std::thread::spawn(move || read(&shared, start, attempts as u64, store, report.as_mut()))
+        });
+        Meter { start, shared, reader }
+    }
+
+    /// Counts an event, and returns all counts.
+    pub fn take(&self, event: &Event<'_>) -> Counts {
+        let mut state = self.shared.lock();
+        state.0.take(event, self.start.elapsed());
+        state.0.clone()
+    }
+
+    /// Ends the thread after its last reading.
+    pub fn finish(self) {
+        self.shared.lock().1 = true;
+        self.shared.ended.notify_all();
+        if let Some(reader) = self.reader {
+            let _ = reader.join();
+        }
+    }
+}
+
+/// Reads the counts until they are final.
+fn read(shared: &Shared, start: Instant, attempts: u64, store: Option<StoreStatus>, report: &mut dyn FnMut(&Reading)) {
+    const TICK: Duration = Duration::from_secs(1);
+    let mut state = shared.lock();
+    loop {
+        let (counts, is_last) = state.clone();
+        drop(state);
+        let elapsed = start.elapsed();
+        let status = counts.status(attempts, elapsed, store.as_ref().map(|to| &to.status));
+        if let Some(to) = &store {
+            // A status that cannot be written is no reason to end.
+            let _ = to.telling.say(&status);
+        }
+        report(&Reading { status, line: counts.line(attempts, elapsed), elapsed, is_last });
+        if is_last {
+            return;
+        }
+        state = shared.lock();
+        if !state.1 {
+            state = shared.ended.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

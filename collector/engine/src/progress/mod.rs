@@ -1,0 +1,151 @@
+//! Progress of a campaign: counts of what ended, their rate and the time left, for people and for the status file of a store.
+
+mod meter;
+
+pub use meter::{Meter, Reading, ReadingSink};
+
+use crate::campaign::Event;
+use datasets::Outcome;
+use datasets::store::Status;
+use std::time::Duration;
+
+/// Counts of a campaign.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Attempts that ended.
+    pub done: u64,
+    builds: u64,
+    losses: u64,
+    /// Text of the source of attempts, if it reported one.
+    standing: Option<String>,
+    /// Time from the start to the end of the first attempt. Until then workers start, which says nothing of the rate.
+    first: Option<Duration>,
+}
+
+impl Counts {
+    /// Counts an event.
+    pub fn take(&mut self, event: &Event<'_>, elapsed: Duration) {
+        match event {
+            Event::Built => self.builds += 1,
+            // A candidate that was rejected by the cost model is no trial.
+            Event::Recorded(record) if record.outcome == Outcome::PassedOver => {}
+            Event::Recorded(record) => {
+                self.losses += u64::from(record.outcome != Outcome::Ok);
+                self.done += 1;
+                self.first.get_or_insert(elapsed);
+            }
+            Event::Standing(words) => self.standing = Some((*words).to_owned()),
+            Event::Waiting(count) => {
+                self.standing = Some(format!("waiting for {count} attempts that other processes are at"));
+            }
+        }
+    }
+
+    /// Returns the attempts per second since the first one ended.
+    fn rate(&self, elapsed: Duration) -> Option<f64> {
+        let since = elapsed.checked_sub(self.first?)?.as_secs_f64();
+        match self.done {
+            0 => None,
+            1 => Some(1.0 / elapsed.as_secs_f64().max(1e-3)),
+            done => Some((done - 1) as f64 / since.max(1e-3)),
+        }
+    }
+
+    /// Returns the seconds left at the current rate.
+    fn seconds_left(&self, attempts: u64, elapsed: Duration) -> Option<f64> {
+        self.rate(elapsed).map(|rate| attempts.saturating_sub(self.done) as f64 / rate)
+    }
+
+    /// Returns the progress for programs; `base` has the fields that do not change.
+    fn status(&self, attempts: u64, elapsed: Duration, base: Option<&Status>) -> Status {
+        Status {
+            done: self.done,
+            total: attempts.max(self.done),
+            losses: self.losses,
+            built: self.builds,
+            rate: self.rate(elapsed),
+            seconds_left: self.seconds_left(attempts, elapsed),
+            standing: self.standing.clone(),
+            ..base.cloned().unwrap_or_default()
+        }
+    }
+
+    /// Returns the progress as one line of text.
+    fn line(&self, attempts: u64, elapsed: Duration) -> String {
+        let Counts { builds, done, .. } = self;
+        let rate = self.rate(elapsed).unwrap_or_default();
+        let left = match self.seconds_left(attempts, elapsed) {
+            None => "time left unknown".to_owned(),
+            Some(seconds) => format!("{} left", rounded_time(seconds)),
+        };
+        let losses = self.losses_text();
+        let elapsed = rounded_time(elapsed.as_secs_f64());
+        let standing = self.standing.iter().map(|words| format!("; {words}")).collect::<String>();
+        // A search that goes on until it is certain begins with the least number of attempts.
+        let attempts = attempts.max(*done);
+        format!(
+            "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built{standing}"
+        )
+    }
+
+    /// Returns builds, losses and standing, for display next to a bar that shows the rest.
+    pub fn message(&self) -> String {
+        let standing = self.standing.iter().map(|words| format!(", {words}")).collect::<String>();
+        format!("{} built{}{standing}", self.builds, self.losses_text())
+    }
+
+    fn losses_text(&self) -> String {
+        if self.losses > 0 { format!(", {} without a time", self.losses) } else { String::new() }
+    }
+}
+
+/// Returns a time in whole seconds, whole minutes or tenths of hours.
+pub fn rounded_time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn a_line_has_done_rate_rest_and_losses() {
+        let line = |builds, done, losses, seconds| {
+            let first = (done > 0).then_some(Duration::ZERO);
+            Counts { builds, done, losses, first, ..Counts::default() }.line(480, Duration::from_secs(seconds))
+        };
+        expect!["progress: 0 of 480 attempts after 30 s, 0.00 a second, time left unknown, 12 built"]
+            .assert_eq(&line(12, 0, 0, 30));
+        expect!["progress: 121 of 480 attempts after 4 min, 0.50 a second, 12 min left, 3 without a time, 130 built"]
+            .assert_eq(&line(130, 121, 3, 240));
+        expect!["progress: 1 of 480 attempts after 60 s, 0.02 a second, 8.0 h left, 1 built"]
+            .assert_eq(&line(1, 1, 0, 60));
+        let standing = Some("best 1.20 ms".to_owned());
+        let counts = Counts { builds: 9, done: 9, first: Some(Duration::ZERO), standing, ..Counts::default() };
+        expect!["progress: 9 of 16 attempts after 4 s, 2.00 a second, 4 s left, 9 built; best 1.20 ms"]
+            .assert_eq(&counts.line(16, Duration::from_secs(4)));
+    }
+
+    /// When attempts of campaigns ended, in tenths of a second, as recorded: ResNet-18, eight schedules on one thread and on two, and
+    /// ResNet-50, 24 schedules on two threads, whose tasks and schedules take from 10 ms to seconds.
+    const RECORDED: &str = include_str!("recorded.txt");
+
+    #[test]
+    fn the_time_left_is_right_after_a_tenth() {
+        for recorded in RECORDED.split("\n\n") {
+            let ends: Vec<f64> = recorded.split_whitespace().map(|text| text.parse::<f64>().unwrap() / 10.0).collect();
+            let (all, done) = (ends.len() as u64, ends.len() / 10);
+            let first = Some(Duration::from_secs_f64(ends[0]));
+            let counts = Counts { done: done as u64, first, ..Counts::default() };
+            let estimate = counts.seconds_left(all, Duration::from_secs_f64(ends[done - 1])).unwrap();
+            let truth = ends[ends.len() - 1] - ends[done - 1];
+            assert!((0.8..=1.2).contains(&(estimate / truth)), "{estimate} for {truth}");
+        }
+        assert_eq!(Counts::default().seconds_left(9, Duration::from_secs(9)), None);
+    }
+}

@@ -1,0 +1,245 @@
+//! Times a few operators side by side and in sequence, in interleaved rounds, by the schedules of a choice.
+
+use crate::campaign::config::Limits;
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
+use crate::{Result, machine};
+use bench::{Bench, Build, Versions, Workers};
+use job::space::Schedule;
+use job::target::Target;
+use job::{BuildJob, Lane, RaceJob, RunReply, TogetherJob, TogetherReply, What};
+use measure::host::Facts;
+use measure::{Course, Ratio, Together};
+use models::{Fuse, Task};
+use report::{Paper, Table, duration, figures, words};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// Size limit of a file with a choice.
+const MAX_CHOICE_BYTES: u64 = 1 << 20;
+/// Limit of the operators of each way.
+const MAX_OPERATORS: usize = 16;
+
+/// Two ways to run a few operators, as `oppredict cotune` writes them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Choice {
+    /// Number of cores.
+    threads: usize,
+    /// Operators that run side by side, each on cores of its own.
+    together: Vec<ChosenOperator>,
+    /// Operators that run in sequence, each on all cores.
+    in_turns: Vec<ChosenOperator>,
+}
+
+/// An operator and its schedule.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChosenOperator {
+    operator: OperatorForm,
+    /// The schedule in the form of records.
+    schedule: Box<RawValue>,
+    /// Number of cores of an operator that runs side by side with others; 1 by default.
+    #[serde(default)]
+    cores: Option<usize>,
+}
+
+impl ChosenOperator {
+    fn read(&self) -> Result<(Task, Schedule)> {
+        let task = self.operator.task()?;
+        let schedule = Schedule::from_json(self.schedule.get())
+            .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", self.operator)))?;
+        Ok((task, schedule))
+    }
+}
+
+/// An operator in its short form, or a task in the form of `opcollect tasks --json`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected an operator in its short form, or a task")]
+enum OperatorForm {
+    Short(String),
+    Task(Box<Task>),
+}
+
+impl OperatorForm {
+    fn task(&self) -> Result<Task> {
+        match self {
+            OperatorForm::Short(text) => parse_operator(text),
+            OperatorForm::Task(task) => {
+                let wrong = |error: models::Error| {
+                    Failure::usage(format!("cannot use a task of the choice: {}", chain(&error)))
+                };
+                task.check().map_err(wrong)?;
+                Ok((**task).clone())
+            }
+        }
+    }
+}
+
+impl fmt::Display for OperatorForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OperatorForm::Short(text) => f.write_str(text),
+            OperatorForm::Task(task) => f.write_str(&task.describe()),
+        }
+    }
+}
+
+/// Times of both ways.
+#[derive(Debug, Serialize)]
+pub struct RaceReport {
+    /// Median of all operators side by side.
+    pub together_ns: f64,
+    /// Median of all operators in sequence.
+    pub in_turns_ns: f64,
+    /// Time side by side over time in sequence, within rounds.
+    pub ratio: Option<Ratio>,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Number of cores.
+    pub threads: usize,
+    /// Class of the host.
+    pub host_class: String,
+}
+
+/// Times both ways of a choice in a number of rounds. Waits up to `wait_seconds` for another process that measures.
+pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Observer) -> Result<RaceReport> {
+    let choice = read_choice(path)?;
+    let cpus = machine::allowed_cpus()?;
+    check_choice(&choice, cpus.len(), path)?;
+    observer.notes(&machine::shared_core_notes(&[choice.threads], &cpus));
+    let mut workers = machine::workers(&Limits::default())?;
+    let target = machine::target("llvm", &mut workers)?;
+    machine::prepare(&target, Versions::new(), &mut workers)?;
+    let (codes, flops) = build(&choice, &target, &mut workers)?;
+    let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
+    let job = TogetherJob::Race(RaceJob { ways: ways(&choice, codes, &cpus), seed: 0, rule });
+    let deadline = job.deadline(flops, Duration::from_secs_f64(Limits::default().run_seconds));
+    let _exclusive = machine::exclusive(wait_seconds, observer)?;
+    let courses = run(job, deadline, &mut workers)?;
+    let [together, alone] = courses.as_slice() else {
+        return Err(Failure::environment("the operators did not run in both ways"));
+    };
+    let (Some(together_ns), Some(in_turns_ns)) = (together.median_ns(), alone.median_ns()) else {
+        return Err(Failure::environment("the time limit ended the first round"));
+    };
+    Ok(RaceReport {
+        together_ns,
+        in_turns_ns,
+        ratio: together.over(alone),
+        rounds: together.rounds_ns.len(),
+        threads: choice.threads,
+        host_class: Facts::read().host_class(),
+    })
+}
+
+/// Builds all operators of a choice. Returns their code and the number of their operations.
+fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
+    let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
+    let (mut jobs, mut flops) = (Vec::new(), 0);
+    for operator in &operators {
+        let (task, schedule) = operator.read()?;
+        flops += task.work().map_or(0, |work| work.flops);
+        jobs.push(BuildJob::new(&serde_json::to_string(&task).map_err(Failure::environment)?, target, &schedule));
+    }
+    let builds = workers.build(&jobs, &mut || ());
+    let code = |((build, job), chosen): ((Build, &BuildJob), &&ChosenOperator)| match build {
+        Build::Built(artifact) => Ok(What::code(&job.task, &artifact)),
+        Build::Failed(why) | Build::Rejected(why) => {
+            Err(Failure::usage(format!("cannot build `{}`: {why}", chosen.operator)))
+        }
+        Build::Fault(fault) => Err(Failure::environment(format!("cannot build `{}`: {fault}", chosen.operator))),
+    };
+    let codes = builds.into_iter().zip(&jobs).zip(&operators).map(code).collect::<Result<Vec<What>>>()?;
+    Ok((codes, flops))
+}
+
+/// Returns the lanes of both ways.
+fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<Lane>> {
+    let in_turns = codes.split_off(choice.together.len());
+    let mut next = 0;
+    let lane = |(what, operator): (What, &ChosenOperator)| {
+        let cores = operator.cores.unwrap_or(1);
+        next += cores;
+        Lane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
+    };
+    let together = codes.into_iter().zip(&choice.together).map(lane).collect();
+    vec![together, vec![Lane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
+}
+
+fn run(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
+    let failed = |why: String| Failure::environment(format!("the operators did not run: {why}"));
+    match workers.run_together(job, deadline).reply {
+        Ok(RunReply::Together(TogetherReply::Ways(courses))) => Ok(courses),
+        Ok(RunReply::Failed(why)) => Err(failed(why)),
+        Ok(other) => Err(failed(format!("{other:?}"))),
+        Err(fault) => Err(failed(fault.to_string())),
+    }
+}
+
+/// Reads the tasks and schedules of a choice for a machine with a number of cores.
+pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
+    let choice = read_choice(path)?;
+    check_choice(&choice, cpus, path)?;
+    choice.together.iter().chain(&choice.in_turns).map(ChosenOperator::read).collect()
+}
+
+fn read_choice(path: &Path) -> Result<Choice> {
+    let wrong = |why: String| {
+        Failure::usage(format!("cannot read the choice `{}`: {why}", path.display()))
+            .with_hint("`oppredict cotune --choice FILE` writes one")
+    };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    file.take(MAX_CHOICE_BYTES + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > MAX_CHOICE_BYTES {
+        return Err(wrong(format!("it is larger than {MAX_CHOICE_BYTES} bytes")));
+    }
+    serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))
+}
+
+fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
+    let wrong = |why: String| Err(Failure::usage(format!("the choice `{}` cannot be run: {why}", path.display())));
+    if choice.threads == 0 || choice.threads > cpus {
+        return wrong(format!("it is for {} cores, and this process has {cpus}", choice.threads));
+    }
+    let counts = [choice.together.len(), choice.in_turns.len()];
+    if counts.iter().any(|count| !(1..=MAX_OPERATORS).contains(count)) {
+        return wrong(format!("it has {} and {} operators; 1 to {MAX_OPERATORS} run together", counts[0], counts[1]));
+    }
+    let cores = choice.together.iter().map(|operator| operator.cores.unwrap_or(1));
+    let sum = cores.clone().fold(0usize, usize::saturating_add);
+    if sum > choice.threads || cores.clone().any(|cores| cores == 0) {
+        return wrong(format!("its operators take {sum} cores of {}, each at least one", choice.threads));
+    }
+    Ok(())
+}
+
+fn parse_operator(text: &str) -> Result<Task> {
+    let wrong = |error: models::Error| Failure::usage(format!("cannot use `{text}`: {}", chain(&error)));
+    let graph = passes::simplify(&zoo::simple::build(text).map_err(wrong)?).map_err(wrong)?;
+    let mut tasks = models::tasks(&graph, Fuse::Epilogue).map_err(wrong)?;
+    match tasks.len() {
+        1 => Ok(tasks.remove(0).task),
+        count => Err(Failure::usage(format!("`{text}` makes {count} tasks, not one"))),
+    }
+}
+
+impl RaceReport {
+    /// Returns the times as a table, and the ratio in words.
+    pub fn describe(&self, paper: &Paper) -> String {
+        let mut table = Table::new([words("way"), figures("median")]);
+        table.row(["side by side".to_owned(), duration(self.together_ns)]);
+        table.row(["one after the other".to_owned(), duration(self.in_turns_ns)]);
+        let ratio = self.ratio.map_or_else(String::new, |ratio| {
+            let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
+            format!("\nside by side takes {:.3}{interval} times as long, in {} rounds", ratio.median, self.rounds)
+        });
+        format!("{}{ratio}", table.on(paper))
+    }
+}

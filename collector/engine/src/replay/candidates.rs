@@ -1,0 +1,267 @@
+//! Candidates of trace files, built and measured again.
+
+use super::trace_file::{self, RecordedCandidate, TraceFile};
+use crate::campaign::config::Limits;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::{Result, machine};
+use bench::{Bench, Build, Done, Work};
+use job::space::Schedule;
+use job::target::Target;
+use job::{BuildJob, Measured, RunJob, RunReply};
+use measure::statistics::percentile;
+use measure::{Evaluator, Method};
+use report::{Cell, Paper, Table, duration, figures, number, or_unknown, words};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use worker::Fault;
+
+/// How trace files are replayed.
+#[derive(Clone, Debug)]
+pub struct TraceReplayOptions {
+    /// How a candidate is measured.
+    pub method: Method,
+    /// Whether each artifact is also measured by TVM's own evaluator, if the method has its rule.
+    pub compares_evaluator: bool,
+    /// Number of threads.
+    pub threads: usize,
+    /// Number of builders; 0 for one per CPU.
+    pub builders: usize,
+    /// Whether candidates are built while others run.
+    pub overlap: bool,
+    /// Number of candidates of each file; all without it.
+    pub limit: Option<usize>,
+    /// How long to wait for another process that measures on the same CPUs.
+    pub wait_seconds: u64,
+}
+
+/// Result of the replay of one file.
+#[derive(Debug, Serialize)]
+pub struct FileReplay {
+    /// Name of the operator in the file.
+    pub operator: String,
+    /// Number of candidates.
+    pub count: usize,
+    /// Number of candidates with a time.
+    pub ok_count: usize,
+    /// Time spent waiting for builders.
+    pub build_seconds: f64,
+    /// Time spent waiting for the runner.
+    pub run_seconds: f64,
+    /// Throughput.
+    pub candidates_per_minute: f64,
+    /// Median over candidates of our time over the time in the file.
+    pub over_recorded: Option<f64>,
+    /// Median over candidates of |ours over TVM's evaluator on the same artifact − 1|.
+    pub evaluator_difference: Option<f64>,
+    /// All candidates in the order of the file.
+    pub candidates: Vec<CandidateTimes>,
+}
+
+/// Times of one candidate.
+#[derive(Debug, Serialize)]
+pub struct CandidateTimes {
+    /// Number of the candidate in its file.
+    pub i: i64,
+    /// Time in the file.
+    pub recorded_ms: f64,
+    /// Median of the samples; the mean of the only sample under the evaluator's rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_ms: Option<f64>,
+    /// Least sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ms: Option<f64>,
+    /// Number of samples.
+    pub n: u32,
+    /// Median of TVM's own evaluator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tvm_evaluator_ms: Option<f64>,
+    /// Why there is no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<String>,
+}
+
+/// Returns the rule of TVM's evaluator from its three numbers, or our own rule if there are none.
+pub fn evaluator(numbers: &[u32]) -> Result<Method> {
+    let method = match *numbers {
+        [] => Method::Sample(measure::Plan::default()),
+        [number, repeat, min_repeat_ms] => {
+            Method::Evaluate(Evaluator { number, repeat, min_repeat_ms, ..Evaluator::default() })
+        }
+        _ => return Err(Failure::usage("`--evaluator` takes three numbers: NUMBER,REPEAT,MIN_REPEAT_MS")),
+    };
+    method.check().map_err(Failure::usage)?;
+    Ok(method)
+}
+
+/// Builds and measures the candidates of trace files.
+pub fn replay_traces(
+    paths: &[PathBuf],
+    replay: &TraceReplayOptions,
+    observer: &dyn Observer,
+) -> Result<Vec<FileReplay>> {
+    let cpus = machine::cpus_of(Some(replay.threads), &machine::allowed_cpus()?, "this machine")?;
+    observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
+    let limits = Limits { builders: replay.builders, overlap: replay.overlap, ..Limits::default() };
+    let mut workers = machine::workers(&limits)?;
+    let target = machine::target("llvm", &mut workers)?;
+    let _exclusive = machine::exclusive(replay.wait_seconds, observer)?;
+    paths.iter().map(|path| replay_file(path, replay, (&target, &cpus), &mut workers)).collect()
+}
+
+fn replay_file(
+    path: &Path,
+    replay: &TraceReplayOptions,
+    (target, cpus): (&Target, &[usize]),
+    bench: &mut dyn Bench,
+) -> Result<FileReplay> {
+    let file = trace_file::read(path, replay.limit)?;
+    let start = Instant::now();
+    let Replies { build_seconds, run_seconds, measured } = make(&file, replay, (target, cpus), bench)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let candidates: Vec<CandidateTimes> =
+        file.candidates.iter().zip(measured).map(|(line, measured)| CandidateTimes::new(line, measured)).collect();
+    let median = |of: &dyn Fn(&CandidateTimes) -> Option<f64>| -> Option<f64> {
+        let mut ratios: Vec<f64> = candidates.iter().filter_map(of).collect();
+        ratios.sort_by(f64::total_cmp);
+        (!ratios.is_empty()).then(|| percentile(&ratios, 0.5))
+    };
+    Ok(FileReplay {
+        operator: file.operator,
+        count: candidates.len(),
+        ok_count: candidates.iter().filter(|candidate| candidate.loss.is_none()).count(),
+        build_seconds,
+        run_seconds,
+        candidates_per_minute: 60.0 * candidates.len() as f64 / seconds,
+        over_recorded: median(&|candidate| Some(candidate.run_ms? / candidate.recorded_ms)),
+        evaluator_difference: median(&|candidate| Some((candidate.run_ms? / candidate.tvm_evaluator_ms? - 1.0).abs())),
+        candidates,
+    })
+}
+
+/// A measurement, or why there is none.
+type Reply = std::result::Result<Box<Measured>, String>;
+
+/// Replies to the candidates of one file.
+struct Replies {
+    build_seconds: f64,
+    run_seconds: f64,
+    /// In the order of the file.
+    measured: Vec<Reply>,
+}
+
+/// Builds and runs all candidates of a file.
+fn make(
+    TraceFile { task, candidates, .. }: &TraceFile,
+    replay: &TraceReplayOptions,
+    (target, cpus): (&Target, &[usize]),
+    bench: &mut dyn Bench,
+) -> Result<Replies> {
+    let task_json = serde_json::to_string(task).map_err(Failure::usage)?;
+    let run = RunJob::new(task_json.clone(), cpus.to_vec(), replay.method.clone());
+    let tvm_evaluator = match &replay.method {
+        Method::Evaluate(rule) if replay.compares_evaluator => Some(rule.clone()),
+        Method::Evaluate(_) | Method::Sample(_) => None,
+    };
+    let run = RunJob { tvm_evaluator, ..run };
+    let slack = Duration::from_secs_f64(Limits::default().run_seconds);
+    // TVM's evaluator measures by the same rule once more.
+    let deadline = 2 * run.deadline(task.work().map_or(0, |work| work.flops), slack);
+    for (place, candidate) in (0..).zip(candidates) {
+        let schedule = Schedule::Trace { trace: candidate.trace.clone() };
+        bench.submit(place, Work::Build(BuildJob::new(&task_json, target, &schedule)));
+    }
+    let (mut build_seconds, mut run_seconds) = (0.0, 0.0);
+    let mut measured = BTreeMap::new();
+    let mut waiting = Instant::now();
+    while let Some((place, done)) = bench.next(&mut || true) {
+        let seconds = waiting.elapsed().as_secs_f64();
+        match done {
+            Done::Built(build) => {
+                build_seconds += seconds;
+                match build {
+                    Build::Built(artifact) => bench.submit(place, Work::Run(run.clone().of(&artifact), deadline)),
+                    Build::Failed(why) | Build::Rejected(why) => drop(measured.insert(place, Err(why))),
+                    Build::Fault(fault) => drop(measured.insert(place, Err(fault.to_string()))),
+                }
+            }
+            Done::Ran(ran) => {
+                run_seconds += seconds;
+                measured.insert(place, measurement(ran.reply));
+            }
+        }
+        waiting = Instant::now();
+    }
+    Ok(Replies { build_seconds, run_seconds, measured: measured.into_values().collect() })
+}
+
+fn measurement(reply: std::result::Result<RunReply, Fault>) -> Reply {
+    match reply {
+        Ok(RunReply::Measured(measured)) => Ok(measured),
+        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
+        Ok(RunReply::Profiled(_)) => Err("only its operators were looked at".to_owned()),
+        Ok(RunReply::Together(_)) => Err("it ran beside others".to_owned()),
+        Ok(RunReply::Simulated(_)) => Err("it was simulated, not measured".to_owned()),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+impl CandidateTimes {
+    fn new(line: &RecordedCandidate, reply: Reply) -> CandidateTimes {
+        let empty = CandidateTimes {
+            i: line.i,
+            recorded_ms: line.run_ms,
+            run_ms: None,
+            min_ms: None,
+            n: 0,
+            tvm_evaluator_ms: None,
+            loss: None,
+        };
+        match reply {
+            Ok(measured) => {
+                let mut theirs = measured.tvm_seconds.clone();
+                theirs.sort_by(f64::total_cmp);
+                CandidateTimes {
+                    run_ms: Some(measured.measurement.median_ns / 1e6),
+                    min_ms: Some(measured.measurement.min_ns / 1e6),
+                    n: measured.measurement.n,
+                    tvm_evaluator_ms: (!theirs.is_empty()).then(|| percentile(&theirs, 0.5) * 1e3),
+                    ..empty
+                }
+            }
+            Err(why) => CandidateTimes { loss: Some(why), ..empty },
+        }
+    }
+}
+
+/// Returns a table with a line for each file.
+pub fn table(replays: &[FileReplay], paper: &Paper) -> String {
+    let mut table = Table::new([
+        words("operator"),
+        figures("candidates"),
+        figures("lost"),
+        figures("building").drops(2),
+        figures("running").drops(1),
+        figures("candidates/min").drops(3),
+        figures("ours/recorded"),
+        figures("ours−TVM"),
+    ]);
+    for replay in replays {
+        let lost = replay.count - replay.ok_count;
+        let lost_cell = Cell::from(lost.to_string());
+        table.row([
+            replay.operator.as_str().into(),
+            replay.count.to_string().into(),
+            if lost > 0 { lost_cell.bad() } else { lost_cell },
+            duration(replay.build_seconds * 1e9).into(),
+            duration(replay.run_seconds * 1e9).into(),
+            number(replay.candidates_per_minute).into(),
+            Cell::from(or_unknown(replay.over_recorded, number)),
+            or_unknown(replay.evaluator_difference, |part| format!("{:.2} %", part * 100.0)).into(),
+        ]);
+    }
+    table.on(paper)
+}

@@ -1,0 +1,166 @@
+//! One record of a store, measured again under its own settings.
+
+use crate::bases::bases;
+use crate::campaign::collect::{Outside, claim_all};
+use crate::campaign::config::Limits;
+use crate::campaign::settings::SweepSettings;
+use crate::campaign::{Attempt, Campaign, Code, Settings, Sweep, Told, collect};
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
+use crate::stores::{failed, note_damage, open};
+use crate::{Result, machine};
+use bench::{Bench, Remembering};
+use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
+use job::space::Schedule;
+use measure::counters::{self, CounterRequest};
+use measure::host::Facts;
+use report::duration;
+use serde::Serialize;
+use std::path::Path;
+
+/// A record and the result of its attempt today.
+#[derive(Debug, Serialize)]
+pub struct RecordReplay {
+    /// Key of the record.
+    pub key: String,
+    /// The task as text.
+    pub task: String,
+    /// The schedule as text.
+    pub schedule: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Median of the record.
+    pub recorded_median_ns: Option<f64>,
+    /// Median today.
+    pub median_ns: Option<f64>,
+    /// Width of the interval of the median today.
+    pub median_interval_ns: Option<f64>,
+    /// Time today over the time of the record.
+    pub ratio: Option<f64>,
+    /// Why there is no time today.
+    pub loss: Option<String>,
+    /// Columns whose difference makes the two different experiments.
+    pub differs_in: Vec<&'static str>,
+}
+
+/// Builds and measures the record with a key again; nothing is stored. Waits up to `wait_seconds` for another process that measures.
+pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn Observer) -> Result<RecordReplay> {
+    let key: Key = key.parse().map_err(|_| {
+        Failure::usage(format!("`{key}` is not a key"))
+            .with_hint("a key has 32 hexadecimal digits; see the column `key`")
+    })?;
+    let recorded = find_record(store, key, observer)?;
+    let now = measure_again(&recorded, wait_seconds, observer)?;
+    Ok(RecordReplay::new(&recorded, &now))
+}
+
+/// Returns the record of a key. Damaged parts of the store are noted, because one of them may hold the record.
+fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record> {
+    let mut records = open(store)?.records(Choose::Middle).map_err(failed)?;
+    for record in records.by_ref() {
+        let record = record.map_err(failed)?;
+        if record.key == key {
+            return Ok(record);
+        }
+    }
+    note_damage(records.damage(), observer);
+    let failure = Failure::usage(format!("`{}` has no record {key} that can be read", store.display()));
+    Err(if records.damage().is_empty() {
+        failure
+    } else {
+        failure.with_hint("part of the store is damaged; see `opcollect dataset verify`")
+    })
+}
+
+/// Runs a campaign of one attempt, and returns its record.
+fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
+    let facts = Facts::read();
+    let told = Told::of(recorded, machine::guess("llvm")?)
+        .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
+    refuse_foreign_cpus(&told.cpus)?;
+    let settings = Settings {
+        sweep: SweepSettings { seed: Some(told.seed), ..SweepSettings::default() },
+        counters: CounterRequest { backend: counters::Backend::None, ..CounterRequest::default() },
+        limits: Limits { builders: 1, spin_count: told.spin_count, ..Limits::default() },
+        ..Settings::default()
+    };
+    let config = settings.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let mut workers = machine::workers(&config.limits)?;
+    let tasks = [told.task.clone()];
+    let library = machine::library_versions(&tasks, &[], &mut workers)?;
+    let versions = machine::prepare(&told.target, library, &mut workers)?;
+    let bases = bases(&config, &told.target, &facts, &versions)?;
+    let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
+    let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
+    let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
+    let _exclusive = machine::exclusive(wait_seconds, observer)?;
+    run_attempt(attempt, &campaign, &mut workers)
+}
+
+/// Makes all visits of one attempt.
+fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Result<Record> {
+    let mut made: Vec<Record> = Vec::new();
+    let mut sink = |record: &Record| -> std::result::Result<(), RowError> {
+        made.push(record.clone());
+        Ok(())
+    };
+    let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let outcomes = collect(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
+    let broken = outcomes.map_err(Failure::environment)?.broken;
+    datasets::choose(made, Choose::Middle).pop().ok_or_else(|| {
+        let why = broken.unwrap_or_else(|| "it was not made".to_owned());
+        Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
+    })
+}
+
+fn refuse_foreign_cpus(cpus: &[usize]) -> Result<()> {
+    let allowed = machine::allowed_cpus()?;
+    let foreign: Vec<String> = cpus.iter().filter(|cpu| !allowed.contains(cpu)).map(usize::to_string).collect();
+    if cpus.is_empty() || !foreign.is_empty() {
+        let problem = format!("the record ran on CPUs that this process may not use: {}", foreign.join(", "));
+        return Err(Failure::environment(problem).with_hint("replay it on the machine it comes from"));
+    }
+    Ok(())
+}
+
+impl RecordReplay {
+    fn new(recorded: &Record, now: &Record) -> RecordReplay {
+        let schedule = now.schedule.as_ref().and_then(|text| Schedule::from_json(text.text()).ok());
+        let differs = EXPERIMENT.iter().filter(|&&id| recorded.cell(id) != now.cell(id));
+        RecordReplay {
+            key: recorded.key.hex(),
+            task: now.op_text.clone(),
+            schedule: schedule.map_or_else(|| "library".to_owned(), |schedule| schedule.describe()),
+            threads: now.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0),
+            recorded_median_ns: recorded.median_ns,
+            median_ns: now.median_ns,
+            median_interval_ns: now.median_interval_ns,
+            ratio: now.median_ns.zip(recorded.median_ns).map(|(now, then)| now / then),
+            loss: now.reason.as_ref().map(|why| format!("{}: {why}", now.outcome)),
+            differs_in: differs.map(|id| id.name()).collect(),
+        }
+    }
+
+    /// Returns both times and their difference as text.
+    pub fn describe(&self) -> String {
+        let time = |ns: Option<f64>| ns.map(duration).unwrap_or_else(|| "no time".to_owned());
+        let mut text = format!(
+            "{}\n{} · {} threads\nrecorded {}, now {}",
+            self.task,
+            self.schedule,
+            self.threads,
+            time(self.recorded_median_ns),
+            time(self.median_ns)
+        );
+        if let Some(ratio) = self.ratio {
+            text.push_str(&format!(", ratio {ratio:.3}"));
+        }
+        if let Some(loss) = &self.loss {
+            text.push_str(&format!("\n{loss}"));
+        }
+        if !self.differs_in.is_empty() {
+            text.push_str(&format!("\nanother experiment than the recorded one, by {}", self.differs_in.join(", ")));
+        }
+        text
+    }
+}

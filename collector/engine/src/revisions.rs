@@ -1,0 +1,101 @@
+//! Which records of a store were measured by code that this program still generates.
+
+use crate::Result;
+use crate::observer::Observer;
+use crate::stores::{failed, note_damage, open};
+use datasets::{Choose, Record};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::Kind;
+use models::Task;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Numbers of records by the state of their code.
+#[derive(Debug, Default, Serialize)]
+pub struct CodeCounts {
+    /// Records of single operators whose code this program generates.
+    pub current: usize,
+    /// Records of single operators whose code this program does not generate any more.
+    pub other: usize,
+    /// Records without such code: of whole networks, of libraries, or without a task or a schedule.
+    pub without: usize,
+    /// The records of other code, by operator.
+    pub other_by_operator: BTreeMap<String, usize>,
+    /// Revisions of generated code, as in records, that this program generates.
+    pub current_revisions: BTreeSet<String>,
+    /// Whether a part of the store could not be read.
+    #[serde(skip)]
+    pub is_damaged: bool,
+}
+
+/// Counts the records of a store by the state of their code.
+pub fn count_revisions(store: &Path, observer: &dyn Observer) -> Result<CodeCounts> {
+    let records = open(store)?.records(Choose::All).map_err(failed)?;
+    note_damage(records.damage(), observer);
+    let mut counts = CodeCounts { is_damaged: !records.damage().is_empty(), ..CodeCounts::default() };
+    for record in records {
+        counts.take(&record.map_err(failed)?);
+    }
+    Ok(counts)
+}
+
+impl CodeCounts {
+    fn take(&mut self, record: &Record) {
+        let Some(now) = revision_now(record) else {
+            self.without += 1;
+            return;
+        };
+        if record.code_revision.as_deref() == Some(&*now) {
+            self.current += 1;
+            self.current_revisions.insert(now);
+        } else {
+            self.other += 1;
+            *self.other_by_operator.entry(record.op_kind.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// Returns the revision of the code that this program generates for a record's task by its schedule.
+fn revision_now(record: &Record) -> Option<String> {
+    let kind = match record.target {
+        datasets::Target::Llvm => Kind::Llvm,
+        datasets::Target::Cuda => Kind::Cuda,
+        datasets::Target::Pynq => Kind::Pynq,
+        datasets::Target::Other => Kind::Opencl,
+        datasets::Target::Torch | datasets::Target::Tpu => return None,
+    };
+    let task: Task = record.task.as_ref().filter(|_| !record.is_network())?.to().ok()?;
+    let schedule = Schedule::from_json(record.schedule.as_ref()?.text()).ok()?;
+    Some(Revisions::own().of(&task, kind, &schedule).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datasets::{Json, NETWORK};
+
+    #[test]
+    fn records_of_other_code_are_counted_by_operator() {
+        let task = Task::from_text("dense(f32[4,8], const f32[6,8])").expect("a task");
+        let schedule = Schedule::Template { knobs: Default::default() };
+        let record = |code_revision: Option<&str>| Record {
+            op_kind: "dense".to_owned(),
+            task: Some(Json::new(&task).expect("JSON")),
+            schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
+            code_revision: code_revision.map(str::to_owned),
+            ..Record::default()
+        };
+        let now = Revisions::own().of(&task, Kind::Llvm, &schedule).to_string();
+        let network = Record { op_kind: NETWORK.to_owned(), ..record(None) };
+        let library = Record { target: datasets::Target::Torch, ..record(None) };
+        let mut counts = CodeCounts::default();
+        for record in [record(Some(&now)), record(Some("0123456789abcdef")), record(None), network, library] {
+            counts.take(&record);
+        }
+        assert_eq!((counts.current, counts.other, counts.without), (1, 2, 2));
+        assert_eq!(counts.other_by_operator, BTreeMap::from([("dense".to_owned(), 2)]));
+        assert_eq!(counts.current_revisions, BTreeSet::from([now]));
+    }
+}
