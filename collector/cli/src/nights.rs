@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Variable that names another folder for state of this machine.
+const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
+
 /// Ties this process to the nightly run that started it, if one did, so that it does not measure alongside the next one.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
@@ -69,7 +72,7 @@ fn render(report: &NightReport) -> String {
 /// Returns the folder for state of this machine: the user's, or else the folder of the locks.
 fn state_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named("OPCOLLECT_STATE")
+    named(STATE_VARIABLE)
         .or_else(|| Some(named("XDG_STATE_HOME")?.join("opcollect")))
         .or_else(|| Some(named("HOME")?.join(".local/state/opcollect")))
         .unwrap_or_else(|| exclusive::folder().join("state"))
