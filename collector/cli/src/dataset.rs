@@ -1,21 +1,23 @@
 //! `dataset`: stores, looked into, moved and cared for.
 
-use super::{
-    DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, query, revisions, sharing, tell, tell_damage,
-};
+use super::pace::Pace;
+use super::progress::terminal;
+use super::{DONE, DONE_WITH_LOSSES, Result, answers, best, paper, print, print_json, revisions, sharing, tell_damage};
 use crate::best::BestQuestion;
 use crate::values::some_seconds;
+use capture::trace::Bounds;
 use clap::Subcommand;
 use datasets::sql::Dialect;
-use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
+use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
 use datasets::{Choose, Format, SealOptions, Store};
 use engine::failure::Failure;
-use engine::soundness::wrong_schedule;
-pub use engine::stores::{failed, open};
+use engine::stores::{failed, note_sealed, open, verify};
+use engine::{query, sharing as shared};
 use report::{Table, figures, words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What can be done with stores.
 #[derive(Debug, Subcommand)]
@@ -194,11 +196,17 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
         DatasetCommand::Merge { store, others, json } => merge(&store, &others, json),
         DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
         DatasetCommand::Compact { store, json } => compact(&store, json),
-        DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
+        DatasetCommand::Verify { store, quarantine, json } => print_check(&store, quarantine, json),
         DatasetCommand::Revisions { store, json } => revisions::run(&store, json),
         DatasetCommand::Best(question) => best::run(&question),
         DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
-            query::run(&store, &sql, choose, (seconds, memory_mib), json)
+            let bounds = Bounds { time: Duration::from_secs_f64(seconds), memory_mib, ..Bounds::default() };
+            let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
+            match json {
+                true => print_json(&answers::rows(&found.answer))?,
+                false => print(&answers::table(&found.answer))?,
+            }
+            Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })
         }
         DatasetCommand::Push { store, address, json } => sharing::push(&store, &address, json),
         DatasetCommand::Pull { store, address, json } => sharing::pull(&store, &address, json),
@@ -215,14 +223,6 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
-}
-
-fn tell_torn(torn: &[TornTail]) {
-    let text = |torn: &TornTail| {
-        let name = torn.journal.display();
-        format!("`{name}` ended in an unfinished line of {} bytes, of the attempt in flight", torn.bytes)
-    };
-    tell(&torn.iter().map(text).collect::<Vec<_>>());
 }
 
 /// Prints a report as one JSON document or in words.
@@ -278,28 +278,16 @@ fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Resu
         return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
     }
     let done = Store::import(path, file, format).map_err(failed)?;
-    report_import(&done, path, as_json)?;
+    let prose = || format!("{} records taken into `{}`, in {} parts", done.rows, path.display(), done.parts.len());
+    answer(&done, as_json, prose)?;
     Ok(DONE)
 }
 
-/// Says what was taken over into a store.
-pub fn report_import(done: &ImportReport, store: &Path, as_json: bool) -> Result<()> {
-    let prose = || format!("{} records taken into `{}`, in {} parts", done.rows, store.display(), done.parts.len());
-    answer(done, as_json, prose)
-}
-
-/// What merging one of several stores did.
-#[derive(Serialize)]
-struct MergedStore {
-    from: PathBuf,
-    #[serde(flatten)]
-    report: MergeReport,
-}
-
-impl MergedStore {
-    fn prose(&self) -> String {
-        let MergeReport { parts, known, mended, journal_rows, .. } = &self.report;
-        let mut text = format!("`{}`: {parts} parts taken, {known} known before", self.from.display());
+fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
+    let merged = shared::merge(path, others, terminal(Pace::default()).as_ref())?;
+    let prose = |from: &Path, report: &MergeReport| {
+        let MergeReport { parts, known, mended, journal_rows, .. } = report;
+        let mut text = format!("`{}`: {parts} parts taken, {known} known before", from.display());
         if *mended > 0 {
             text.push_str(&format!(", {mended} that were damaged here are sound again"));
         }
@@ -307,22 +295,10 @@ impl MergedStore {
             text.push_str(&format!(", {journal_rows} records from journals"));
         }
         text
-    }
-}
-
-fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
-    let others = others.iter().map(|other| open(other)).collect::<Result<Vec<_>>>()?;
-    let store = Store::create(path).map_err(failed)?;
-    let mut merged = Vec::new();
-    let mut code = DONE;
-    for other in &others {
-        let report = store.merge(other).map_err(failed)?;
-        tell_torn(&report.torn);
-        code = code.max(tell_damage(&report.damage));
-        merged.push(MergedStore { from: other.root().to_owned(), report });
-    }
-    answer(&merged, as_json, || merged.iter().map(MergedStore::prose).collect::<Vec<_>>().join("\n"))?;
-    Ok(code)
+    };
+    let lines = || merged.iter().map(|one| prose(&one.from, &one.report)).collect::<Vec<_>>().join("\n");
+    answer(&merged, as_json, lines)?;
+    Ok(code(merged.iter().flat_map(|one| &one.report.damage)))
 }
 
 fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
@@ -334,11 +310,14 @@ fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
 }
 
 /// Says what was not sealed, and what was lost by it.
-pub fn tell_sealed(done: &SealReport) -> u8 {
-    tell_torn(&done.torn);
-    let left = done.left.iter();
-    tell(&left.map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason)).collect::<Vec<_>>());
-    tell_damage(&done.damage)
+fn tell_sealed(done: &SealReport) -> u8 {
+    note_sealed(done, terminal(Pace::default()).as_ref());
+    code(&done.damage)
+}
+
+/// Any damage is a loss.
+fn code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
+    if damage.into_iter().next().is_none() { DONE } else { DONE_WITH_LOSSES }
 }
 
 fn compact(path: &Path, as_json: bool) -> Result<u8> {
@@ -349,19 +328,14 @@ fn compact(path: &Path, as_json: bool) -> Result<u8> {
     Ok(code)
 }
 
-fn verify(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
-    let store = open(path)?;
-    let set_aside = if quarantine { Some(store.quarantine_with(&wrong_schedule).map_err(failed)?) } else { None };
-    let found = store.verify_with(&wrong_schedule).map_err(failed)?;
-    let is_sound = found.problems.is_empty() && set_aside.as_ref().is_none_or(QuarantineReport::is_empty);
+fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
+    let check = verify(path, quarantine)?;
     if as_json {
-        let mut document = serde_json::to_value(&found).map_err(Failure::environment)?;
-        if let Some(set_aside) = &set_aside {
-            document["quarantine"] = serde_json::to_value(set_aside).map_err(Failure::environment)?;
-        }
-        print_json(&document)?;
+        // As a value, whose fields are sorted.
+        print_json(&serde_json::to_value(&check).map_err(Failure::environment)?)?;
     } else {
-        set_aside.iter().try_for_each(print_quarantine)?;
+        let found = &check.found;
+        check.quarantine.iter().try_for_each(print_quarantine)?;
         for problem in &found.problems {
             print(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
         }
@@ -371,11 +345,11 @@ fn verify(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         };
         print(&format!("{} rows in {} parts and {} journals: {verdict}", found.rows, found.parts, found.journals))?;
         if !found.quarantined.is_empty() {
-            let folder = store.root().join("quarantine");
-            print(&format!("{} files were set aside in `{}`", found.quarantined.len(), folder.display()))?;
+            let folder = check.quarantine_folder.display();
+            print(&format!("{} files were set aside in `{folder}`", found.quarantined.len()))?;
         }
     }
-    Ok(if is_sound { DONE } else { DONE_WITH_LOSSES })
+    Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })
 }
 
 fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {

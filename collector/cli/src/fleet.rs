@@ -1,16 +1,15 @@
 //! Trackers and what they lend.
 
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
-use bench::{Access, At, Device};
 use clap::{Args, Subcommand};
 use engine::failure::Failure;
-use engine::trackers::{PATIENCE, devices_of, secret, summary, unreachable};
-use remote::tracker::{Summary, Turn};
-use remote::{Address, RemoteError};
+use engine::trackers::{self, DrainOptions, DrainReport, StayingDevice, secret, summary};
+use remote::Address;
+use remote::tracker::Summary;
 use report::{Table, figures, words};
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is done with many devices.
 #[derive(Debug, Subcommand)]
@@ -53,8 +52,6 @@ pub struct FleetDrain {
     pub json: bool,
 }
 
-/// However little time is left, a device that is free is asked.
-const LEAST: Duration = Duration::from_secs(1);
 /// The tracker of the environment.
 pub fn tracker_of_environment() -> Result<Option<Address>> {
     let of = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -78,68 +75,24 @@ fn named(tracker: Option<&str>) -> Result<Address> {
 pub fn drain(wanted: &FleetDrain) -> Result<u8> {
     let tracker = named(wanted.tracker.as_deref())?;
     let secret = wanted.secret_file.as_deref().map(secret).transpose()?;
-    let until = Instant::now() + Duration::from_secs(wanted.wait);
-    let (mut left, mut stay): (Vec<String>, Vec<(String, String)>) = (Vec::new(), Vec::new());
-    let count = devices_of(&tracker, &wanted.key)?;
-    if count == 0 {
-        return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{}`", wanted.key))
-            .with_hint("`opcollect fleet status` shows the keys that there are"));
-    }
-    // One that cannot be told is lent again, and counts once.
-    for _ in 0..2 * count {
-        if left.len() + stay.len() >= count {
-            break;
-        }
-        let patience = until.saturating_duration_since(Instant::now()).max(LEAST);
-        let at = At::Tracker(tracker.clone());
-        let access = Access { at, key: wanted.key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
-        let device = match Device::open(&access) {
-            Ok(device) => device,
-            Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
-                return Err(unreachable(error));
-            }
-            Err(error) => {
-                stay.push(("?".to_owned(), error.to_string()));
-                break;
-            }
-        };
-        let address = device.address.to_string();
-        match device.leave() {
-            Ok(true) => left.push(address),
-            Ok(false) if stay.iter().any(|(known, _)| *known == address) => {}
-            Ok(false) => stay.push((address, "TVM's server, or an older agent, ends where it was started".to_owned())),
-            Err(error) => stay.push((address, error.to_string())),
-        }
-    }
-    let remain = settled(&tracker, &wanted.key, count - left.len(), until)?;
+    let wait = Duration::from_secs(wanted.wait);
+    let done = trackers::drain(&DrainOptions { tracker, key: wanted.key.clone(), secret, wait })?;
     if wanted.json {
-        let stay = stay.iter().map(|(address, why)| json!({ "address": address, "why": why })).collect::<Vec<_>>();
-        print_json(
-            &json!({ "tracker": tracker.to_string(), "key": wanted.key, "left": left, "stay": stay, "devices": remain }),
-        )?;
+        print_json(&done)?;
     } else {
-        for address in &left {
+        let DrainReport { devices, key, left, stay, devices_before, .. } = &done;
+        for address in left {
             print(&format!("{address} has left"))?;
         }
-        for (address, why) in &stay {
+        for StayingDevice { address, why } in stay {
             print(&format!("{address} stays: {why}"))?;
         }
-        print(&format!("of {count} devices of the key `{}` {} have left, {remain} are there", wanted.key, left.len()))?;
+        print(&format!(
+            "of {devices_before} devices of the key `{key}` {} have left, {devices} are there",
+            left.len()
+        ))?;
     }
-    Ok(if stay.is_empty() && remain == 0 { DONE } else { DONE_WITH_LOSSES })
-}
-
-/// How many devices of a key a tracker knows, once it has seen the end of those that left.
-fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
-    const LOOK: Duration = Duration::from_millis(50);
-    let until = until.min(Instant::now() + PATIENCE);
-    loop {
-        let count = devices_of(tracker, key)?;
-        if count <= expected || Instant::now() >= until {
-            return Ok(count);
-        }
-        std::thread::sleep(LOOK);
-    }
+    Ok(if done.is_complete() { DONE } else { DONE_WITH_LOSSES })
 }
 
 /// Shows what a tracker knows.

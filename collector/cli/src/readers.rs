@@ -1,3 +1,3 @@
 //! Readers of files and responses that single commands have, for fuzz targets.
 
-pub use super::bucket::list_page;
+pub use engine::sharing::list_page;

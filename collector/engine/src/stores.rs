@@ -3,9 +3,11 @@
 use crate::Result;
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
-use datasets::store::{Damage, ImportReport};
+use crate::soundness::wrong_schedule;
+use datasets::store::{Damage, ImportReport, QuarantineReport, SealReport, TornTail, VerifyReport};
 use datasets::{Format, Record, Store};
-use std::path::Path;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// Where records go when nothing is said.
 pub const DEFAULT_STORE: &str = "opcollect-data";
@@ -30,6 +32,53 @@ pub fn failed(error: datasets::Error) -> Failure {
 /// Tells an observer what was left out.
 pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
     observer.notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+}
+
+/// Notes journals that end in an unfinished line.
+pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
+    let text = |torn: &TornTail| {
+        let name = torn.journal.display();
+        format!("`{name}` ended in an unfinished line of {} bytes, of the attempt in flight", torn.bytes)
+    };
+    observer.notes(&torn.iter().map(text).collect::<Vec<_>>());
+}
+
+/// Notes journals that were not sealed, and what was lost while sealing.
+pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
+    note_torn(&sealed.torn, observer);
+    let left = sealed.left.iter().map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason));
+    observer.notes(&left.collect::<Vec<_>>());
+    note_damage(&sealed.damage, observer);
+}
+
+/// Result of reading a whole store.
+#[derive(Clone, Debug, Serialize)]
+pub struct StoreCheck {
+    /// Everything that was read, and what is wrong with it.
+    #[serde(flatten)]
+    pub found: VerifyReport,
+    /// What was set aside before reading; None if nothing was to be set aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<QuarantineReport>,
+    /// Folder of files that were set aside.
+    #[serde(skip)]
+    pub quarantine_folder: PathBuf,
+}
+
+impl StoreCheck {
+    /// Returns whether nothing is or was wrong.
+    pub fn is_sound(&self) -> bool {
+        self.found.problems.is_empty() && self.quarantine.as_ref().is_none_or(QuarantineReport::is_empty)
+    }
+}
+
+/// Reads a whole store and checks it; with `has_quarantine`, damaged files and rows are set aside before.
+pub fn verify(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
+    let store = open(store)?;
+    let set_aside = || store.quarantine_with(&wrong_schedule).map_err(failed);
+    let quarantine = has_quarantine.then(set_aside).transpose()?;
+    let found = store.verify_with(&wrong_schedule).map_err(failed)?;
+    Ok(StoreCheck { found, quarantine, quarantine_folder: store.root().join("quarantine") })
 }
 
 /// Returns a note on the number of times that were left out because of their versions, if there are any.

@@ -2,11 +2,12 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use bench::{Access, At};
-use remote::tracker::Summary;
+use bench::{Access, At, Device};
+use remote::tracker::{Summary, Turn};
 use remote::{Address, RemoteError, Tracker};
+use serde::Serialize;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A tracker is given so long to answer what it knows.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,6 +29,112 @@ pub fn summary(tracker: &Address) -> Result<Summary> {
 /// The number of devices of a key that a tracker knows.
 pub fn devices_of(tracker: &Address, key: &str) -> Result<usize> {
     Ok(summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
+}
+
+/// Which devices are taken out of service.
+#[derive(Clone, Debug)]
+pub struct DrainOptions {
+    /// The tracker that knows them.
+    pub tracker: Address,
+    /// Their key.
+    pub key: String,
+    /// The secret that their agents were started with.
+    pub secret: Option<String>,
+    /// Longest wait for sessions to end.
+    pub wait: Duration,
+}
+
+/// Devices that left, and those that did not.
+#[derive(Clone, Debug, Serialize)]
+pub struct DrainReport {
+    /// Devices of the key that the tracker knows afterwards.
+    pub devices: usize,
+    /// The key.
+    pub key: String,
+    /// Addresses of devices that left.
+    pub left: Vec<String>,
+    /// Devices that did not leave.
+    pub stay: Vec<StayingDevice>,
+    /// Address of the tracker.
+    pub tracker: String,
+    /// Devices of the key before.
+    #[serde(skip)]
+    pub devices_before: usize,
+}
+
+impl DrainReport {
+    /// Returns whether no device of the key is left.
+    pub fn is_complete(&self) -> bool {
+        self.stay.is_empty() && self.devices == 0
+    }
+}
+
+/// A device that did not leave.
+#[derive(Clone, Debug, Serialize)]
+pub struct StayingDevice {
+    /// Its address, or `?`.
+    pub address: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// Takes all devices of a key out of service: each agent ends after the session that it is in.
+pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
+    /// Shortest wait for a device, so that free ones get the request even if the time is over.
+    const LEAST: Duration = Duration::from_secs(1);
+    let DrainOptions { tracker, key, secret, wait } = options;
+    let until = Instant::now() + *wait;
+    let (mut left, mut stay): (Vec<String>, Vec<StayingDevice>) = (Vec::new(), Vec::new());
+    let count = devices_of(tracker, key)?;
+    if count == 0 {
+        return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{key}`"))
+            .with_hint("`opcollect fleet status` shows the keys that there are"));
+    }
+    // A device that refuses to leave is lent again, and counts once.
+    for _ in 0..2 * count {
+        if left.len() + stay.len() >= count {
+            break;
+        }
+        let patience = until.saturating_duration_since(Instant::now()).max(LEAST);
+        let at = At::Tracker(tracker.clone());
+        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
+        let device = match Device::open(&access) {
+            Ok(device) => device,
+            Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
+                return Err(unreachable(error));
+            }
+            Err(error) => {
+                stay.push(StayingDevice { address: "?".to_owned(), why: error.to_string() });
+                break;
+            }
+        };
+        let address = device.address.to_string();
+        let why = match device.leave() {
+            Ok(true) => {
+                left.push(address);
+                continue;
+            }
+            Ok(false) if stay.iter().any(|known| known.address == address) => continue,
+            Ok(false) => "TVM's server, or an older agent, ends where it was started".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        stay.push(StayingDevice { address, why });
+    }
+    let devices = settled(tracker, key, count - left.len(), until)?;
+    Ok(DrainReport { devices, key: key.clone(), left, stay, tracker: tracker.to_string(), devices_before: count })
+}
+
+/// Returns how many devices of a key a tracker knows, once it has seen the end of those that left.
+fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let until = until.min(Instant::now() + PATIENCE);
+    loop {
+        let count = devices_of(tracker, key)?;
+        if count <= expected || Instant::now() >= until {
+            return Ok(count);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// The secret of a file.

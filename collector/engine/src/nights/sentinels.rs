@@ -3,16 +3,15 @@
 //! Other machines may write to a store. So this machine keeps a hash of the sentinels it built, and runs only a copy that matches
 //! the hash, in a folder that only its user can write to.
 
-use super::super::Result;
-use super::super::kept::Kept;
-use super::below;
-use super::child::Child;
+use super::options::NightOptions;
+use super::slice::SliceProcess;
+use crate::Result;
+use crate::appearing::Appearing;
+use crate::campaign::settings::SweepSettings;
+use crate::campaign::{ModelEntry, Settings, record};
+use crate::failure::{Failure, Kind};
+use crate::state::StateFile;
 use drift::SENTINELS;
-use engine::appearing::Appearing;
-use engine::campaign::ModelEntry;
-use engine::campaign::Settings;
-use engine::campaign::settings::SweepSettings;
-use engine::failure::{Failure, Kind};
 use job::target::is_llvm;
 use measure::host::Facts;
 use std::path::{Path, PathBuf};
@@ -23,24 +22,26 @@ use tempfile::TempDir;
 /// How long building them may take.
 const BUILDING: Duration = Duration::from_secs(300);
 
-/// The sentinels of a night.
+/// The sentinels of a nightly run.
 pub struct Sentinels {
     folder: PathBuf,
+    program: PathBuf,
+    file: StateFile,
     config: Settings,
     /// Folder of the copy that is run, once it matches the hash.
     private: Option<TempDir>,
-    /// How long the last look took.
+    /// Duration of the last run, in seconds.
     pub seconds: f64,
-    /// How often they ran.
-    pub looks: usize,
-    /// What to know of them.
+    /// Number of runs.
+    pub runs: usize,
+    /// Notes for the user.
     pub notes: Vec<String>,
     is_off: bool,
 }
 
 impl Sentinels {
-    /// Those of a store, for this class of hosts, measured as the night measures.
-    pub fn new(store: &Path, raw: &Settings, facts: &Facts) -> Sentinels {
+    /// Returns the sentinels of a store for this class of hosts, measured as the nightly run measures.
+    pub fn new(options: &NightOptions, raw: &Settings, facts: &Facts) -> Sentinels {
         let models = SENTINELS.iter().map(|sentinel| ModelEntry {
             source: "simple".to_owned(),
             name: sentinel.name.to_owned(),
@@ -64,12 +65,14 @@ impl Sentinels {
             true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
             false => Vec::new(),
         };
-        let folder = below(store, &facts.host_class());
-        Sentinels { folder, config, private: None, seconds: 0.0, looks: 0, notes, is_off }
+        let folder = options.store.join("sentinels").join(facts.host_class());
+        let file = StateFile::new(&options.state, "sentinels", &folder);
+        let program = options.program.clone();
+        Sentinels { folder, program, file, config, private: None, seconds: 0.0, runs: 0, notes, is_off }
     }
 
-    /// Runs them within some time; one that finds no time is left out.
-    pub fn look(&mut self, common: &[String], left: Duration, signal: &AtomicUsize) -> Result<()> {
+    /// Runs the sentinels within some time; without enough time they do not run.
+    pub fn run(&mut self, common: &[String], left: Duration, signal: &AtomicUsize) -> Result<()> {
         if self.is_off {
             return Ok(());
         }
@@ -79,9 +82,9 @@ impl Sentinels {
         let measured = Instant::now();
         let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
         arguments.extend(common.iter().cloned());
-        let ended = Child::start(&arguments)?.finish(left, signal)?;
+        let ended = SliceProcess::start(&self.program, &arguments)?.finish(left, signal)?;
         match ended.code {
-            Some(0 | 1) => self.looks += 1,
+            Some(0 | 1) => self.runs += 1,
             _ if ended.was_told => self.notes.push("the last sentinels ran out of time".to_owned()),
             code => {
                 let folder = self.folder.display();
@@ -116,14 +119,9 @@ impl Sentinels {
         Ok(Some(folder))
     }
 
-    /// Returns the state file with the hash of the sentinels.
-    fn kept(&self) -> Kept {
-        Kept::about("sentinels", &self.folder)
-    }
-
     /// Copies the store's sentinels, if it has any, and returns whether this machine built them.
     fn is_ours(&self, copy: &Path) -> Result<bool> {
-        let Some(known) = self.kept().read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
+        let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
         let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
         if !is_ours && copy.exists() {
             std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
@@ -133,7 +131,7 @@ impl Sentinels {
 
     /// Moves built sentinels into the store, and keeps their hash.
     fn keep(&self, built: &Path) -> Result<()> {
-        self.kept().write(&hash_of(built)?)?;
+        self.file.write(&hash_of(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
         let appearing = Appearing::begin(&self.folder)?;
@@ -146,7 +144,7 @@ impl Sentinels {
         if !self.folder.exists() {
             return Ok(());
         }
-        let stamp = format!("set-aside-{}", engine::campaign::record::now_us());
+        let stamp = format!("set-aside-{}", record::now_us());
         let aside = self.folder.with_file_name(stamp);
         std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
         self.notes.push(format!(
@@ -163,7 +161,7 @@ impl Sentinels {
         std::fs::write(file.path(), text).map_err(Failure::environment)?;
         let (config, folder) = (file.path().display().to_string(), folder.display().to_string());
         let arguments = ["build", "--config", &config, "--out", &folder].map(str::to_owned);
-        let ended = Child::start(&arguments)?.finish(left, signal)?;
+        let ended = SliceProcess::start(&self.program, &arguments)?.finish(left, signal)?;
         match ended.code {
             Some(0) => Ok(()),
             _ if ended.was_told => {

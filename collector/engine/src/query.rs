@@ -1,35 +1,37 @@
-//! `dataset query`: a question in SQL over records, answered by SQLite in memory.
+//! Queries in SQL over the records of a store, answered by SQLite in memory.
 
-use super::answers::{rows, table};
-use super::{Result, print, print_json, tell_damage};
+use crate::Result;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::stores::{failed, note_damage, open};
 use capture::trace::bounds::bound_memory;
-use capture::trace::{Bounds, Error, ask_in_time};
+use capture::trace::{Answer, Bounds, Error, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};
-use engine::failure::Failure;
-use engine::stores::{failed, open};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use std::path::Path;
-use std::time::Duration;
 
-/// Answers one question.
-pub fn run(store: &Path, sql: &str, choose: Choose, (seconds, memory_mib): (f64, u32), as_json: bool) -> Result<u8> {
-    let bounds = Bounds { time: Duration::from_secs_f64(seconds), memory_mib, ..Bounds::default() };
-    let records = open(store)?.records(choose).map_err(failed)?;
-    let code = tell_damage(records.damage());
-    let database = Connection::open_in_memory().map_err(Failure::environment)?;
-    bound_memory(&database, &bounds).map_err(Failure::environment)?;
-    fill(&database, &asked(sql), records)?;
-    let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(told)?;
-    if as_json {
-        print_json(&rows(&answer))?
-    } else {
-        print(&table(&answer))?
-    }
-    Ok(code)
+/// Result of a query.
+pub struct QueryReport {
+    /// Columns and rows.
+    pub answer: Answer,
+    /// Whether damaged records were left out.
+    pub has_damage: bool,
 }
 
-fn told(error: Error) -> Failure {
+/// Runs one statement over the table `records` within some bounds.
+pub fn query(store: &Path, sql: &str, choose: Choose, bounds: Bounds, observer: &dyn Observer) -> Result<QueryReport> {
+    let records = open(store)?.records(choose).map_err(failed)?;
+    note_damage(records.damage(), observer);
+    let has_damage = !records.damage().is_empty();
+    let database = Connection::open_in_memory().map_err(Failure::environment)?;
+    bound_memory(&database, &bounds).map_err(Failure::environment)?;
+    fill(&database, &named_columns(sql), records)?;
+    let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(refused)?;
+    Ok(QueryReport { answer, has_damage })
+}
+
+fn refused(error: Error) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => {
             "the table is `records`; `opcollect dataset schema` lists its columns, and sqlite.org the functions"
@@ -42,8 +44,8 @@ fn told(error: Error) -> Failure {
     Failure::usage(error).with_hint(hint)
 }
 
-/// The columns that a question names; all where it may mean all.
-fn asked(sql: &str) -> Vec<&'static Column> {
+/// Returns the columns that a statement names; all if it may mean all.
+fn named_columns(sql: &str) -> Vec<&'static Column> {
     let compact: String = sql.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
     let wants_all = compact.replace("count(*)", "").contains('*');
     let lower = sql.to_lowercase();
@@ -56,7 +58,7 @@ fn fill(
     columns: &[&'static Column],
     records: impl Iterator<Item = datasets::Result<Record>>,
 ) -> Result<()> {
-    // A table has a column, whether one is asked for or not.
+    // A table of SQLite has at least one column.
     let kind = |column: &Column| match column.kind {
         Kind::Bool | Kind::Integer | Kind::Time => "INTEGER",
         Kind::Float => "REAL",
@@ -99,8 +101,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_read() {
-        let names = |sql: &str| asked(sql).iter().map(|column| column.name).collect::<Vec<_>>();
+    fn only_named_columns_are_read() {
+        let names = |sql: &str| named_columns(sql).iter().map(|column| column.name).collect::<Vec<_>>();
         assert_eq!(names("select count( * ) from records"), Vec::<&str>::new());
         assert_eq!(names("SELECT Op_Kind, min(median_ns) FROM records GROUP BY 1"), ["op_kind", "median_ns"]);
         assert_eq!(names("select r.* from records r").len(), COLUMNS.len());

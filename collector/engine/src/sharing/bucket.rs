@@ -1,73 +1,45 @@
 //! Buckets that speak S3's protocol, through `curl`, which signs, checks certificates and knows the site's proxies.
 //!
 //! Shared files of a store are named by the hash of their content, so an object is created if it is absent and never changed: an
-//! interrupted push or pull goes on where it ended, and two at once do no harm. Access keys are read from the usual variables and
-//! given to `curl` on its standard input, because every user of a machine can read arguments.
+//! interrupted push or pull goes on where it ended, and two at once do no harm. Access keys are given to `curl` on its standard
+//! input, because every user of a machine can read arguments.
 
-use super::children::{self, Bounds, ChildError};
-use super::{Result, tell};
+use crate::Result;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::processes::{ProcessError, ProcessLimits, run_for_output};
+use crate::stores::failed;
 use datasets::Store;
-use engine::failure::Failure;
-use engine::stores::failed;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// Folders of a store whose files are shared, and how their names end.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
 /// Deepest folder of a store.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 /// Largest number of list requests, each for a thousand names.
-const LISTS: usize = 10_000;
-const LIST_MOST_BYTES: u64 = 16 << 20;
+const MAX_LISTS: usize = 10_000;
+const MAX_LIST_BYTES: u64 = 16 << 20;
 /// Largest part of a store, in bytes.
-const OBJECT_MOST_BYTES: u64 = 4 << 30;
+const MAX_OBJECT_BYTES: u64 = 4 << 30;
 /// Time limit for one object, in seconds, and retries.
 const OBJECT_SECONDS: u64 = 1800;
 const RETRIES: u64 = 3;
 
-/// A place in a bucket.
+/// Address of a folder in a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bucket {
-    /// Common prefix of all object addresses: the server and the bucket.
-    base: String,
+    name: String,
     prefix: String,
-    region: String,
-}
-
-/// Counts of a transfer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Brought {
-    /// Objects that were not there.
-    pub new: u64,
-    /// Objects that were.
-    pub known: u64,
-    /// Objects whose content does not match their name, which were skipped.
-    pub damaged: u64,
-}
-
-/// Access keys.
-struct Keys {
-    user: String,
-    token: Option<String>,
-}
-
-impl Keys {
-    fn read() -> Option<Keys> {
-        let (id, secret) = (variable("AWS_ACCESS_KEY_ID")?, variable("AWS_SECRET_ACCESS_KEY")?);
-        Some(Keys { user: format!("{id}:{secret}"), token: variable("AWS_SESSION_TOKEN") })
-    }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Bucket {
-    /// Parses the part behind `s3://`; the server and its region come from the environment.
+    /// Parses the part behind `s3://`.
     pub fn parse(rest: &str) -> std::result::Result<Bucket, String> {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
@@ -78,35 +50,95 @@ impl Bucket {
         if prefix.split('/').any(|part| part == ".." || part == ".") {
             return Err(format!("`{prefix}` is no place in a bucket"));
         }
-        let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
-        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
-        let server = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
-        let base = match server {
-            Some(server) => format!("{}/{name}", server.trim_end_matches('/')),
-            None => format!("https://{name}.s3.{region}.amazonaws.com"),
-        };
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Ok(Bucket { base, prefix, region })
+        Ok(Bucket { name: name.to_owned(), prefix })
+    }
+}
+
+/// Server of buckets, and access keys for it.
+#[derive(Clone, Default)]
+pub struct BucketServer {
+    /// Address of the server; None for Amazon's of the region.
+    pub address: Option<String>,
+    /// Region; None for `us-east-1`.
+    pub region: Option<String>,
+    /// Name and secret of an access key; None to ask without one.
+    pub key: Option<(String, String)>,
+    /// Token of a temporary access key.
+    pub token: Option<String>,
+}
+
+impl BucketServer {
+    fn region(&self) -> &str {
+        self.region.as_deref().unwrap_or("us-east-1")
+    }
+
+    /// Returns the common prefix of the addresses of a bucket's objects.
+    fn base(&self, bucket: &str) -> String {
+        match &self.address {
+            Some(address) => format!("{}/{bucket}", address.trim_end_matches('/')),
+            None => format!("https://{bucket}.s3.{}.amazonaws.com", self.region()),
+        }
+    }
+
+    /// Returns the access keys as a configuration file of `curl`.
+    fn curl_config(&self) -> String {
+        let Some((id, secret)) = &self.key else { return String::new() };
+        let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region())));
+        lines.push_str(&format!("user = {}\n", quoted(&format!("{id}:{secret}"))));
+        // The name of a part is the hash of its content, which is checked after every transfer.
+        lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
+        if let Some(token) = &self.token {
+            lines.push_str(&format!("header = {}\n", quoted(&format!("x-amz-security-token: {token}"))));
+        }
+        lines
+    }
+}
+
+/// Counts of transferred objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectCounts {
+    /// Objects that were absent.
+    pub new: u64,
+    /// Objects that were present.
+    pub known: u64,
+    /// Objects whose content does not match their name, which were skipped.
+    pub damaged: u64,
+}
+
+/// A bucket on its server.
+pub struct BucketClient<'a> {
+    bucket: &'a Bucket,
+    base: String,
+    server: &'a BucketServer,
+    signal: &'a AtomicUsize,
+}
+
+impl<'a> BucketClient<'a> {
+    /// Returns a client that stops once `signal` is not 0.
+    pub fn new(bucket: &'a Bucket, server: &'a BucketServer, signal: &'a AtomicUsize) -> BucketClient<'a> {
+        BucketClient { bucket, base: server.base(&bucket.name), server, signal }
     }
 
     /// Uploads the shared files of a store.
-    pub fn push(&self, store: &Store) -> Result<Brought> {
-        let there = self.list()?;
-        let mut brought = Brought::default();
+    pub fn push(&self, store: &Store) -> Result<ObjectCounts> {
+        let present = self.list()?;
+        let mut counts = ObjectCounts::default();
         for name in shared(store.root())? {
-            let is_new = !there.contains(&name) && self.put(&name, &store.root().join(&name))?;
-            *(if is_new { &mut brought.new } else { &mut brought.known }) += 1;
+            let is_new = !present.contains(&name) && self.put(&name, &store.root().join(&name))?;
+            *(if is_new { &mut counts.new } else { &mut counts.known }) += 1;
         }
-        Ok(brought)
+        Ok(counts)
     }
 
     /// Downloads the objects that a store lacks, and keeps those whose content matches their name.
-    pub fn pull(&self, store: &Store) -> Result<Brought> {
+    pub fn pull(&self, store: &Store, observer: &dyn Observer) -> Result<ObjectCounts> {
         let here: BTreeSet<String> = shared(store.root())?.into_iter().collect();
-        let mut brought = Brought::default();
+        let mut counts = ObjectCounts::default();
         for name in self.list()? {
             if here.contains(&name) {
-                brought.known += 1;
+                counts.known += 1;
                 continue;
             }
             let folder = tempfile::tempdir().map_err(Failure::environment)?;
@@ -117,31 +149,32 @@ impl Bucket {
             self.get(&name, &file)?;
             let merged = store.merge(&staged).map_err(failed)?;
             match merged.damage.first() {
-                None => brought.new += 1,
+                None => counts.new += 1,
                 Some(damage) => {
-                    brought.damaged += 1;
-                    tell(&[format!("`{}{name}` is not what was pushed, and is left: {damage}", self.prefix)]);
+                    counts.damaged += 1;
+                    let prefix = &self.bucket.prefix;
+                    observer.note(format!("`{prefix}{name}` is not what was pushed, and is left: {damage}"));
                 }
             }
         }
-        Ok(brought)
+        Ok(counts)
     }
 
     /// Lists the objects that belong to a store.
     fn list(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         let mut next: Option<String> = None;
-        for _ in 0..LISTS {
+        for _ in 0..MAX_LISTS {
             let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token)));
-            let prefix = encoded(&self.prefix);
+            let prefix = encoded(&self.bucket.prefix);
             let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
             let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
-            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), LIST_MOST_BYTES, &[])?;
+            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), MAX_LIST_BYTES, &[])?;
             let text = std::fs::read_to_string(answer.path()).map_err(Failure::environment)?;
             if code != 200 {
                 return Err(self.refused("cannot list", "", code, &text));
             }
-            let page = list_page(&text, &self.prefix);
+            let page = list_page(&text, &self.bucket.prefix);
             names.extend(page.0);
             next = page.1;
             if next.is_none() {
@@ -160,7 +193,7 @@ impl Bucket {
             "--header".to_owned(),
             "If-None-Match: *".to_owned(),
         ];
-        match self.ask(&self.object(name), answer.path(), LIST_MOST_BYTES, &more)? {
+        match self.ask(&self.object(name), answer.path(), MAX_LIST_BYTES, &more)? {
             200 | 201 | 204 => Ok(true),
             412 => Ok(false),
             code => Err(self.refused("cannot write", name, code, &read_some(answer.path()))),
@@ -168,18 +201,18 @@ impl Bucket {
     }
 
     fn get(&self, name: &str, file: &Path) -> Result<()> {
-        match self.ask(&self.object(name), file, OBJECT_MOST_BYTES, &[])? {
+        match self.ask(&self.object(name), file, MAX_OBJECT_BYTES, &[])? {
             200 => Ok(()),
             code => Err(self.refused("cannot read", name, code, &read_some(file))),
         }
     }
 
     fn object(&self, name: &str) -> String {
-        format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.prefix)))
+        format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.bucket.prefix)))
     }
 
-    /// Makes a request, writes the body of the response into a file of at most `most_bytes`, and returns the status code.
-    fn ask(&self, url: &str, answer: &Path, most_bytes: u64, more: &[String]) -> Result<u16> {
+    /// Makes a request, writes the body of the response into a file of at most `max_bytes`, and returns the status code.
+    fn ask(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([
             "--config",
@@ -193,46 +226,35 @@ impl Bucket {
             "--retry",
             &RETRIES.to_string(),
             "--max-filesize",
-            &most_bytes.to_string(),
+            &max_bytes.to_string(),
         ]);
         command.args(["--speed-limit", "1000", "--speed-time", "60", "--write-out", "%{http_code}"]);
         command.args(["--proto", "=http,https", "--globoff", "--output"]).arg(answer).args(more).arg(url);
-        // A server that does not say how much it sends is asked by what has come.
-        let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > most_bytes);
-        let look = || is_too_much().then(|| format!("the server sends more than {most_bytes} bytes"));
+        // A server may not announce the size of a response, so the size of the file is checked.
+        let is_too_much = || std::fs::metadata(answer).is_ok_and(|found| found.len() > max_bytes);
+        let look = || is_too_much().then(|| format!("the server sends more than {max_bytes} bytes"));
         let deadline = Duration::from_secs((RETRIES + 1) * (OBJECT_SECONDS + 60));
-        let secrets = Keys::read().map(|keys| self.signed(&keys)).unwrap_or_default();
-        let bounds = Bounds { deadline, most_bytes: 1 << 10, look: &look };
+        let secrets = self.server.curl_config();
+        let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, look: &look };
         let cannot = |why: &str| {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
                 .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server")
         };
-        let code = children::ask(&mut command, secrets.as_bytes(), &bounds).map_err(|error| match error {
-            ChildError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
+        let code = run_for_output(&mut command, secrets.as_bytes(), &limits).map_err(|error| match error {
+            ProcessError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
                 .with_hint("install it, on Debian with `apt install curl`"),
-            ChildError::Ended(why) => cannot(&why),
+            ProcessError::Ended(why) => cannot(&why),
         })?;
         let code = String::from_utf8_lossy(&code).trim().parse();
         code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
     }
 
-    /// Returns the access keys as a configuration file of `curl`.
-    fn signed(&self, keys: &Keys) -> String {
-        let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region)));
-        lines.push_str(&format!("user = {}\n", quoted(&keys.user)));
-        // The name of a part is the hash of its content, which is checked after every transfer.
-        lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
-        if let Some(token) = &keys.token {
-            lines.push_str(&format!("header = {}\n", quoted(&format!("x-amz-security-token: {token}"))));
-        }
-        lines
-    }
-
     fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
         let word = between(answer, "Code").next().unwrap_or("no reason given");
-        let failure =
-            Failure::environment(format!("{doing} `{}/{}{name}`: {word} (status {code})", self.base, self.prefix));
+        let failure = Failure::environment(format!(
+            "{doing} `{}/{}{name}`: {word} (status {code})",
+            self.base, self.bucket.prefix
+        ));
         match code {
             401 | 403 => failure.with_hint(
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?",
@@ -270,7 +292,7 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
         let entry = entry.map_err(Failure::environment)?;
         let path = folder.join(entry.file_name());
         let kind = entry.file_type().map_err(Failure::environment)?;
-        if kind.is_dir() && depth < DEEPEST {
+        if kind.is_dir() && depth < MAX_DEPTH {
             gather(root, &path, depth + 1, names)?;
         } else if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_shared(name)) {
             // A link could name any file of this machine.
@@ -287,7 +309,7 @@ fn is_shared(name: &str) -> bool {
     let is_hidden = path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with('.'));
     is_below
         && !is_hidden
-        && path.components().count() <= DEEPEST + 1
+        && path.components().count() <= MAX_DEPTH + 1
         && SHARED.iter().any(|(folder, end)| {
             name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) && name.ends_with(end)
         })

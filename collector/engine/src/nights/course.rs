@@ -1,6 +1,6 @@
 //! Progress of a nightly run, so that a killed one goes on where it stopped, within its original time.
 
-use super::super::kept::Kept;
+use crate::state::StateFile;
 use datasets::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Progress of a nightly run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Course {
+pub struct NightCourse {
     /// Name of the nightly run.
     pub id: String,
     /// Hash of its configuration, store and time.
@@ -26,14 +26,14 @@ pub struct Course {
     pub looked: Option<(i64, f64)>,
 }
 
-impl Course {
+impl NightCourse {
     /// Returns the progress of a killed run, if it was asked to do the same and its time is not over.
-    pub fn resumed(kept: &Kept, asked: &str, now_us: i64) -> Option<Course> {
-        kept.read::<Course>().filter(|course| course.asked == asked && course.end_us > now_us)
+    pub fn resumed(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
+        file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
 
     /// Returns the hash of a configuration, store and time.
-    pub fn asked(config: &str, store: &Path, minutes: f64) -> String {
+    pub fn hash_of_request(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
         Key::of_bytes(text.as_bytes()).hex()
     }
@@ -61,13 +61,14 @@ mod tests {
     #[test]
     fn only_the_same_night_goes_on_and_only_before_its_end() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::within(folder.path(), "night");
-        assert_eq!(Course::resumed(&kept, "a", 5), None);
-        let course = Course { asked: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..Course::default() };
-        kept.write(&course).unwrap();
-        assert_eq!(Course::resumed(&kept, "a", 5), Some(course));
-        assert_eq!((Course::resumed(&kept, "a", 10), Course::resumed(&kept, "b", 5)), (None, None));
-        kept.forget();
-        assert_eq!(Course::resumed(&kept, "a", 5), None);
+        let file = StateFile::new(folder.path(), "nights", folder.path());
+        assert_eq!(NightCourse::resumed(&file, "a", 5), None);
+        let course =
+            NightCourse { asked: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..NightCourse::default() };
+        file.write(&course).unwrap();
+        assert_eq!(NightCourse::resumed(&file, "a", 5), Some(course));
+        assert_eq!((NightCourse::resumed(&file, "a", 10), NightCourse::resumed(&file, "b", 5)), (None, None));
+        file.forget();
+        assert_eq!(NightCourse::resumed(&file, "a", 5), None);
     }
 }

@@ -1,25 +1,26 @@
-//! What a night measures once more: what regressed, and what is not known well enough.
+//! Measurements that a nightly run repeats: what regressed, and what is not known well enough.
 
-use super::super::Result;
-use super::super::dataset::{failed, open};
-use super::super::drift::{bounds, night};
-use super::super::night_arguments::NightRun;
+use super::options::NightOptions;
+use crate::Result;
+use crate::campaign::Night;
+use crate::drift::compare_night;
+use crate::observer::Observer;
+use crate::stores::{failed, open};
 use datasets::{Choose, Key, Record};
 use drift::{Identity, Verdict, aspect_of};
-use engine::campaign::Night;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More would take longer than a night.
+/// More measurements would take longer than a nightly run.
 const KEYS_MAX: usize = 20_000;
 
-/// Keys of tonight's records that got slower or are uncertain, slower ones first, and of older records that are uncertain.
-pub fn of_night(run: &NightRun, id: &str, settings: &Night) -> Result<Vec<Key>> {
+/// Returns keys of records of a run that got slower or are uncertain, slower ones first, and of older records that are uncertain.
+pub fn doubtful_keys(options: &NightOptions, id: &str, settings: &Night, observer: &dyn Observer) -> Result<Vec<Key>> {
     let label = id.trim_start_matches("night-");
-    let found = night(&run.store, label, settings.nights, bounds(&run.judging))?;
+    let found = compare_night(&options.store, label, settings.nights, options.bounds, observer)?;
     let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
     let slower: BTreeSet<_> = slower.map(|change| place(&change.identity)).collect();
     let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
-    for record in open(&run.store)?.records(Choose::Latest).map_err(failed)? {
+    for record in open(&options.store)?.records(Choose::Latest).map_err(failed)? {
         let record = record.map_err(failed)?;
         if aspect_of(&record).is_some() || !record.is_alone() {
             continue;
@@ -32,10 +33,10 @@ pub fn of_night(run: &NightRun, id: &str, settings: &Night) -> Result<Vec<Key>> 
     Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
 }
 
-/// Those of some keys that were not made again tonight.
-pub fn not_twice(run: &NightRun, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
+/// Returns the keys that were not measured again in a run.
+pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
     let mut made: BTreeMap<Key, usize> = BTreeMap::new();
-    for record in open(&run.store)?.records(Choose::All).map_err(failed)? {
+    for record in open(&options.store)?.records(Choose::All).map_err(failed)? {
         let record = record.map_err(failed)?;
         if record.run_id == id {
             *made.entry(record.key).or_default() += 1;

@@ -1,0 +1,241 @@
+//! Comparison of two sets of records, or of the last night of a store with those before it.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::stores::{failed, note_damage, open};
+use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
+use drift::{Bounds, Drift, Gather, History, Side, Turn, judge, markdown, night_of, page, turns};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Name of the night of a record, as if it were a column.
+const NIGHT: &str = "night";
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct DriftOptions {
+    /// A store, or a part of it as `STORE@COLUMN=VALUE`.
+    pub before: String,
+    /// Compared with it, likewise; None compares the last night with those before it.
+    pub after: Option<String>,
+    /// Whether tasks are compared by their best schedules, and not each schedule.
+    pub by_task: bool,
+    /// Which changes count.
+    pub bounds: Bounds,
+    /// Files to write.
+    pub pages: PagePaths,
+}
+
+/// Files about a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct PagePaths {
+    /// A page with curves and a heat map.
+    pub html: Option<PathBuf>,
+    /// A summary in Markdown.
+    pub markdown: Option<PathBuf>,
+}
+
+/// Result of a comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct DriftReport {
+    /// What changed between the sides.
+    #[serde(flatten)]
+    pub drift: Drift,
+    /// Where lines changed over nights.
+    pub turns: Vec<Turn>,
+    /// Lines over nights.
+    #[serde(skip)]
+    pub history: History,
+}
+
+impl DriftReport {
+    fn new(history: History, bounds: Bounds) -> DriftReport {
+        DriftReport { drift: judge(&history, bounds), turns: turns(&history, bounds), history }
+    }
+}
+
+/// Compares two sets of records, or the last night of one with those before it.
+pub fn compare(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftReport> {
+    let before = StorePart::parse(&options.before, observer)?;
+    let after = options.after.as_deref().map(|text| StorePart::parse(text, observer)).transpose()?;
+    let pages = Pages::create(&options.pages)?;
+    let report = match &after {
+        Some(after) => compare_parts(&before, after, options)?,
+        None => compare_last(&before, options)?,
+    };
+    if report.history.nights.is_empty() {
+        return Err(Failure::usage("there are no times to compare")
+            .with_hint("`opcollect dataset stats` says what a store holds"));
+    }
+    let name = match &after {
+        Some(after) => format!("{} and {}", before.store.display(), after.store.display()),
+        None => format!("{}", before.store.display()),
+    };
+    pages.write(&name, &report, None, observer)?;
+    observer.notes(&report.drift.notes);
+    Ok(report)
+}
+
+/// Compares one night of a store with some of those before it.
+pub fn compare_night(
+    store: &Path,
+    night: &str,
+    nights: usize,
+    bounds: Bounds,
+    observer: &dyn Observer,
+) -> Result<DriftReport> {
+    let part = StorePart { store: store.to_owned(), filter: None, observer };
+    let mut history = part.history(night, false)?;
+    history.keep_last(nights);
+    Ok(DriftReport::new(history, bounds))
+}
+
+/// Open files, created before the work so that a wrong path is reported early.
+pub struct Pages {
+    html: Option<Output>,
+    markdown: Option<Output>,
+}
+
+impl Pages {
+    /// Creates the files.
+    pub fn create(paths: &PagePaths) -> Result<Pages> {
+        let create = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose().map_err(failed);
+        Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
+    }
+
+    /// Writes the files; `above` stands before the changes in the summary.
+    pub fn write(self, name: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
+        let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
+        let DriftReport { drift, turns, history } = report;
+        if let Some(file) = self.markdown {
+            write_page(file, &format!("{above}{}", markdown(drift, turns)), observer)?;
+        }
+        if let Some(file) = self.html {
+            write_page(file, &page(name, history, drift, turns), observer)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_page(mut file: Output, text: &str, observer: &dyn Observer) -> Result<()> {
+    let path = file.path().display().to_string();
+    file.write_all(text.as_bytes()).map_err(Failure::environment)?;
+    file.keep().map_err(failed)?;
+    observer.note(format!("wrote `{path}`"));
+    Ok(())
+}
+
+fn compare_parts(before: &StorePart<'_>, after: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
+    let (hosts, hosts_after) = (before.hosts()?, after.hosts()?);
+    let mut gather = Gather::new(options.by_task, hosts == hosts_after && hosts.len() > 1);
+    before.each(&mut |record| gather.take(record, Side::Before))?;
+    after.each(&mut |record| gather.take(record, Side::After))?;
+    Ok(DriftReport::new(gather.finish(), options.bounds))
+}
+
+fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
+    let mut nights: Vec<(i64, String)> = Vec::new();
+    part.each(&mut |record| {
+        let night = night_of(record);
+        match nights.iter_mut().find(|(_, known)| *known == night) {
+            Some((first, _)) => *first = record.started_at_us.min(*first),
+            None => nights.push((record.started_at_us, night)),
+        }
+    })?;
+    nights.sort();
+    let newest = nights.last().map(|(_, night)| night.clone()).unwrap_or_default();
+    if nights.len() < 2 {
+        return Err(Failure::usage(format!(
+            "`{}` holds one night, `{newest}`, and nothing to compare it with",
+            part.store.display()
+        ))
+        .with_hint("name another store, or wait for the next night"));
+    }
+    Ok(DriftReport::new(part.history(&newest, options.by_task)?, options.bounds))
+}
+
+/// A store, and which of its records.
+struct StorePart<'a> {
+    store: PathBuf,
+    filter: Option<(FilterColumn, String)>,
+    observer: &'a dyn Observer,
+}
+
+/// What a part of a store is selected by.
+#[derive(Clone, Copy, Debug)]
+enum FilterColumn {
+    Night,
+    Column(ColumnId),
+}
+
+impl FilterColumn {
+    fn text(self, record: &Record) -> Option<String> {
+        match self {
+            FilterColumn::Night => Some(night_of(record)),
+            FilterColumn::Column(id) => match record.cell(id) {
+                Cell::Text(text) => Some(text.to_owned()),
+                Cell::Integer(number) => Some(number.to_string()),
+                Cell::Bool(claim) => Some(claim.to_string()),
+                Cell::Key(key) => Some(key.hex()),
+                Cell::Null | Cell::Float(_) | Cell::List(_) => None,
+            },
+        }
+    }
+}
+
+impl<'a> StorePart<'a> {
+    /// Parses `STORE` or `STORE@COLUMN=VALUE`.
+    fn parse(text: &str, observer: &'a dyn Observer) -> Result<StorePart<'a>> {
+        let whole = StorePart { store: PathBuf::from(text), filter: None, observer };
+        if Store::open(&whole.store).is_ok() {
+            return Ok(whole);
+        }
+        let Some((store, (name, value))) =
+            text.rsplit_once('@').and_then(|(store, rest)| Some((store, rest.split_once('=')?)))
+        else {
+            return open(&whole.store).map(|_| whole);
+        };
+        let column = COLUMNS.iter().find(|column| column.name == name).map(|column| FilterColumn::Column(column.id));
+        let column = column.or((name == NIGHT).then_some(FilterColumn::Night)).ok_or_else(|| {
+            let known = COLUMNS.iter().map(|column| column.name).chain([NIGHT]);
+            Failure::usage(format!("`{text}`: there is no column `{name}`")).with_hint(models::names::hint(name, known))
+        })?;
+        let store = PathBuf::from(store);
+        open(&store)?;
+        Ok(StorePart { store, filter: Some((column, value.to_owned())), observer })
+    }
+
+    /// Passes every record of the part.
+    fn each(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
+        let records = open(&self.store)?.records(Choose::All).map_err(failed)?;
+        note_damage(records.damage(), self.observer);
+        for record in records {
+            let record = record.map_err(failed)?;
+            if self.filter.as_ref().is_none_or(|(column, value)| column.text(&record).as_deref() == Some(value)) {
+                receive(&record);
+            }
+        }
+        Ok(())
+    }
+
+    fn hosts(&self) -> Result<BTreeSet<String>> {
+        match &self.filter {
+            Some((FilterColumn::Column(ColumnId::host), host)) => Ok(BTreeSet::from([host.clone()])),
+            _ => {
+                let stats = open(&self.store)?.stats(Choose::All).map_err(failed)?;
+                Ok(stats.by_host.into_keys().collect())
+            }
+        }
+    }
+
+    /// Gathers the records, with those of one night on the side after.
+    fn history(&self, night: &str, by_task: bool) -> Result<History> {
+        let mut gather = Gather::new(by_task, self.hosts()?.len() > 1);
+        let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };
+        self.each(&mut |record| gather.take(record, side(record)))?;
+        Ok(gather.finish())
+    }
+}

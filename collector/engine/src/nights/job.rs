@@ -1,0 +1,218 @@
+//! Phases of a nightly run: slices of campaigns within its time, and sentinels after each.
+
+use super::course::NightCourse;
+use super::doubts::{doubtful_keys, keys_measured_once};
+use super::options::NightOptions;
+use super::report::NightPhase;
+use super::sentinels::Sentinels;
+use super::slice::{SliceEnd, SliceProcess, sealing};
+use crate::Result;
+use crate::campaign::Night;
+use crate::campaign::record::now_us;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::state::StateFile;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shortest slice, in seconds; shorter ones would hardly measure.
+const MIN_SLICE: f64 = 5.0;
+/// Time, in seconds, that a slice may need beyond its budget for attempts in flight and the peaks of the machine.
+const GRACE: f64 = 60.0;
+
+/// A nightly run under way.
+pub struct NightJob<'a> {
+    /// What it was asked to do.
+    pub options: &'a NightOptions,
+    /// Table `[night]` of its configuration.
+    pub settings: Night,
+    /// Its deadline.
+    pub end: Instant,
+    /// Stops the run once it is not 0.
+    pub signal: &'a AtomicUsize,
+    /// Receives notes.
+    pub observer: &'a dyn Observer,
+    /// Its sentinels.
+    pub sentinels: Sentinels,
+    /// Kinds of work that were done.
+    pub phases: Vec<NightPhase>,
+    /// Whether attempts gave no time, or slices no report.
+    pub has_losses: bool,
+    /// Its progress.
+    pub course: NightCourse,
+    /// File of the progress.
+    pub file: StateFile,
+}
+
+impl NightJob<'_> {
+    fn left(&self) -> f64 {
+        self.end.saturating_duration_since(Instant::now()).as_secs_f64()
+    }
+
+    /// Returns the seconds that are left for work; the last sentinels have to fit, too.
+    fn left_for_work(&self) -> f64 {
+        self.left() - 1.5 * self.sentinels.seconds
+    }
+
+    /// Writes the progress. If that fails, a killed run starts from the beginning.
+    pub fn keep_course(&self) {
+        let _ = self.file.write(&self.course);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Does all work that fits into the time.
+    pub fn work(&mut self) -> Result<()> {
+        const AGAIN: &str = "default schedules again";
+        let has_sentinels = self.course.looked.is_some_and(|(at_us, _)| {
+            let ago = now_us().saturating_sub(at_us) as f64 / 60e6;
+            ago < self.settings.sentinel_minutes
+        });
+        if !has_sentinels {
+            self.run_sentinels()?;
+        }
+        let again = self.settings.again_share * self.course.seconds;
+        self.phase(AGAIN, again, &["--schedules", "1", "--iftune", "false", "--again"])?;
+        self.doubts(again - self.course.spent(AGAIN))?;
+        self.phase("new work", f64::INFINITY, &[])?;
+        if self.settings.variations > 0 {
+            let count = self.settings.variations.to_string();
+            self.phase("variations", f64::INFINITY, &["--iftune", "false", "--variations", &count])?;
+        }
+        Ok(())
+    }
+
+    /// Runs slices of one kind of work until it is done or its time is over.
+    fn phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
+        if self.course.has_done(name) {
+            return Ok(());
+        }
+        let mut phase = NightPhase::new(name);
+        while let Some(slice) = self.slice(seconds - self.course.spent(name)) {
+            let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+            let (is_done, made) = self.run_slice(&mut phase, slice, &flags)?;
+            if is_done || made == 0 {
+                break;
+            }
+        }
+        self.end_phase(phase);
+        Ok(())
+    }
+
+    /// Repeats measurements that regressed in this run, or are not known well.
+    fn doubts(&mut self, seconds: f64) -> Result<()> {
+        const NAME: &str = "doubts again";
+        if self.course.has_done(NAME) {
+            return Ok(());
+        }
+        let mut phase = NightPhase::new(NAME);
+        let mut keys = doubtful_keys(self.options, &self.course.id, &self.settings, self.observer)?;
+        while !keys.is_empty()
+            && let Some(slice) = self.slice(seconds - self.course.spent(NAME))
+        {
+            let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
+            let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
+            std::fs::write(file.path(), lines).map_err(Failure::environment)?;
+            let only = file.path().display().to_string();
+            let (_, made) = self.run_slice(
+                &mut phase,
+                slice,
+                &["--iftune", "false", "--again", "--keys", &only].map(str::to_owned),
+            )?;
+            let left = keys_measured_once(self.options, &self.course.id, &keys)?;
+            if made == 0 || left.len() == keys.len() {
+                break;
+            }
+            keys = left;
+        }
+        self.end_phase(phase);
+        Ok(())
+    }
+
+    /// Marks a phase as completed, unless a signal ended it.
+    fn end_phase(&mut self, phase: NightPhase) {
+        if !self.is_stopped() {
+            self.course.done.push(phase.name.to_owned());
+            self.keep_course();
+        }
+        self.phases.extend((phase.slices > 0).then_some(phase));
+    }
+
+    /// Returns how long the next slice may be, in seconds; None if the time is over.
+    fn slice(&self, of_phase: f64) -> Option<f64> {
+        // A slice whose budget is over has as long to seal as one that is told to end.
+        let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
+        let most = (left - sealing(left)).as_secs_f64();
+        let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
+        (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
+    }
+
+    /// Runs one slice and the sentinels after it, and returns whether nothing is left of its work, and how many attempts were made.
+    fn run_slice(&mut self, phase: &mut NightPhase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
+        let begun = Instant::now();
+        let mut arguments: Vec<String> = ["--config".to_owned(), self.options.config.display().to_string()]
+            .into_iter()
+            .chain(flags.iter().cloned())
+            .collect();
+        arguments.extend(["--budget".to_owned(), format!("{slice:.3}")]);
+        arguments.extend(self.common());
+        let deadline = Duration::from_secs_f64((slice + GRACE).min(self.left_for_work().max(MIN_SLICE)));
+        let ended = SliceProcess::start(&self.options.program, &arguments)?.finish(deadline, self.signal)?;
+        phase.slices += 1;
+        let seconds = begun.elapsed().as_secs_f64();
+        phase.seconds += seconds;
+        self.course.spend(phase.name, seconds);
+        self.keep_course();
+        let (left, made) = self.add_report(phase, &ended)?;
+        self.run_sentinels()?;
+        Ok((left == 0 && !ended.was_told, made))
+    }
+
+    fn common(&self) -> [String; 7] {
+        let store = self.options.store.display().to_string();
+        ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
+    }
+
+    /// Adds the report of a slice to its phase, and returns the numbers of attempts left and made.
+    fn add_report(&mut self, phase: &mut NightPhase, ended: &SliceEnd) -> Result<(u64, u64)> {
+        match (&ended.report, ended.code) {
+            (_, Some(2)) => return Err(Failure::usage("a slice of the night was refused; what it said stands above")),
+            (_, Some(3)) => {
+                return Err(Failure::environment("a slice of the night could not run; what it said stands above"));
+            }
+            (None, code) => {
+                self.has_losses = true;
+                let how = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
+                phase.notes.push(format!("a slice ended with {how} and no report; its records are in the store"));
+                return Ok((1, u64::from(ended.was_told)));
+            }
+            _ => {}
+        }
+        let report = ended.report.as_ref().expect("looked at above");
+        let number = |place: &str| report.pointer(place).and_then(serde_json::Value::as_u64).unwrap_or_default();
+        let counts = report["outcomes"]["counts"].as_object();
+        let mut made = 0;
+        for (outcome, count) in counts.into_iter().flatten() {
+            let count = count.as_u64().unwrap_or_default();
+            *phase.outcomes.entry(outcome.clone()).or_default() += count;
+            made += count;
+            self.has_losses |= outcome != "ok" && count > 0;
+        }
+        phase.left = number("/outcomes/left");
+        Ok((phase.left, made))
+    }
+
+    /// Runs the sentinels if there is time for them.
+    fn run_sentinels(&mut self) -> Result<()> {
+        let left = Duration::from_secs_f64(self.left());
+        if self.is_stopped() || left.is_zero() {
+            return Ok(());
+        }
+        self.sentinels.run(&self.common(), left, self.signal)?;
+        self.course.looked = Some((now_us(), self.sentinels.seconds));
+        self.keep_course();
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Nightly runs: slices of campaigns, each a process with a deadline, and sentinels between them; then what changed.
+//!
+//! This process measures nothing and keeps only its progress; slices write records to the store. A slice gets a budget, later a
+//! signal to end, upon which it seals, and is killed at its deadline. Slices end with this process. A nightly run that is started
+//! again goes on where it stopped.
+
+mod course;
+mod doubts;
+mod job;
+mod options;
+mod report;
+mod sentinels;
+mod slice;
+
+use crate::Result;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::record::now_us;
+use crate::campaign::{Night, Settings, planned_tasks};
+use crate::drift::{Pages, compare_night};
+use crate::failure::{Failure, chain};
+use crate::machine::allowed_cpus;
+use crate::observer::Observer;
+use crate::state::StateFile;
+use crate::stores::{failed, note_damage, open_store};
+use course::NightCourse;
+use datasets::{SealOptions, Store};
+use job::NightJob;
+use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
+pub use options::NightOptions;
+pub use report::{NightPhase, NightReport};
+use sentinels::Sentinels;
+pub use slice::PARENT_VARIABLE;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+/// A nightly run that was checked, and holds the machine against other nightly runs.
+pub struct PreparedNight<'a> {
+    options: &'a NightOptions,
+    observer: &'a dyn Observer,
+    raw: Settings,
+    settings: Night,
+    /// Configuration as text, by which a killed run is recognised.
+    text: String,
+    start: Instant,
+    start_us: i64,
+    pages: Pages,
+    store: Store,
+    _exclusive: Exclusive,
+}
+
+/// Checks a nightly run, and waits for another one on this machine.
+pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Result<PreparedNight<'a>> {
+    let raw = Settings::read(&options.config).map_err(Failure::usage)?;
+    let mut settings = raw.night.clone().ok_or_else(|| {
+        Failure::usage(format!("`{}` has no table `[night]`", options.config.display()))
+            .with_hint("add one, such as `[night]` with `minutes = 60`; configs/nightly.toml is an example")
+    })?;
+    settings.minutes = options.minutes.unwrap_or(settings.minutes);
+    let config = Settings { night: Some(settings.clone()), ..raw.clone() };
+    let config = config.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
+    if config.models.is_empty() {
+        return Err(Failure::usage(format!(
+            "`{}` names no models, so there is nothing to do",
+            options.config.display()
+        ))
+        .with_hint("add `models = [{ source = \"local\", name = \"resnet-18\" }]`"));
+    }
+    planned_tasks(&config, &LoadedModels::default()).map_err(|error| Failure::usage(chain(&error)))?;
+    let (start, start_us) = (Instant::now(), now_us());
+    let seconds = options.wait.as_secs();
+    let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {seconds} s for it"));
+    let exclusive = Exclusive::night(&exclusive::folder(), options.wait, &mut waits).map_err(|error| {
+        Failure::environment(error).with_hint("wait for it with `--wait SECONDS`, or let cron begin later")
+    })?;
+    let pages = Pages::create(&options.pages)?;
+    let store = open_store(Some(&options.store))?;
+    let text = config.kept_text();
+    Ok(PreparedNight { options, observer, raw, settings, text, start, start_us, pages, store, _exclusive: exclusive })
+}
+
+impl PreparedNight<'_> {
+    /// Measures until the time is over or `signal` is not 0, and compares this night with those before it.
+    pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
+        let PreparedNight { options, observer, .. } = self;
+        let file = StateFile::new(&options.state, "nights", &options.store);
+        let course = self.course(&file);
+        let end = Instant::now() + Duration::from_secs_f64(seconds_until(course.end_us));
+        let mut sentinels = Sentinels::new(options, &self.raw, &Facts::read());
+        sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
+        let settings = self.settings.clone();
+        let (phases, has_losses) = (Vec::new(), false);
+        let mut job =
+            NightJob { options, settings, end, signal, observer, sentinels, phases, has_losses, course, file };
+        job.keep_course();
+        job.work()?;
+        job.file.forget();
+        note_damage(&self.store.seal(SealOptions::default()).map_err(failed)?.damage, observer);
+        self.report(job)
+    }
+
+    /// Returns the progress of a killed run that was asked to do the same, or else that of a new run.
+    fn course(&self, file: &StateFile) -> NightCourse {
+        let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
+        if let Some(course) = NightCourse::resumed(file, &asked, now_us()) {
+            let left = seconds_until(course.end_us) / 60.0;
+            self.observer.note(format!("{} goes on, which was killed: {left:.1} minutes are left of it", course.id));
+            return course;
+        }
+        let now = u64::try_from(self.start_us / 1_000_000).unwrap_or_default();
+        let seconds = self.settings.seconds(now);
+        let end_us = self.start_us.saturating_add((seconds * 1e6) as i64);
+        NightCourse { id: format!("night-{}", stamp(now)), asked, end_us, seconds, ..NightCourse::default() }
+    }
+
+    fn report(self, job: NightJob<'_>) -> Result<NightReport> {
+        let PreparedNight { options, observer, start, .. } = self;
+        let label = job.course.id.trim_start_matches("night-");
+        let found = compare_night(&options.store, label, job.settings.nights, options.bounds, observer)?;
+        let report = NightReport {
+            night: label.to_owned(),
+            store: options.store.display().to_string(),
+            minutes: start.elapsed().as_secs_f64() / 60.0,
+            allowed_minutes: job.end.saturating_duration_since(start).as_secs_f64() / 60.0,
+            phases: job.phases,
+            sentinels: job.sentinels.runs,
+            notes: job.sentinels.notes,
+            drift: found.drift.clone(),
+            turns: found.turns.clone(),
+            has_losses: job.has_losses,
+        };
+        self.pages.write(&format!("Night {label}"), &found, Some(&report.markdown()), observer)?;
+        observer.notes(&[report.drift.notes.as_slice(), &report.notes].concat());
+        Ok(report)
+    }
+}
+
+/// Returns the seconds from now until a moment, 0 if it is past.
+fn seconds_until(moment_us: i64) -> f64 {
+    moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
+}
+
+/// Returns a moment as the name of a night: `20261122-213000`, in UTC.
+fn stamp(seconds: u64) -> String {
+    let day = ::drift::night_of(&datasets::Record {
+        // The night of noon is that of the day.
+        started_at_us: i64::try_from((seconds / 86_400 * 86_400 + 43_200) * 1_000_000).unwrap_or_default(),
+        ..datasets::Record::default()
+    });
+    let of_day = seconds % 86_400;
+    format!("{}-{:02}{:02}{:02}", day.replace('-', ""), of_day / 3600, of_day / 60 % 60, of_day % 60)
+}

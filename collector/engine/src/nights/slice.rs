@@ -1,0 +1,92 @@
+//! A slice of a nightly run: the program `opcollect` in a process of its own, with a deadline.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::processes::read_pipe;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Variable with the number of the process that started a slice; the slice ends with that process.
+pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
+
+/// Time between two checks of a slice.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a slice may seal after it was told to end.
+const SEALING: Duration = Duration::from_secs(20);
+/// Longest report of a slice that is kept.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Returns how long before its deadline a slice is told to end.
+pub fn sealing(deadline: Duration) -> Duration {
+    SEALING.min(deadline / 4)
+}
+
+/// A running slice.
+pub struct SliceProcess {
+    process: std::process::Child,
+    stdout: JoinHandle<Vec<u8>>,
+}
+
+/// How a slice ended.
+pub struct SliceEnd {
+    /// Its exit code; None if a signal ended it.
+    pub code: Option<i32>,
+    /// The document in the last line of its output.
+    pub report: Option<Value>,
+    /// Whether it was told to end.
+    pub was_told: bool,
+}
+
+impl SliceProcess {
+    /// Starts the program; its standard error is that of this process.
+    pub fn start(program: &Path, arguments: &[String]) -> Result<SliceProcess> {
+        let mut command = Command::new(program);
+        command.args(arguments).env(PARENT_VARIABLE, std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = command
+            .spawn()
+            .map_err(|error| Failure::environment(format!("cannot start a slice of the night: {error}")))?;
+        let stdout = read_pipe(process.stdout.take().expect("standard output is piped"), MAX_BYTES);
+        Ok(SliceProcess { process, stdout })
+    }
+
+    /// Waits for the end. A slice is told to end, so that it seals, some time before the deadline and once `signal` is not 0; then
+    /// it is killed.
+    pub fn finish(mut self, deadline: Duration, signal: &AtomicUsize) -> Result<SliceEnd> {
+        let start = Instant::now();
+        let tell_at = start + deadline.saturating_sub(sealing(deadline));
+        let mut kill_at = start + deadline;
+        let mut was_told = false;
+        let code = loop {
+            if let Some(status) = self.process.try_wait().map_err(Failure::environment)? {
+                break status.code();
+            }
+            let (now, is_stopped) = (Instant::now(), signal.load(Ordering::Relaxed) != 0);
+            if !was_told && (is_stopped || now >= tell_at) {
+                self.tell();
+                was_told = true;
+                kill_at = if is_stopped { now + SEALING } else { kill_at };
+            }
+            if now >= kill_at {
+                self.process.kill().map_err(Failure::environment)?;
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let stdout = self.stdout.join().unwrap_or_default();
+        let report = String::from_utf8_lossy(&stdout).lines().last().and_then(|line| serde_json::from_str(line).ok());
+        Ok(SliceEnd { code, report, was_told })
+    }
+
+    fn tell(&self) {
+        if let Ok(pid) = i32::try_from(self.process.id()) {
+            // The slice may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+}

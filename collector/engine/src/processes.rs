@@ -1,0 +1,122 @@
+//! Runs other programs for one response, with a deadline, an end when the caller stops, and a bound on what is read.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two checks of a process.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Limits of a process.
+pub struct ProcessLimits<'a> {
+    /// Longest time until the process ends.
+    pub deadline: Duration,
+    /// Bytes of standard output, and of standard error, that are kept.
+    pub max_bytes: u64,
+    /// The process is killed once this is not 0.
+    pub signal: &'a AtomicUsize,
+    /// Called at every check; returns a reason to kill the process.
+    pub look: &'a dyn Fn() -> Option<String>,
+}
+
+/// Why a process gave no response.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The program is missing, or may not be started.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+    /// The process was killed for this reason, or failed with this message.
+    #[error("{0}")]
+    Ended(String),
+}
+
+/// Runs a program on some input, and returns its standard output if it succeeds.
+pub fn run_for_output(
+    command: &mut Command,
+    input: &[u8],
+    limits: &ProcessLimits<'_>,
+) -> Result<Vec<u8>, ProcessError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(ProcessError::Start)?;
+    let stdin = child.stdin.take().expect("standard input is piped");
+    let given = input.to_owned();
+    // A failed write means that the child has ended, which its status explains.
+    let writing = std::thread::spawn(move || drop({ stdin }.write_all(&given)));
+    let output = read_pipe(child.stdout.take().expect("standard output is piped"), limits.max_bytes);
+    let errors = read_pipe(child.stderr.take().expect("standard error is piped"), limits.max_bytes.min(1 << 16));
+    let ended = wait(&mut child, limits);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let _ = writing.join();
+    let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
+    if ended?.success() {
+        return Ok(output);
+    }
+    let errors = String::from_utf8_lossy(&errors);
+    let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why");
+    Err(ProcessError::Ended(why.to_owned()))
+}
+
+fn wait(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(ProcessError::Start)? {
+            return Ok(status);
+        }
+        if limits.signal.load(Ordering::Relaxed) != 0 {
+            return Err(ProcessError::Ended("a signal asked to stop".to_owned()));
+        }
+        if start.elapsed() > limits.deadline {
+            return Err(ProcessError::Ended(format!("no answer within {} s", limits.deadline.as_secs())));
+        }
+        if let Some(why) = (limits.look)() {
+            return Err(ProcessError::Ended(why));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Keeps the first `max_bytes` of a pipe, and reads on to its end, so that the process never waits for a full pipe.
+pub fn read_pipe(mut pipe: impl Read + Send + 'static, max_bytes: u64) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.by_ref().take(max_bytes).read_to_end(&mut bytes);
+        let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(deadline: Duration) -> ProcessLimits<'static> {
+        static SIGNAL: AtomicUsize = AtomicUsize::new(0);
+        ProcessLimits { deadline, max_bytes: 10, signal: &SIGNAL, look: &|| None }
+    }
+
+    fn shell(script: &str, deadline: Duration) -> Result<Vec<u8>, ProcessError> {
+        let limits = limits(deadline);
+        run_for_output(Command::new("sh").args(["-c", script]), b"in\n", &limits)
+    }
+
+    #[test]
+    fn output_is_bounded_and_a_silent_process_is_killed() {
+        let output = shell("read word; echo $word 123456789012345; echo why >&2", Duration::from_secs(20)).unwrap();
+        assert_eq!(output, b"in 1234567");
+        let why = |script: &str| shell(script, Duration::from_secs(20)).err().map(|error| error.to_string());
+        assert_eq!(why("echo; echo why >&2; echo more >&2; exit 1").as_deref(), Some("why"));
+        assert_eq!(why("exit 1").as_deref(), Some("it did not say why"));
+        let start = Instant::now();
+        let error = shell("exec sleep 60", Duration::from_millis(200)).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("no answer within 0 s"));
+        assert!(start.elapsed() < Duration::from_secs(30));
+        let mut missing = Command::new("no-such-program-of-ours");
+        let missing = run_for_output(&mut missing, b"", &limits(Duration::from_secs(1)));
+        assert!(matches!(missing, Err(ProcessError::Start(_))));
+    }
+}

@@ -1,0 +1,177 @@
+//! Records in other places, by address: push and pull, and merges of stores.
+//!
+//! A folder or bucket (`bucket.rs`) gets parts as they are: their names are the hashes of their content, so existing parts are
+//! skipped and an interrupted push goes on. A database (`postgres.rs`) gets rows. A failed push loses no records: the store keeps
+//! them for the next one.
+
+mod bucket;
+mod postgres;
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::stores::{failed, note_damage, note_torn, open};
+pub use bucket::{Bucket, BucketServer, list_page};
+use bucket::{BucketClient, ObjectCounts};
+use datasets::store::MergeReport;
+use datasets::{SealOptions, Store};
+use measure::host::command::without_password;
+pub use postgres::Database;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+
+/// Address of records outside of a store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Address {
+    /// A folder.
+    Folder(PathBuf),
+    /// A folder in a bucket.
+    Bucket(Bucket),
+    /// A database.
+    Postgres(Database),
+}
+
+impl Address {
+    /// Parses `file:///folder`, `s3://bucket/folder` or `postgres://user@host/database`.
+    pub fn parse(text: &str) -> Result<Address> {
+        match text.split_once("://") {
+            Some(("file", path)) if path.starts_with('/') => Ok(Address::Folder(PathBuf::from(path))),
+            Some(("s3", rest)) => Bucket::parse(rest).map(Address::Bucket).map_err(|why| {
+                Failure::usage(format!("`{text}` is no address that records can be brought to: {why}"))
+                    .with_hint("write `s3://bucket/place`; AWS_ENDPOINT_URL names a server other than Amazon's")
+            }),
+            Some(("postgres" | "postgresql", _)) => Ok(Address::Postgres(Database::parse(text))),
+            _ => Err(Failure::usage(format!(
+                "`{}` is no address that records can be brought to",
+                without_password(text)
+            ))
+            .with_hint("write `file:///folder`, `s3://bucket/place` or `postgres://user@host/database`")),
+        }
+    }
+}
+
+/// What a transfer needs besides its address.
+pub struct Transfer<'a> {
+    /// Server of buckets.
+    pub server: &'a BucketServer,
+    /// Transfers through other programs stop once this is not 0.
+    pub signal: &'a AtomicUsize,
+    /// Receives notes of what was skipped.
+    pub observer: &'a dyn Observer,
+}
+
+/// Counts of a transfer.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransferReport {
+    /// The address, without a password.
+    pub address: String,
+    /// Parts or objects that were copied.
+    pub parts: u64,
+    /// Parts or objects that were present before.
+    pub known: u64,
+    /// Rows that were copied from journals, or into a database.
+    pub rows: u64,
+    /// Whether something was damaged and therefore skipped.
+    #[serde(skip)]
+    pub has_losses: bool,
+}
+
+impl TransferReport {
+    fn of_objects(address: &str, counts: ObjectCounts) -> TransferReport {
+        let ObjectCounts { new, known, damaged } = counts;
+        TransferReport { address: address.to_owned(), parts: new, known, rows: 0, has_losses: damaged > 0 }
+    }
+}
+
+/// Seals a store, and copies its records to an address. Records that other processes are writing come with the next push.
+pub fn push(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
+    Address::parse(address)?;
+    let store = open(store)?;
+    let sealed = store.seal(SealOptions::default()).map_err(failed)?;
+    note_damage(&sealed.damage, transfer.observer);
+    let report = push_sealed(&store, address, transfer)?;
+    Ok(TransferReport { has_losses: !sealed.damage.is_empty(), ..report })
+}
+
+/// Copies the sealed records of a store to an address.
+pub fn push_sealed(store: &Store, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
+    match Address::parse(address)? {
+        Address::Folder(folder) => copy(store, &Store::create(&folder).map_err(failed)?, address, transfer.observer),
+        Address::Bucket(bucket) => {
+            let client = BucketClient::new(&bucket, transfer.server, transfer.signal);
+            Ok(TransferReport::of_objects(address, client.push(store)?))
+        }
+        Address::Postgres(database) => {
+            let rows = database.push(store, transfer.signal, transfer.observer)?;
+            let address = database.address().to_owned();
+            Ok(TransferReport { address, parts: 0, known: 0, rows, has_losses: false })
+        }
+    }
+}
+
+/// Copies the records of a folder or a bucket into a store, which is created if needed.
+pub fn pull(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
+    let create = || Store::create(store).map_err(failed);
+    match Address::parse(address)? {
+        Address::Folder(folder) => copy(&open(&folder)?, &create()?, address, transfer.observer),
+        Address::Bucket(bucket) => {
+            let client = BucketClient::new(&bucket, transfer.server, transfer.signal);
+            Ok(TransferReport::of_objects(address, client.pull(&create()?, transfer.observer)?))
+        }
+        Address::Postgres(_) => {
+            Err(Failure::usage("records are pulled from folders and buckets; a database is asked in SQL")
+                .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/queries.md"))
+        }
+    }
+}
+
+fn copy(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Result<TransferReport> {
+    let report = to.merge(from).map_err(failed)?;
+    note_damage(&report.damage, observer);
+    Ok(TransferReport {
+        address: address.to_owned(),
+        parts: report.parts + report.mended,
+        known: report.known,
+        rows: report.journal_rows,
+        has_losses: false,
+    })
+}
+
+/// Result of merging one of several stores.
+#[derive(Clone, Debug, Serialize)]
+pub struct MergedStore {
+    /// The other store.
+    pub from: PathBuf,
+    /// What was taken from it.
+    #[serde(flatten)]
+    pub report: MergeReport,
+}
+
+/// Merges other stores into a store, which is created if needed.
+pub fn merge(store: &Path, others: &[PathBuf], observer: &dyn Observer) -> Result<Vec<MergedStore>> {
+    let others = others.iter().map(|other| open(other)).collect::<Result<Vec<_>>>()?;
+    let store = Store::create(store).map_err(failed)?;
+    let merge_one = |other: &Store| {
+        let report = store.merge(other).map_err(failed)?;
+        note_torn(&report.torn, observer);
+        note_damage(&report.damage, observer);
+        Ok(MergedStore { from: other.root().to_owned(), report })
+    };
+    others.iter().map(merge_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_folders_buckets_and_databases() {
+        let parse = |text: &str| Address::parse(text).map_err(|failure| failure.message().to_owned());
+        assert_eq!(parse("file:///a/b"), Ok(Address::Folder(PathBuf::from("/a/b"))));
+        assert!(parse("postgres://u:p@h/d").is_ok());
+        for wrong in ["file://a", "s3://UPPER", "/a/b", ""] {
+            assert!(parse(wrong).is_err_and(|why| why.contains(wrong)));
+        }
+    }
+}

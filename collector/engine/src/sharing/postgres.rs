@@ -1,0 +1,127 @@
+//! Databases of PostgreSQL, through its own client `psql`.
+//!
+//! Rows are staged by COPY and merged in one transaction, so that a crash of client or server leaves all rows or none.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::processes::{ProcessError, ProcessLimits, run_for_output};
+use crate::stores::{failed, note_damage};
+use datasets::{COLUMNS, Choose, Dialect, Format, Kind, Store};
+use measure::host::command::split_password;
+use percent_encoding::percent_decode_str;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+/// Time limit of a server, in seconds, for one statement and for all.
+const DATABASE_SECONDS: u64 = 3600;
+
+/// Address of a database, and its password.
+#[derive(Clone, PartialEq)]
+pub struct Database {
+    address: String,
+    password: Option<String>,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl Database {
+    /// Parses an address. Every user of a machine can read the arguments of a process, so a password is no part of them.
+    pub fn parse(text: &str) -> Database {
+        let (address, password) = split_password(text);
+        let password = password.map(|password| percent_decode_str(password).decode_utf8_lossy().into_owned());
+        Database { address, password }
+    }
+
+    /// Returns the address without the password.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Copies all records of a store into a table, which is created if needed, and returns how many were new there.
+    pub fn push(&self, store: &Store, signal: &AtomicUsize, observer: &dyn Observer) -> Result<u64> {
+        let folder = tempfile::tempdir().map_err(Failure::environment)?;
+        let table = folder.path().join("records.csv");
+        note_damage(&store.export(&table, Format::Csv, Choose::All).map_err(failed)?.damage, observer);
+        let file = folder.path().join("merge.sql");
+        std::fs::write(&file, script(&table)).map_err(Failure::environment)?;
+        let mut client = Command::new("psql");
+        client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--no-password", "--single-transaction"]);
+        client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(&self.address);
+        // An unreachable server is reported after ten seconds, a silent one at the time limit.
+        client.env("PGCONNECT_TIMEOUT", "10");
+        client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
+        client.envs(self.password.iter().map(|password| ("PGPASSWORD", password)));
+        let deadline = Duration::from_secs(DATABASE_SECONDS + 60);
+        let limits = ProcessLimits { deadline, max_bytes: 1 << 16, signal, look: &|| None };
+        let output = run_for_output(&mut client, b"", &limits).map_err(|error| match error {
+            ProcessError::Start(_) => Failure::environment(format!("`psql`, PostgreSQL's client: {error}"))
+                .with_hint("install it, on Debian with `apt install postgresql-client`"),
+            ProcessError::Ended(why) => {
+                Failure::environment(format!("cannot bring records to `{}`: {why}", self.address))
+                    .with_hint("nothing is lost: the store has all records, and the same command brings them later")
+            }
+        })?;
+        let output = String::from_utf8_lossy(&output);
+        Ok(output.lines().rev().find_map(|line| line.trim().parse().ok()).unwrap_or_default())
+    }
+}
+
+/// Returns the commands for `psql`: create the table if it is missing, stage rows as texts, and insert new ones in their types.
+fn script(table: &Path) -> String {
+    let schema = datasets::sql::schema(Dialect::Postgres)
+        .replace("CREATE TABLE records", "CREATE TABLE IF NOT EXISTS records")
+        // Attempts are numbered when a store is read, so two stores may use a number twice; start and run differ.
+        .replace("PRIMARY KEY (\"key\", \"attempt\")", "PRIMARY KEY (\"key\", \"started_at_us\", \"run_id\")");
+    let names: Vec<String> = COLUMNS.iter().map(|column| format!("\"{}\"", column.name)).collect();
+    let texts: Vec<String> = names.iter().map(|name| format!("{name} text")).collect();
+    let typed = COLUMNS.iter().map(|column| {
+        let name = format!("\"{}\"", column.name);
+        match column.kind {
+            Kind::Key => format!("decode({name}, 'hex')"),
+            Kind::Time => format!("to_timestamp({name}::numeric / 1000000)"),
+            Kind::Bool => format!("{name}::boolean"),
+            Kind::Integer => format!("{name}::bigint"),
+            Kind::Float => format!("{name}::double precision"),
+            Kind::Json => format!("{name}::jsonb"),
+            Kind::List => {
+                format!("coalesce((select array_agg(value::double precision) from jsonb_array_elements_text({name}::jsonb)), '{{}}')")
+            }
+            Kind::Text | Kind::Label => name,
+        }
+    });
+    let typed: Vec<String> = typed.collect();
+    let (names, texts, typed) = (names.join(", "), texts.join(", "), typed.join(",\n  "));
+    let path = table.display().to_string().replace('\'', "''");
+    format!(
+        "SET client_min_messages = warning;\n{schema}\nCREATE TEMPORARY TABLE staged ({texts}) ON COMMIT DROP;\n\
+         \\copy staged FROM '{path}' WITH (FORMAT csv, HEADER true)\n\
+         WITH brought AS (INSERT INTO records ({names}) SELECT {typed}\n  FROM staged ON CONFLICT DO NOTHING RETURNING 1)\n\
+         SELECT count(*) FROM brought;\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_no_part_of_addresses() {
+        let database = |text: &str| {
+            let found = Database::parse(text);
+            assert!(!format!("{found:?}").contains("secret"));
+            (found.address, found.password.unwrap_or_default())
+        };
+        let of = |address: &str, password: &str| (address.to_owned(), password.to_owned());
+        assert_eq!(database("postgres://u:secret@h/d"), of("postgres://u@h/d", "secret"));
+        assert_eq!(database("postgres://u:se%63ret@1@h/d?a=b"), of("postgres://u@h/d?a=b", "secret@1"));
+        assert_eq!(database("postgres://h/d?password=secret%20"), of("postgres://h/d", "secret "));
+        assert_eq!(database("postgres:///d"), of("postgres:///d", ""));
+    }
+}

@@ -1,0 +1,265 @@
+//! A quantised model on a simulated core of a board's fabric: its outputs compared with those of its file, and which unit computes
+//! which layer.
+//!
+//! Times of the core are simulated, those of the CPU are measured on a board if one is given: they are never added up.
+
+use crate::Result;
+use crate::boards::{self, BoardOptions};
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::{Config, Event};
+use crate::failure::{Failure, chain};
+use crate::given::{self, InputFiles};
+use crate::network::mapped::{Core, Mapped, OnUnit, Unit, compute};
+use crate::network::{self, Comparison};
+use crate::observer::Observer;
+use crate::prepared::{cut, names, only, refuse_sweeps};
+use crate::{machine, runs};
+use bench::{Access, Bench, Boards, Build, Fleet};
+use datasets::Source;
+use job::target::{Fabric, fabric};
+use job::{BuildJob, RunJob, RunReply};
+use models::{Plan, TaskUse};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What runs on a core and a CPU.
+pub struct UnitsOptions<'a> {
+    /// Configuration for the core.
+    pub config: &'a Config,
+    /// Models that were read for it.
+    pub loaded: &'a LoadedModels,
+    /// Files of inputs.
+    pub inputs: &'a InputFiles,
+    /// Whether outputs are compared with those of the reference.
+    pub has_check: bool,
+    /// Where layers of the CPU are measured.
+    pub board: Option<CpuBoard<'a>>,
+}
+
+/// Board on which layers of the CPU are measured.
+pub struct CpuBoard<'a> {
+    /// How it is reached.
+    pub access: &'a Access,
+    /// Options of the board.
+    pub options: BoardOptions<'a>,
+    /// Configuration for its CPU.
+    pub config: Config,
+    /// Number of threads; None for all CPUs.
+    pub threads: Option<usize>,
+}
+
+/// Result of a model on a core and a CPU. Fields are those of the JSON document, in its order.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitsReport {
+    /// Whether layers of the core are equal to the reference in every byte.
+    pub bit_exact: bool,
+    /// Whether the timing model of the core was calibrated.
+    pub calibrated: bool,
+    /// Calls in their order.
+    pub calls: Vec<UnitCall>,
+    /// Largest output of the reference; None without a check.
+    pub largest_output: Option<f64>,
+    /// The model.
+    pub model: String,
+    /// Largest difference between outputs and those of the reference; None without a check.
+    pub off_by: Option<f64>,
+    /// The core and the CPU.
+    pub units: [UnitSum; 2],
+    /// Whether all times that were asked for are there.
+    #[serde(skip)]
+    pub is_complete: bool,
+}
+
+/// A call, and the unit that computes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitCall {
+    /// Place in the model.
+    pub scope: String,
+    /// Source of the time.
+    pub source: Option<&'static str>,
+    /// Median time.
+    pub time_ns: Option<f64>,
+    /// Name of the unit.
+    pub unit: &'static str,
+    /// The task, in words.
+    pub what: String,
+    /// Why the CPU computes it, and why it has no time.
+    pub why: Option<String>,
+}
+
+/// Calls of a unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitSum {
+    /// Number of calls.
+    pub calls: usize,
+    /// The machine.
+    pub on: String,
+    /// Source of its times; None without a board.
+    pub source: Option<&'static str>,
+    /// Sum of times; None unless all calls have one.
+    pub sum_ns: Option<f64>,
+    /// Name of the unit.
+    pub unit: &'static str,
+    /// Number of calls with a time.
+    #[serde(skip)]
+    pub timed_calls: usize,
+    /// Sum of the times that there are.
+    #[serde(skip)]
+    pub timed_ns: f64,
+}
+
+/// Computes a model on a core and a CPU, and measures layers of the CPU on a board.
+pub fn run(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsReport> {
+    let UnitsOptions { config, loaded, .. } = options;
+    refuse_sweeps(config, "`model` runs one model at one size")?;
+    let target = fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
+    let usage = |error: &dyn std::error::Error| Failure::usage(chain(error));
+    let request = only(config)?;
+    let model = loaded.load(request).map_err(|error| usage(&error))?;
+    observer.notes(&model.notes);
+    let (graph, plan) = cut(&model.graph, config)?;
+    let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
+    given::take(options.inputs, &names(&graph), &mut inputs)?;
+    let constants = reference::constants(&graph).map_err(|error| usage(&error))?;
+    let expected = options.has_check.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
+    let expected = expected.transpose().map_err(|error| usage(&error))?;
+    let mut progress = observer.begin(plan.calls.len(), None);
+    let on = Core { fabric: &fabric, target: &target, seed: config.seed };
+    let mapped = compute((&graph, &plan), &constants, &inputs, &on, &mut || progress.hear(&Event::Built));
+    progress.finish();
+    let mapped = mapped.map_err(|error| Failure::environment(chain(&error)))?;
+    if !mapped.calls.iter().any(|call| matches!(call.unit, Unit::Core(_))) {
+        return Err(nothing_for_the_core(&request.label(), &mapped, &plan));
+    }
+    let comparison = expected.map(|wanted| network::compare(network::tolerance(&graph), &mapped.outputs, &wanted));
+    let is_of_cpu = |call: &&OnUnit| matches!(call.unit, Unit::Cpu(_));
+    let of_cpu: BTreeSet<usize> = mapped.calls.iter().filter(is_of_cpu).map(|call| call.task).collect();
+    let cpu =
+        options.board.as_ref().map(|board| CpuTimes::measure(board, &plan.tasks, &of_cpu, observer)).transpose()?;
+    Ok(UnitsReport::new(request.label(), &fabric, (&plan, &mapped), comparison, cpu.as_ref()))
+}
+
+fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
+    let mut reasons = mapped.calls.iter().filter_map(|call| match &call.unit {
+        Unit::Cpu(why) => Some((plan.tasks[call.task].task.describe(), why)),
+        Unit::Core(_) => None,
+    });
+    let why = reasons.next().map_or(String::new(), |(task, why)| format!("; the first: {task}: {why}"));
+    Failure::usage(format!("no layer of `{label}` is one that the core computes{why}")).with_hint(
+        "give a model whose file quantises it to bytes with a sign, as ONNX Runtime and TensorFlow Lite write them",
+    )
+}
+
+/// Times of tasks on the CPU of a board, each alone.
+struct CpuTimes {
+    source: Source,
+    board: String,
+    /// By task: the median, or why there is none.
+    times: BTreeMap<usize, std::result::Result<f64, String>>,
+}
+
+impl CpuTimes {
+    fn measure(
+        board: &CpuBoard<'_>,
+        tasks: &[TaskUse],
+        wanted: &BTreeSet<usize>,
+        observer: &dyn Observer,
+    ) -> Result<CpuTimes> {
+        let CpuBoard { access, options, config, threads } = board;
+        let mut workers = machine::workers(&config.limits)?;
+        let (target, standing) = boards::look(access, *options, config, &mut workers)?;
+        let board = standing.board.as_ref().expect("a board was looked at");
+        observer.notes(&board.notes());
+        let fleet = Fleet { devices: 1, ..board.fleet.clone() };
+        let mut bench = Boards::new(workers, &fleet).map_err(Failure::environment)?;
+        let cpus: Vec<usize> = standing.cpus.iter().copied().take(threads.unwrap_or(usize::MAX)).collect();
+        let text = |task: usize| serde_json::to_string(&tasks[task].task).map_err(Failure::environment);
+        let texts = wanted.iter().map(|task| text(*task)).collect::<Result<Vec<String>>>()?;
+        let jobs = wanted
+            .iter()
+            .zip(&texts)
+            .map(|(task, text)| BuildJob::new(text, &target, &network::default_schedule(&tasks[*task].task, &target)));
+        let jobs: Vec<BuildJob> = jobs.collect();
+        let mut progress = observer.begin(2 * jobs.len(), None);
+        let builds = bench.build(&jobs, &mut || progress.hear(&Event::Built));
+        let mut times = BTreeMap::new();
+        for ((task, text), build) in wanted.iter().zip(texts).zip(builds) {
+            let time = match build {
+                Build::Built(artifact) => {
+                    let job = RunJob { seed: config.seed, ..RunJob::new(text, cpus.clone(), runs::method(config)) };
+                    let flops = tasks[*task].task.work().map_or(0, |work| work.flops);
+                    let deadline = job.deadline(flops, Duration::from_secs_f64(config.limits.run_seconds));
+                    match bench.run(&job.of(&artifact), deadline) {
+                        Ok(RunReply::Measured(measured)) => Ok(measured.measurement.median_ns),
+                        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
+                        Ok(other) => Err(format!("{other:?}")),
+                        Err(fault) => Err(fault.to_string()),
+                    }
+                }
+                Build::Failed(why) | Build::Rejected(why) => Err(why),
+                Build::Fault(fault) => Err(fault.to_string()),
+            };
+            progress.hear(&Event::Built);
+            times.insert(*task, time);
+        }
+        progress.finish();
+        Ok(CpuTimes { source: board.source(), board: board.described().to_owned(), times })
+    }
+}
+
+impl UnitsReport {
+    fn new(
+        model: String,
+        fabric: &Fabric,
+        (plan, mapped): (&Plan, &Mapped),
+        comparison: Option<Comparison>,
+        cpu: Option<&CpuTimes>,
+    ) -> UnitsReport {
+        let what = |call: &OnUnit| plan.tasks[call.task].task.describe();
+        let calls = mapped.calls.iter().map(|call| UnitCall::new(call, what(call), fabric, cpu)).collect::<Vec<_>>();
+        let source = cpu.map(|cpu| cpu.source);
+        let board = cpu.map_or("no board", |cpu| &cpu.board);
+        UnitsReport {
+            bit_exact: true,
+            calibrated: fabric.calibrated,
+            largest_output: comparison.map(|comparison| comparison.largest_output),
+            model,
+            off_by: comparison.map(|comparison| comparison.max_abs_error),
+            units: [
+                UnitSum::new("fpga", Some(Source::Simulated), fabric.describe(), &calls),
+                UnitSum::new("arm", source, board.to_owned(), &calls),
+            ],
+            calls,
+            is_complete: cpu.is_none_or(|cpu| cpu.times.values().all(std::result::Result::is_ok)),
+        }
+    }
+}
+
+impl UnitCall {
+    fn new(call: &OnUnit, what: String, fabric: &Fabric, cpu: Option<&CpuTimes>) -> UnitCall {
+        let (unit, source, time_ns, why) = match &call.unit {
+            Unit::Core(timed) => {
+                let time_ns = timed.cycles as f64 * 1e3 / f64::from(fabric.clock_mhz);
+                ("fpga", Some(Source::Simulated), Some(time_ns), None)
+            }
+            Unit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {
+                Some((source, Ok(time))) => ("arm", Some(source), Some(*time), Some(why.clone())),
+                Some((_, Err(lost))) => ("arm", None, None, Some(format!("{why}; not timed: {lost}"))),
+                None => ("arm", None, None, Some(why.clone())),
+            },
+        };
+        UnitCall { scope: call.scope.clone(), source: source.map(Source::name), time_ns, unit, what, why }
+    }
+}
+
+impl UnitSum {
+    fn new(unit: &'static str, source: Option<Source>, on: String, calls: &[UnitCall]) -> UnitSum {
+        let own = || calls.iter().filter(|call| call.unit == unit);
+        let times = || own().filter_map(|call| call.time_ns);
+        let (calls, timed_calls, timed_ns) = (own().count(), times().count(), times().sum());
+        let sum_ns = (timed_calls == calls && calls > 0).then_some(timed_ns);
+        UnitSum { calls, on, source: source.map(Source::name), sum_ns, unit, timed_calls, timed_ns }
+    }
+}
