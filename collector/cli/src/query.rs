@@ -1,7 +1,6 @@
 //! `dataset query`: a question in SQL over records, answered by SQLite in memory.
 
-use super::answers::{rows, table};
-use super::{Result, print, print_json, tell_damage};
+use super::{Result, paper, print, print_json, tell_damage};
 use capture::trace::bounds::bound_memory;
 use capture::trace::{Bounds, Error, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};
@@ -22,9 +21,9 @@ pub fn run(store: &Path, sql: &str, choose: Choose, (seconds, memory_mib): (f64,
     fill(&database, &asked(sql), records)?;
     let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(told)?;
     if as_json {
-        print_json(&rows(&answer))?
+        print_json(&answer.objects())?
     } else {
-        print(&table(&answer))?
+        print(&answer.table().on(&paper()))?
     }
     Ok(code)
 }
