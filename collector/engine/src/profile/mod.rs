@@ -1,4 +1,4 @@
-//! Profiles a model: runs it with time stamps and counters around each operator, and summarises, stores and writes what was seen.
+//! Profiles a model: runs it with time stamps and counters around each operator, and summarises, stores and writes what was measured.
 
 mod code;
 mod counting;
@@ -106,8 +106,8 @@ impl ModelProfile {
     }
 }
 
-/// What builders and the runner said of a model.
-struct Seen {
+/// A profile with the code that was built and the results of its run.
+struct MeasuredProfile {
     profile: Profile,
     made: Made,
     check: Option<Comparison>,
@@ -133,30 +133,33 @@ pub fn run(
     let _exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
     // Last, so that no error before leaves an empty store behind.
     let keeping = begin(options, &mut model, &job)?;
-    let (mut seen, keeping) = measure(&mut model, &folder, &job, keeping)?;
+    let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping)?;
     if let Some(simulator) = &simulator {
-        counting::simulate(&mut model, simulator, &mut seen.profile)?;
+        counting::simulate(&mut model, simulator, &mut measured.profile)?;
     }
-    seen.profile
+    measured
+        .profile
         .check()
         .map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
-    let records = keep_operators(keeping, &seen)?;
-    let annotate =
-        |tasks: &Vec<usize>| code::annotate(&mut model, &seen.made, &seen.profile, tasks, seen.samples.as_ref());
+    let records = keep_operators(keeping, &measured)?;
+    let annotate = |tasks: &Vec<usize>| {
+        code::annotate(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
+    };
     let annotation = named.as_ref().map(annotate).transpose()?;
     if let (Some(folder), Some(annotation)) = (options.code.folder, &annotation) {
         code::write_files(folder, annotation)?;
     }
-    let styled = options.style.map(|style| styled(&seen.profile, style, options, model.runs.cpus.len()));
-    let mut report = Report { records, annotation, ..summarise(&seen, options, &model) };
-    files.write(&seen.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
-    let handed_over =
-        options.on_trace_ready.map(|command| cycles::hand_over(&seen.profile, command, options.files.trace_bytes()));
+    let styled = options.style.map(|style| styled(&measured.profile, style, options, model.runs.cpus.len()));
+    let mut report = Report { records, annotation, ..summarise(&measured, options, &model) };
+    files.write(&measured.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
+    let handed_over = options
+        .on_trace_ready
+        .map(|command| cycles::hand_over(&measured.profile, command, options.files.trace_bytes()));
     let failed = handed_over.transpose()?.flatten();
-    let has_losses = failed.is_some() || seen.check.is_some_and(|check| !check.is_right);
+    let has_losses = failed.is_some() || measured.check.is_some_and(|check| !check.is_right);
     report.notes.extend(failed);
     let homonyms = named.map_or(0, |tasks| tasks.len() - 1);
-    Ok(ModelProfile { profile: seen.profile, report, styled, peaks: seen.peaks, has_losses, homonyms })
+    Ok(ModelProfile { profile: measured.profile, report, styled, peaks: measured.peaks, has_losses, homonyms })
 }
 
 /// Makes the model ready to be built.
@@ -208,7 +211,7 @@ fn measure(
     folder: &Path,
     job: &NetworkJob,
     keeping: Option<Keeping>,
-) -> Result<(Seen, Option<Keeping>)> {
+) -> Result<(MeasuredProfile, Option<Keeping>)> {
     let target = model.target.clone();
     let made = match model.make(folder, &|task| network::default_schedule(task, &target)) {
         Ok(made) => made,
@@ -230,10 +233,10 @@ fn measure(
     };
     let check = model.check(&model.outputs(job)?);
     let peaks = peaks::now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
-    let seen = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
-    let profile = model.profile(seen, &made, &peaks)?;
+    let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
+    let profile = model.profile(profile, &made, &peaks)?;
     let Profiled { samples, perf_map, peak_memory_bytes, .. } = profiled;
-    Ok((Seen { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
+    Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
 }
 
 /// Returns why the runner gave no profile.
@@ -244,16 +247,16 @@ fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure 
     }
 }
 
-/// Keeps the records of operators with what was seen of each.
-fn keep_operators(keeping: Option<Keeping>, seen: &Seen) -> Result<Option<OperatorRecords>> {
-    keep(keeping, |place, row| match seen.check {
+/// Keeps the records of operators with the measurements of each.
+fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
+    keep(keeping, |place, row| match measured.check {
         Some(wrong) if !wrong.is_right => {
             record::fail(row, Outcome::WrongResult, "the outputs of its network differ from the reference".to_owned());
             Ok(())
         }
         _ => {
-            let built = (&seen.made.schedules[place], &seen.made.artifacts[place]);
-            network::in_place::describe(row, &seen.profile, built, seen.peak_memory_bytes)
+            let built = (&measured.made.schedules[place], &measured.made.artifacts[place]);
+            network::in_place::describe(row, &measured.profile, built, measured.peak_memory_bytes)
         }
     })
 }
@@ -274,8 +277,8 @@ fn styled(profile: &Profile, style: Style, options: &ProfileOptions<'_>, threads
 }
 
 /// Returns the summary, but for records and annotation.
-fn summarise(seen: &Seen, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
-    let Seen { profile, made, .. } = seen;
+fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
+    let MeasuredProfile { profile, made, .. } = measured;
     Report {
         model: profile.model.clone(),
         batch: model.request.batch,
@@ -289,12 +292,12 @@ fn summarise(seen: &Seen, options: &ProfileOptions<'_>, model: &PreparedModel) -
         activation_bytes: made.program.activation_bytes,
         least_activation_bytes: made.program.least_activation_bytes,
         constant_bytes: network::constant_bytes(&made.program),
-        peak_memory_bytes: seen.peak_memory_bytes,
-        check: seen.check,
+        peak_memory_bytes: measured.peak_memory_bytes,
+        check: measured.check,
         records: None,
         group_by: options.group_by.name(),
         annotation: None,
-        perf_map: seen.perf_map.clone(),
+        perf_map: measured.perf_map.clone(),
         threads_of_pool: summary::threads::threads(profile),
         rows: summary::rows(profile, options.group_by, options.sort_by),
         counters: profile.counters.clone(),
