@@ -10,7 +10,7 @@ mod paper;
 mod table;
 mod terminal;
 
-pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, unit};
+pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, size, unit};
 pub use paper::Paper;
 pub use table::{Cell, Column, Table, figures, words};
 pub use terminal::{error_text, note_lines, tame};

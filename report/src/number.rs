@@ -49,6 +49,14 @@ pub fn between(low_ns: f64, high_ns: f64) -> String {
     }
 }
 
+/// A number of bytes in the unit that reads best.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    }
+}
+
 /// A part of one in percent, with one decimal.
 pub fn percent(part: f64) -> String {
     // The sum of no floats is -0.0, which plus zero is 0.0.

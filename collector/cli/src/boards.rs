@@ -3,17 +3,10 @@
 use super::Result;
 use super::fleet::tracker_of_environment;
 use crate::options::{BoardFlags, Models};
-use bench::{Access, At};
-use engine::boards::BoardOptions;
+use bench::Access;
+use engine::boards::{BoardAddress, BoardOptions, BoardServer};
 use engine::campaign::config::PYNQ;
 use engine::failure::Failure;
-use engine::trackers::secret;
-use remote::Address;
-use remote::tracker::Turn;
-use std::time::Duration;
-
-/// The port of TVM's servers.
-const SERVER_PORT: u16 = 9090;
 
 /// What a command says of a board.
 #[derive(Clone, Copy)]
@@ -37,36 +30,27 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// How the board of a command is reached; nothing where it measures on this machine.
+/// Returns how the board of a command is reached; None where the command measures on this machine.
 pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
     let is_pynq = wanted.models.settings.target.as_deref() == Some(PYNQ)
         && wanted.models.settings.unit.as_deref() != Some("fpga");
-    let at = match (host, tracker) {
-        (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
-        (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
+    let server = match (host, tracker) {
+        (Some(host), _) => BoardServer::Host(host, *port),
+        (None, Some(tracker)) => BoardServer::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match tracker_of_environment()? {
-            Some(tracker) if is_pynq || key.is_some() => At::Tracker(tracker),
+            Some(tracker) if is_pynq || key.is_some() => BoardServer::Tracker(tracker),
             _ => return refuse_without(wanted.boards, is_pynq).map(|()| None),
         },
     };
-    let secret = secret_file.as_deref().map(secret);
-    let board = wanted.models.settings.board.clone();
-    let key = match (key, &at) {
-        (Some(key), _) => key.clone(),
-        (None, At::Server(_)) => String::new(),
-        (None, At::Tracker(_)) => board.or_else(|| is_pynq.then(|| "pynq-z1".to_owned())).ok_or_else(|| {
-            Failure::usage("a tracker knows devices by their keys")
-                .with_hint("give `--key`; see `opcollect fleet status`")
-        })?,
-    };
-    Ok(Some(Access {
-        at,
-        key,
-        secret: secret.transpose()?,
-        patience: Duration::from_secs(*board_wait),
-        turn: Turn::Own,
-    }))
+    let access = engine::boards::access(BoardAddress {
+        server,
+        key: key.as_deref(),
+        default_key: wanted.models.settings.board.as_deref().or_else(|| is_pynq.then_some("pynq-z1")),
+        secret_file: secret_file.as_deref(),
+        wait_seconds: *board_wait,
+    });
+    access.map(Some)
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.

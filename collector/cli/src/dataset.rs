@@ -2,7 +2,7 @@
 
 use super::pace::Pace;
 use super::progress::terminal;
-use super::{DONE, DONE_WITH_LOSSES, Result, answers, best, paper, print, print_json, revisions, sharing, tell_damage};
+use super::{DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, revisions, sharing, tell_damage};
 use crate::best::BestQuestion;
 use crate::values::some_seconds;
 use capture::trace::Bounds;
@@ -203,8 +203,8 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
             let bounds = Bounds { time: Duration::from_secs_f64(seconds), memory_mib, ..Bounds::default() };
             let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
             match json {
-                true => print_json(&answers::rows(&found.answer))?,
-                false => print(&answers::table(&found.answer))?,
+                true => print_json(&&found.answer.objects())?,
+                false => print(&&found.answer.table().on(&paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })
         }

@@ -4,7 +4,6 @@
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-mod answers;
 mod arguments;
 mod artifacts;
 mod best;
@@ -22,7 +21,6 @@ mod mapped;
 mod model;
 mod night_arguments;
 mod nights;
-mod noise;
 mod options;
 mod pace;
 mod profile;
@@ -48,7 +46,6 @@ use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
 use engine::machine;
-use engine::packing;
 use engine::programs::has_program;
 use fleet::FleetCommand;
 use measure::host::Exclusive;
@@ -116,7 +113,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
             fleet::status(tracker.as_deref(), json)
         }
-        Some(Command::Doctor { noise: true, json }) => noise::run(json),
+        Some(Command::Doctor { noise: true, json }) => doctor::measure_noise(json),
         Some(Command::Doctor { noise: false, json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());

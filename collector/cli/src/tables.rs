@@ -1,68 +1,62 @@
-//! How tables of operators are made, as it is typed, wherever the operators come from.
+//! Values of flags about tables of operators.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use engine::report::styled::Style;
 use profile::SortBy;
 
-/// Words to order by; those of torch.profiler, and the order of first calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum SortKey {
-    /// Mean time of a call
-    CpuTime,
-    /// Time of all calls with what they are made of
-    CpuTimeTotal,
-    /// Time of all calls without what they are made of
-    SelfCpuTimeTotal,
-    /// Mean time of a call on a device
-    #[value(alias = "cuda_time")]
-    DeviceTime,
-    /// Time of all calls on a device with what they are made of
-    #[value(alias = "cuda_time_total")]
-    DeviceTimeTotal,
-    /// Time of all calls on a device without what they are made of
-    #[value(alias = "self_cuda_time_total")]
-    SelfDeviceTimeTotal,
-    /// Memory that calls take, with what they are made of
-    CpuMemoryUsage,
-    /// Memory that calls take, without what they are made of
-    SelfCpuMemoryUsage,
-    /// Memory of a device that calls take, with what they are made of
-    #[value(alias = "cuda_memory_usage")]
-    DeviceMemoryUsage,
-    /// Memory of a device that calls take, without what they are made of
-    #[value(alias = "self_cuda_memory_usage")]
-    SelfDeviceMemoryUsage,
-    /// Number of calls
-    Count,
-    /// The order of first calls
-    Order,
+/// Sort keys: the words of torch.profiler, which says `cuda` for `device`, and the order of first calls.
+const SORT_KEYS: [(SortBy, &str, Option<&str>, &str); 12] = [
+    (SortBy::CpuTime, "cpu_time", None, "Mean time of a call"),
+    (SortBy::CpuTimeTotal, "cpu_time_total", None, "Time of all calls with what they are made of"),
+    (SortBy::SelfCpuTimeTotal, "self_cpu_time_total", None, "Time of all calls without what they are made of"),
+    (SortBy::DeviceTime, "device_time", Some("cuda_time"), "Mean time of a call on a device"),
+    (
+        SortBy::DeviceTimeTotal,
+        "device_time_total",
+        Some("cuda_time_total"),
+        "Time of all calls on a device with what they are made of",
+    ),
+    (
+        SortBy::SelfDeviceTimeTotal,
+        "self_device_time_total",
+        Some("self_cuda_time_total"),
+        "Time of all calls on a device without what they are made of",
+    ),
+    (SortBy::CpuMemoryUsage, "cpu_memory_usage", None, "Memory that calls take, with what they are made of"),
+    (
+        SortBy::SelfCpuMemoryUsage,
+        "self_cpu_memory_usage",
+        None,
+        "Memory that calls take, without what they are made of",
+    ),
+    (
+        SortBy::DeviceMemoryUsage,
+        "device_memory_usage",
+        Some("cuda_memory_usage"),
+        "Memory of a device that calls take, with what they are made of",
+    ),
+    (
+        SortBy::SelfDeviceMemoryUsage,
+        "self_device_memory_usage",
+        Some("self_cuda_memory_usage"),
+        "Memory of a device that calls take, without what they are made of",
+    ),
+    (SortBy::Count, "count", None, "Number of calls"),
+    (SortBy::Order, "order", None, "The order of first calls"),
+];
+
+/// Parses a sort key.
+pub fn sort_keys() -> impl TypedValueParser<Value = SortBy> {
+    let values = SORT_KEYS.map(|(_, name, alias, help)| PossibleValue::new(name).aliases(alias).help(help));
+    PossibleValuesParser::new(values).try_map(|given| {
+        let named = SORT_KEYS.iter().find(|(_, name, alias, _)| given == *name || Some(given.as_str()) == *alias);
+        named.map(|key| key.0).ok_or("no sort key has this name")
+    })
 }
 
-impl SortKey {
-    /// What it means.
-    pub fn meaning(self) -> SortBy {
-        match self {
-            SortKey::CpuTime => SortBy::CpuTime,
-            SortKey::CpuTimeTotal => SortBy::CpuTimeTotal,
-            SortKey::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
-            SortKey::DeviceTime => SortBy::DeviceTime,
-            SortKey::DeviceTimeTotal => SortBy::DeviceTimeTotal,
-            SortKey::SelfDeviceTimeTotal => SortBy::SelfDeviceTimeTotal,
-            SortKey::CpuMemoryUsage => SortBy::CpuMemoryUsage,
-            SortKey::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
-            SortKey::DeviceMemoryUsage => SortBy::DeviceMemoryUsage,
-            SortKey::SelfDeviceMemoryUsage => SortBy::SelfDeviceMemoryUsage,
-            SortKey::Count => SortBy::Count,
-            SortKey::Order => SortBy::Order,
-        }
-    }
-}
-
-/// Whose table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Style {
-    /// torch.profiler's
-    Torch,
-    /// That of the report TVM had
-    Tvm,
+/// Parses the name of the tool whose table is made.
+pub fn styles() -> impl TypedValueParser<Value = Style> {
+    let values = [("torch", "torch.profiler's"), ("tvm", "That of the report TVM had")];
+    PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help)))
+        .map(|name| if name == "tvm" { Style::Tvm } else { Style::Torch })
 }

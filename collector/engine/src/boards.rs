@@ -9,7 +9,11 @@ use bench::{Access, At, Bench, COLD_ON_ONE_THREAD, Device, FabricBoard, Fleet, L
 use datasets::{Record, Source};
 use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
+use remote::Address;
 use remote::fabric::FabricKind;
+use remote::tracker::Turn;
+use std::path::Path;
+use std::time::Duration;
 
 /// Options of a board.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +26,52 @@ pub struct BoardOptions<'a> {
     pub on_hardware: bool,
     /// A file with a bitstream, for a core on its fabric.
     pub bitstream: Option<&'a str>,
+}
+
+/// Port of TVM's servers.
+const SERVER_PORT: u16 = 9090;
+
+/// Where a board is reached.
+pub enum BoardServer<'a> {
+    /// At a server of its own, by host and port.
+    Host(&'a str, Option<u16>),
+    /// Through a tracker, which lends boards by their keys.
+    Tracker(Address),
+}
+
+/// How a board is reached.
+pub struct BoardAddress<'a> {
+    /// The server.
+    pub server: BoardServer<'a>,
+    /// The key of the board.
+    pub key: Option<&'a str>,
+    /// The key at a tracker where none is given.
+    pub default_key: Option<&'a str>,
+    /// A file with the secret of the server.
+    pub secret_file: Option<&'a Path>,
+    /// How long to wait for a board, in seconds.
+    pub wait_seconds: u64,
+}
+
+/// Returns the access to a board.
+pub fn access(address: BoardAddress<'_>) -> Result<Access> {
+    let (at, default_key) = match address.server {
+        BoardServer::Host(host, port) => {
+            (At::Server(Address { host: host.to_owned(), port: port.unwrap_or(SERVER_PORT) }), Some(""))
+        }
+        BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
+    };
+    let secret = address.secret_file.map(trackers::secret).transpose();
+    let key = address.key.or(default_key).ok_or_else(|| {
+        Failure::usage("a tracker knows devices by their keys").with_hint("give `--key`; see `opcollect fleet status`")
+    })?;
+    Ok(Access {
+        at,
+        key: key.to_owned(),
+        secret: secret?,
+        patience: Duration::from_secs(address.wait_seconds),
+        turn: Turn::Own,
+    })
 }
 
 /// The machine that code runs on.

@@ -2,6 +2,8 @@
 
 use crate::Result;
 use crate::failure::Failure;
+use crate::observer::Observer;
+use capture::writer::sink::Written;
 use datasets::output::Output;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -27,4 +29,19 @@ pub fn write<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Re
     let output = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
     output.keep().map_err(Failure::environment)?;
     Ok(filled)
+}
+
+/// Writes a trace through `fill`, and notes how many events were left out because of its size limit.
+pub fn write_trace(
+    output: Output,
+    observer: &dyn Observer,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<Written>,
+) -> Result<Written> {
+    let place = output.path().display().to_string();
+    let written = write(output, fill)?;
+    if written.left_out > 0 {
+        let left_out = written.left_out;
+        observer.note(format!("`{place}` is as long as `--trace-mib` allows; {left_out} events are left out"));
+    }
+    Ok(written)
 }

@@ -1,6 +1,7 @@
 //! Stores that commands open, and what is said of those that are damaged.
 
 use crate::Result;
+use crate::campaign::record::now_us;
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
 use crate::soundness::wrong_schedule;
@@ -96,4 +97,11 @@ pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
     records.iter().try_for_each(|record| writer.write(record)).map_err(failed)?;
     writer.finish().map_err(failed)?;
     Store::import(store, &path, Format::Parquet).map_err(failed)
+}
+
+/// Returns when a file was last written, in microseconds since 1970; the present time if that is unknown.
+pub fn modified_us(path: &Path) -> i64 {
+    let modified = path.metadata().and_then(|metadata| metadata.modified());
+    let since_1970 = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    since_1970.map_or_else(now_us, |time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
 }

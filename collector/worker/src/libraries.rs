@@ -29,6 +29,20 @@ pub fn tvm() -> Vec<PathBuf> {
     distinct(folders)
 }
 
+/// Folders of TVM's libraries, each followed by the folder of its interface in the same environment.
+pub fn tvm_and_interface() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in tvm() {
+        let packages = folder.parent().and_then(Path::parent).map(|packages| packages.join("tvm_ffi/lib"));
+        for folder in [Some(folder), packages].into_iter().flatten() {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+    }
+    folders
+}
+
 /// Folders of installed wheels, those of TVM's first.
 pub fn packages() -> Vec<PathBuf> {
     let above = |tvm: PathBuf| Some(tvm.parent()?.parent()?.to_owned());

@@ -2,6 +2,7 @@
 
 use super::held::{Slice, Trace};
 use crate::writer::sink::Role;
+use report::{Paper, Table, figures, words};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +32,23 @@ pub struct Fault {
     pub meaning: &'static str,
     /// The first of them, where one can be shown.
     pub example: Option<String>,
+}
+
+impl Report {
+    /// Describes what was looked at, and the faults.
+    pub fn text(&self, paper: &Paper) -> String {
+        let Report { slices, values, flows, tracks, faults } = self;
+        let looked = format!("{slices} slices, {values} values of counters and {flows} arrows on {tracks} tracks");
+        if faults.is_empty() {
+            return format!("{looked}: nothing is wrong");
+        }
+        let mut table = Table::new([words("fault"), figures("count"), words("meaning"), words("the first one")]);
+        for fault in faults {
+            let example = fault.example.clone().unwrap_or_default();
+            table.row([fault.kind.to_owned(), fault.count.to_string(), fault.meaning.to_owned(), example]);
+        }
+        format!("{looked}\n{}", table.on(paper))
+    }
 }
 
 #[derive(Default)]

@@ -17,6 +17,7 @@ pub mod block;
 pub mod book;
 pub mod capture;
 pub mod cdma;
+mod changes;
 pub mod chip;
 pub mod clean;
 pub mod compare;
@@ -47,6 +48,7 @@ pub mod settings;
 pub mod summary;
 pub mod timeline;
 pub mod trace;
+pub mod view;
 
 pub use assemble::{assemble, read};
 pub use error::Error;

@@ -10,6 +10,7 @@ pub(crate) mod packets;
 mod tables;
 
 pub use bounds::Bounds;
+use report::{Table, figures, words};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection};
@@ -106,6 +107,27 @@ pub struct Answer {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<Value>>,
+}
+
+impl Answer {
+    /// Returns the rows as JSON objects.
+    pub fn objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+        let object = |row: &Vec<Value>| {
+            self.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
+        };
+        self.rows.iter().map(object).collect()
+    }
+
+    /// Returns the rows as a table; columns without texts are aligned as numbers are.
+    pub fn table(&self) -> Table {
+        let is_number = |at: usize| self.rows.iter().all(|row| !matches!(row[at], Value::Text(_)));
+        let column = |(at, name): (usize, &String)| if is_number(at) { figures(name) } else { words(name) };
+        let mut table = Table::new(self.columns.iter().enumerate().map(column));
+        for row in &self.rows {
+            table.row(row.iter().map(ToString::to_string));
+        }
+        table
+    }
 }
 
 /// Asks a trace in a file.

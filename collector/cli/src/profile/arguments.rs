@@ -1,9 +1,12 @@
 //! Flags of `profile`.
 
 use crate::options::{Given, Models};
-use crate::tables::{SortKey, Style};
+use crate::tables::{sort_keys, styles};
 use crate::values::some_seconds;
 use clap::{Args, Subcommand, ValueEnum};
+use engine::report::styled::Style;
+use profile::SortBy;
+use profile::summary::GroupBy;
 use std::path::PathBuf;
 
 pub const PROFILE_EXAMPLES: &str = "\
@@ -162,7 +165,7 @@ pub struct ProfilePictures {
 #[command(next_help_heading = "Output")]
 pub struct ProfileTable {
     /// Print a table that people know from elsewhere, in its words; with `--json` and `--csv` those write its columns, too
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = styles())]
     pub style: Option<Style>,
     /// What is one row
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
@@ -171,8 +174,8 @@ pub struct ProfileTable {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
     /// What rows are ordered by, the largest first
-    #[arg(long, value_enum, value_name = "KEY", default_value_t = SortKey::SelfCpuTimeTotal)]
-    pub sort_by: SortKey,
+    #[arg(long, value_name = "KEY", value_parser = sort_keys(), default_value = "self_cpu_time_total")]
+    pub sort_by: SortBy,
     /// Show what calls take of the memory between operators, what is taken of it meanwhile, and what they ask of a workspace
     #[arg(long)]
     pub profile_memory: bool,
@@ -195,4 +198,16 @@ pub enum GroupArgument {
     Scope,
     /// Each call of a run
     Call,
+}
+
+impl GroupArgument {
+    /// Returns the grouping, with so many of the outermost names of modules.
+    pub fn with_levels(self, levels: usize) -> GroupBy {
+        match self {
+            GroupArgument::Name => GroupBy::Name,
+            GroupArgument::InputShape => GroupBy::InputShape,
+            GroupArgument::Scope => GroupBy::Scope(levels),
+            GroupArgument::Call => GroupBy::Call,
+        }
+    }
 }

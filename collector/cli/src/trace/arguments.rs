@@ -1,8 +1,12 @@
 //! What can be said to `trace`.
 
-use super::super::tables::{SortKey, Style};
+use super::super::tables::{sort_keys, styles};
 use super::super::values::some_seconds;
-use clap::{Args, Subcommand, ValueEnum};
+use capture::events::convert::Align;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use engine::report::styled::Style;
+use profile::SortBy;
 use std::path::PathBuf;
 
 /// What can be done with traces.
@@ -92,11 +96,11 @@ pub struct Top {
     /// The trace
     pub file: PathBuf,
     /// Whose table to print
-    #[arg(long, value_enum, default_value_t = Style::Torch)]
+    #[arg(long, value_parser = styles(), default_value = "torch")]
     pub style: Style,
     /// What rows are ordered by, the largest first; words of torch.profiler, `cuda` for `device` too
-    #[arg(long, value_name = "KEY", value_enum, default_value_t = SortKey::SelfCpuTimeTotal)]
-    pub sort_by: SortKey,
+    #[arg(long, value_name = "KEY", value_parser = sort_keys(), default_value = "self_cpu_time_total")]
+    pub sort_by: SortBy,
     /// How many rows to print
     #[arg(long, value_name = "ROWS", default_value_t = 100)]
     pub row_limit: usize,
@@ -190,8 +194,8 @@ pub struct Merge {
     #[arg(required = true, num_args = 3.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// How the traces are put on one clock
-    #[arg(long, value_enum, default_value_t = Alignment::Clock)]
-    pub align: Alignment,
+    #[arg(long, value_parser = alignments(), default_value = "clock")]
+    pub align: Align,
     /// What to add to the times of each trace instead, in nanoseconds
     #[arg(long, value_name = "NS,…", value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "align")]
     pub offset_ns: Vec<i64>,
@@ -202,13 +206,24 @@ pub struct Merge {
     pub json: bool,
 }
 
-/// How traces are put on one clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Alignment {
-    /// By the time of day, which each has to know
-    Clock,
-    /// All begin when the first one begins
-    Start,
-    /// As they are
-    Keep,
+/// Parses how traces are put on one clock.
+fn alignments() -> impl TypedValueParser<Value = Align> {
+    let values = [
+        ("clock", "By the time of day, which each has to know"),
+        ("start", "All begin when the first one begins"),
+        ("keep", "As they are"),
+    ];
+    PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {
+        match name.as_str() {
+            "start" => Align::Start,
+            "keep" => Align::Keep,
+            _ => Align::Clock,
+        }
+    })
+}
+
+impl From<WriteBounds> for engine::trace::WriteBounds {
+    fn from(WriteBounds { max_mib, memory_mib }: WriteBounds) -> engine::trace::WriteBounds {
+        engine::trace::WriteBounds { max_mib, memory_mib }
+    }
 }

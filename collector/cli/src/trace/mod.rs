@@ -1,46 +1,134 @@
 //! `trace`: trace files of any origin, summed up, asked, checked and written again.
 
 mod arguments;
-mod check;
-mod convert;
-mod import;
-mod query;
-mod top;
 
-use super::{DONE, DONE_WITH_LOSSES, Result};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use crate::pace::Pace;
+use crate::progress::terminal;
 pub use arguments::TraceCommand;
-use capture::events::{self, Found};
-use engine::failure::Failure;
+use arguments::{Check, Convert, Import, Merge, Query, Top};
+use capture::events::Found;
+use capture::trace::Bounds;
+use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
+use profile::averages::Grouping;
+use std::path::Path;
+use std::time::Duration;
 
-/// Does one of them.
+/// Runs a command on traces.
 pub fn run(command: &TraceCommand) -> Result<u8> {
     match command {
-        TraceCommand::Top(top) => top::run(top),
-        TraceCommand::Check(check) => check::run(check),
-        TraceCommand::Convert(convert) => convert::run(convert),
-        TraceCommand::Merge(merge) => convert::merge(merge),
-        TraceCommand::Import(import) => import::run(import),
-        TraceCommand::Query(query) => query::run(query),
+        TraceCommand::Top(arguments) => top(arguments),
+        TraceCommand::Check(arguments) => check(arguments),
+        TraceCommand::Convert(arguments) => convert(arguments),
+        TraceCommand::Merge(arguments) => merge(arguments),
+        TraceCommand::Import(arguments) => import(arguments),
+        TraceCommand::Query(arguments) => query(arguments),
     }
 }
 
-/// Why a trace cannot be read, with what to do about it.
-fn unread(error: events::Error) -> Failure {
-    let hint = match error {
-        events::Error::Large { .. } => "give it more memory with `--memory-mib`",
-        events::Error::Format { .. } => "traces are JSON of Chrome's kind (packed with gzip or not) or Perfetto's",
-        events::Error::Read { .. } => return Failure::usage(error),
+fn top(top: &Top) -> Result<u8> {
+    let options = TopOptions {
+        style: top.style,
+        sort_by: top.sort_by,
+        grouping: Grouping { by_input_shape: top.group_by_input_shape, by_scope: top.group_by_scope.then_some(0) },
+        memory_mib: top.memory_mib,
+        page: top.html.as_deref(),
+        csv: top.csv.as_deref(),
     };
-    Failure::usage(error).with_hint(hint)
+    let sums = trace::sum_operators(&top.file, &options, terminal(Pace::default()).as_ref())?;
+    if top.json {
+        print_json(&sums.document(top.row_limit))?
+    } else {
+        print(&sums.text(top.row_limit, &paper()))?
+    }
+    Ok(tell_found(&sums.found))
 }
 
-/// Says what could not be read, and the exit code that says it to scripts.
-fn tell_skipped(found: &Found) -> u8 {
-    eprint!("{}", report::note_lines("skipped", &found.examples));
-    match found.malformed {
+fn check(check: &Check) -> Result<u8> {
+    let report = trace::check(&check.file, check.memory_mib)?;
+    if check.json {
+        print_json(&report)?
+    } else {
+        print(&report.text(&paper()))?
+    }
+    Ok(if report.faults.is_empty() { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn convert(convert: &Convert) -> Result<u8> {
+    let written = trace::convert(&convert.input, &convert.output, convert.bounds.into())?;
+    tell_written(&written, &convert.output, convert.json)
+}
+
+fn merge(merge: &Merge) -> Result<u8> {
+    let (place, inputs) = merge.files.split_last().expect("the arguments are three files at least");
+    let clocks = match merge.offset_ns.as_slice() {
+        [] => Clocks::Align(merge.align),
+        offsets => Clocks::Offsets(offsets),
+    };
+    let written = trace::merge(inputs, place, &clocks, merge.bounds.into())?;
+    tell_written(&written, place, merge.json)
+}
+
+fn import(import: &Import) -> Result<u8> {
+    let options = ImportOptions {
+        store: &import.store,
+        host: import.host.as_deref(),
+        threads: import.threads,
+        model: import.model.as_deref(),
+        memory_mib: import.memory_mib,
+    };
+    let (report, found) = trace::import(&import.file, &options, terminal(Pace::default()).as_ref())?;
+    if import.json {
+        print_json(&report)?;
+    } else {
+        let (trace, store) = (import.file.display(), import.store.display());
+        print(&format!("{} rows of `{trace}`, one per operator, are in the store `{store}`", report.rows))?;
+    }
+    Ok(tell_found(&found))
+}
+
+fn query(query: &Query) -> Result<u8> {
+    let Query { file, sql, seconds, memory_mib, json } = query;
+    let bounds = Bounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..Bounds::default() };
+    let answer = trace::query(file, sql, &bounds)?;
+    if *json {
+        print_json(&answer.objects())?
+    } else {
+        print(&answer.table().on(&paper()))?
+    }
+    Ok(DONE)
+}
+
+/// Prints what was written, and returns the exit code that says whether anything is missing.
+fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
+    let codes = written.found.iter().map(tell_found).collect::<Vec<u8>>();
+    if as_json {
+        print_json(written)?;
+    } else {
+        for input in &written.inputs {
+            print(&format!("`{}`: {} ns were added to its times", input.file, input.offset_ns))?;
+        }
+        let WrittenTrace { events, bytes, .. } = written;
+        print(&format!("wrote {events} events, {bytes} bytes before packing, into `{}`", place.display()))?;
+    }
+    if written.left_out > 0 {
+        eprintln!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
+        return Ok(DONE_WITH_LOSSES);
+    }
+    Ok(codes.into_iter().max().unwrap_or(DONE))
+}
+
+fn tell_found(found: &Found) -> u8 {
+    tell_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
+}
+
+/// Reports what was skipped of a file, and returns the exit code that says whether anything was.
+pub fn tell_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
+    eprint!("{}", report::note_lines("skipped", examples.iter().map(ToString::to_string)));
+    match count {
         0 => DONE,
         count => {
-            eprintln!("{count} records of the trace cannot be read and were skipped");
+            eprintln!("{count} {what}");
             DONE_WITH_LOSSES
         }
     }

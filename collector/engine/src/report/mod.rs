@@ -1,8 +1,11 @@
 //! From records to what a person reads. Values in, texts out; nothing here prints.
 
+pub mod findings;
 pub mod learning;
 pub mod learning_page;
 pub mod operators;
+pub mod profile;
+pub mod styled;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ pub mod tvm;
 
 use crate::data::{Kind, Profile, Span};
 use crate::sort::SortBy;
-use crate::summary::outermost;
+use crate::summary::{GroupBy, outermost};
 use memory::Memory;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -24,6 +24,17 @@ pub struct Grouping {
     /// Calls at other places in the model stand in other rows, where places are known: by so many of the outermost names of
     /// modules, or all of them with 0.
     pub by_scope: Option<usize>,
+}
+
+impl From<GroupBy> for Grouping {
+    fn from(group_by: GroupBy) -> Grouping {
+        let by_scope = match group_by {
+            GroupBy::Scope(levels) => Some(levels),
+            GroupBy::Call => Some(0),
+            GroupBy::Name | GroupBy::InputShape => None,
+        };
+        Grouping { by_input_shape: group_by == GroupBy::InputShape, by_scope }
+    }
 }
 
 /// One row.

@@ -31,6 +31,18 @@ pub enum GroupBy {
     Call,
 }
 
+impl GroupBy {
+    /// Returns its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupBy::Name => "name",
+            GroupBy::InputShape => "input-shape",
+            GroupBy::Scope(_) => "scope",
+            GroupBy::Call => "call",
+        }
+    }
+}
+
 /// One row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {

@@ -1,13 +1,12 @@
-//! What a simulator counted, in a table of its own: nothing of it stands beside what was measured.
+//! The counts of a simulator, in a table of their own: simulated and measured numbers do not share a table.
 
-use crate::paper;
 use profile::data::Simulation;
 use profile::summary::simulated;
-use report::{Table, figures, number, or_unknown, words};
+use report::{Paper, Table, figures, number, or_unknown, words};
 
-/// The table with what it is.
-pub fn describe(simulation: &Simulation) -> String {
-    // What narrow paper does without.
+/// Describes a simulation.
+pub fn describe(simulation: &Simulation, paper: &Paper) -> String {
+    // Narrow paper does without these, the highest number first.
     let columns = simulated::FIGURES.map(|name| match name {
         "FLOP/instruction" => figures(name).drops(1),
         "L1 misses/kFLOP" => figures(name).drops(2),
@@ -21,5 +20,5 @@ pub fn describe(simulation: &Simulation) -> String {
         table.row([task.text.clone()].into_iter().chain(shown));
     }
     let (about, caches) = (simulated::about(simulation), simulation.caches.join("; "));
-    format!("\n{about}\n{}\ncaches          {caches}", table.on(&paper()))
+    format!("\n{about}\n{}\ncaches          {caches}", table.on(paper))
 }

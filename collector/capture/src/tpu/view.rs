@@ -1,0 +1,59 @@
+//! Everything that a capture shows, written into a folder.
+
+use super::loss::Losses;
+use super::summary::Summary;
+use super::{Result, Timeline, book, output, page, reginfo, trace};
+use std::io::Write;
+use std::path::Path;
+
+/// Which outputs are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outputs<'a> {
+    /// The summary as the vendor's tool writes it.
+    pub has_summary: bool,
+    /// The trace.
+    pub has_trace: bool,
+    /// The workbook; with it or the page come the register reports.
+    pub has_book: bool,
+    /// The page.
+    pub has_page: bool,
+    /// A trace of the host to merge.
+    pub host_trace: Option<&'a Path>,
+    /// The workbook has cores below this number only.
+    pub core_limit: Option<u32>,
+}
+
+/// Writes the outputs into a folder, which is made if needed, and returns their names. What is skipped of the host's trace is added to
+/// the losses of the time line.
+pub fn write(
+    timeline: &mut Timeline,
+    summary: Option<&Summary>,
+    folder: &Path,
+    outputs: &Outputs<'_>,
+) -> Result<Vec<String>> {
+    let mut written = Vec::new();
+    if let (true, Some(summary)) = (outputs.has_summary, summary) {
+        output::write(&folder.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))?;
+        written.push("summary.txt".to_owned());
+    }
+    if outputs.has_trace {
+        let tail = (timeline.tail_ns, timeline.tail_offset_ns);
+        let losses: &mut Losses = &mut timeline.losses;
+        let host = outputs.host_trace.map(|path| trace::host::read(path, tail, losses)).transpose()?;
+        trace::write(timeline, host.as_ref(), &folder.join("perfetto.pftrace"))?;
+        written.push("perfetto.pftrace".to_owned());
+    }
+    if outputs.has_book || outputs.has_page {
+        let count = reginfo::write(timeline, folder)?;
+        written.push(format!("{count} register reports (*RegInfo_*.txt)"));
+    }
+    if outputs.has_book {
+        book::write(timeline, folder, outputs.core_limit)?;
+        written.extend([book::BOOK, book::TABLE].map(|name| format!("{}/{name}", book::FOLDER)));
+    }
+    if outputs.has_page {
+        page::write(timeline, summary, folder)?;
+        written.push(format!("{}/{}", page::FOLDER, page::FILE));
+    }
+    Ok(written)
+}

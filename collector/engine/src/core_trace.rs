@@ -1,0 +1,212 @@
+//! One operator on a simulated core of a board's fabric: the trace of its modules, and a table of what they did.
+
+use crate::Result;
+use crate::campaign::config::Config;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::planned_tasks;
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
+use crate::packing;
+use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
+use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
+use capture::writer::{Sort, Track};
+use datasets::output::Output;
+use job::space::{core_knobs, space};
+use job::target::{Fabric, fabric};
+use report::{Paper, Table, duration, figures, percent, words};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// What is simulated, and where the trace goes.
+pub struct CoreTraceOptions<'a> {
+    /// Which task of the models, from 1.
+    pub task: usize,
+    /// Knobs that differ from the default schedule, as `NAME=N`.
+    pub knobs: &'a [String],
+    /// The file of the trace.
+    pub out: &'a Path,
+    /// Largest size of the trace, in MiB.
+    pub trace_mib: u32,
+}
+
+/// A simulated operator. All times are simulated.
+#[derive(Serialize)]
+pub struct CoreTrace {
+    bound: &'static str,
+    calibrated: bool,
+    cycles: u64,
+    instructions: u64,
+    knobs: BTreeMap<&'static str, u32>,
+    lanes: Vec<LaneTimes>,
+    port_bytes: u64,
+    simulated_ns: f64,
+    source: &'static str,
+    trace: String,
+    what: String,
+    #[serde(skip)]
+    clock_mhz: u32,
+}
+
+/// The cycles of one module.
+#[derive(Serialize)]
+struct LaneTimes {
+    busy_cycles: u64,
+    lane: &'static str,
+    port_wait_cycles: u64,
+}
+
+/// Simulates one task of the models, and writes its trace.
+pub fn trace_core(
+    options: &CoreTraceOptions<'_>,
+    config: &Config,
+    models: &LoadedModels,
+    observer: &dyn Observer,
+) -> Result<CoreTrace> {
+    let target = fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
+    let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(chain(&error)))?;
+    let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
+        let message = format!("there is no task {} of these models that the core computes", options.task);
+        return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
+    };
+    let layer = layer_of(&planned.task).map_err(Failure::usage)?;
+    let default = space(&planned.task, &target.machine).default;
+    let default = core_knobs(&default).ok_or_else(|| Failure::usage("no cut of this task fits the core"))?;
+    let knobs = changed(default, options.knobs)?;
+    let program = generate(&fabric.core(), &layer, &knobs)
+        .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;
+    check(&program).map_err(Failure::environment)?;
+    let file = Output::create(options.out).map_err(|error| Failure::usage(chain(&error)))?;
+    let trace = file.path().display().to_string();
+    let mut spans = Vec::new();
+    let timed = simulate_with(&program, &fabric.timing().timing, &mut |span| spans.push(span));
+    let timed = timed.map_err(Failure::environment)?;
+    let limit = u64::from(options.trace_mib) << 20;
+    let what = format!("{}: {}", fabric.describe(), planned.task.describe());
+    let fill = |out: &mut dyn Write| Ok(write(&what, &program, &spans, fabric.clock_mhz, out, limit)?.0);
+    packing::write_trace(file, observer, fill)?;
+    Ok(CoreTrace::new(&fabric, &knobs, &timed, trace, what))
+}
+
+impl CoreTrace {
+    fn new(fabric: &Fabric, knobs: &Knobs, timed: &Timed, trace: String, what: String) -> CoreTrace {
+        let lane = |lane: Lane| LaneTimes {
+            busy_cycles: timed.busy[lane as usize],
+            lane: lane.name(),
+            port_wait_cycles: timed.waited[lane as usize],
+        };
+        CoreTrace {
+            bound: timed.bound().name(),
+            calibrated: fabric.calibrated,
+            cycles: timed.cycles,
+            instructions: timed.instructions,
+            knobs: Knobs::NAMES.into_iter().zip(knobs.numbers()).collect(),
+            lanes: Lane::ALL.into_iter().map(lane).collect(),
+            port_bytes: timed.bytes,
+            simulated_ns: time_ns(timed.cycles, fabric.clock_mhz),
+            source: "simulated",
+            trace,
+            what,
+            clock_mhz: fabric.clock_mhz,
+        }
+    }
+
+    /// Describes the modules and the whole.
+    pub fn text(&self, paper: &Paper) -> String {
+        let share = |cycles: u64| percent(cycles as f64 / self.cycles.max(1) as f64);
+        let mut table =
+            Table::new([words("module"), figures("simulated"), figures("share"), figures("waits for memory")]);
+        for LaneTimes { busy_cycles, lane, port_wait_cycles } in &self.lanes {
+            let time = duration(time_ns(*busy_cycles, self.clock_mhz));
+            table.row([(*lane).to_owned(), time, share(*busy_cycles), share(*port_wait_cycles)]);
+        }
+        format!(
+            "{}\n{}\nsimulated {} ({} cycles), bound by {}; {} instructions, {} bytes of memory\ntrace in `{}`; open it at \
+             ui.perfetto.dev",
+            self.what,
+            table.on(paper),
+            duration(self.simulated_ns),
+            self.cycles,
+            self.bound,
+            self.instructions,
+            self.port_bytes,
+            self.trace
+        )
+    }
+}
+
+fn time_ns(cycles: u64, clock_mhz: u32) -> f64 {
+    cycles as f64 * 1e3 / f64::from(clock_mhz)
+}
+
+/// Returns the schedule with other numbers for some knobs.
+fn changed(default: Knobs, given: &[String]) -> Result<Knobs> {
+    let mut numbers = default.numbers();
+    for text in given {
+        let parsed = text.split_once('=').and_then(|(name, number)| {
+            let place = Knobs::NAMES.iter().position(|known| *known == name.trim())?;
+            Some((place, number.trim().parse().ok()?))
+        });
+        let (place, number) = parsed.ok_or_else(|| {
+            Failure::usage(format!("`--knobs {text}` is not a knob and a number"))
+                .with_hint(format!("the knobs are {}", Knobs::NAMES.join(", ")))
+        })?;
+        numbers[place] = number;
+    }
+    Ok(Knobs::of(numbers))
+}
+
+const KEYS: [&str; 3] = ["instruction", "cycles", "port_wait_cycles"];
+
+/// Writes the lanes, each in the order of time.
+fn write<W: Write>(
+    what: &str,
+    program: &Program,
+    spans: &[Span],
+    clock_mhz: u32,
+    out: W,
+    limit: u64,
+) -> std::io::Result<(Written, W)> {
+    let modules = [Lane::Load, Lane::Compute, Lane::Store];
+    let mut tracks = vec![Track { name: what.to_owned(), orders_children: true, ..Track::default() }];
+    for (rank, lane) in (0..).zip(modules) {
+        let (name, parent) = (lane.name().to_owned(), Some(0));
+        tracks.push(Track { name, parent, rank: Some(-rank), sort: Sort::Slices, orders_children: false });
+    }
+    let heading = Heading { tracks: &tracks, keys: &KEYS, members: &[] };
+    let mut sink = Sink::new(Format::Perfetto, heading, out, limit)?;
+    let time = |cycles: u64| i64::try_from(cycles.saturating_mul(1000) / u64::from(clock_mhz)).unwrap_or(i64::MAX);
+    let whole = |number: u64| Argument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
+    let mut ordered: Vec<&Span> = spans.iter().collect();
+    ordered.sort_by_key(|span| (span.begin, span.end));
+    for span in ordered {
+        let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
+        let name = program.instructions.get(span.place).map_or("", |bits| name(program, *bits));
+        let arguments = [(0, whole(span.place as u64)), (1, whole(span.end - span.begin)), (2, whole(span.waited))];
+        sink.slice(&Shown {
+            track: track + 1,
+            start_ns: time(span.begin),
+            end_ns: Some(time(span.end)),
+            name,
+            category: "simulated",
+            flows: &[],
+            arguments: &arguments,
+        })?;
+    }
+    sink.finish()
+}
+
+/// What an instruction does, in words.
+fn name(program: &Program, bits: [u64; 2]) -> &'static str {
+    match decode(&program.core, bits) {
+        Ok(Instruction::Load(memory) | Instruction::Store(memory)) if memory.columns == 0 => "wait",
+        Ok(Instruction::Load(memory)) => memory.buffer.name(),
+        Ok(Instruction::Store(_)) => "results",
+        Ok(Instruction::Multiply(multiply)) if multiply.is_reset => "reset",
+        Ok(Instruction::Multiply(_)) => "multiply",
+        Ok(Instruction::Alu(alu)) => alu.op.name(),
+        Ok(Instruction::Finish) | Err(_) => "end",
+    }
+}

@@ -1,0 +1,111 @@
+//! The noise floor of this machine: how much times of fixed pieces of work scatter from visit to visit.
+
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::{Result, machine};
+use datasets::OverVisits;
+use measure::host::{FLOOR_ROUNDS, Facts, FloorVisits, floor_visits};
+use measure::statistics::median;
+use report::{Paper, Table, figures, or_unknown, percent, words};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How long the measurement takes.
+const DURATION: Duration = Duration::from_secs(60);
+
+/// The visits of one piece of work.
+#[derive(Serialize)]
+struct Floor {
+    work: String,
+    threads: usize,
+    visits: usize,
+    /// Median over visits of the half-width of the interval within a visit, relative to the median of the visit.
+    within_visit: Option<f64>,
+    /// Standard deviation of the logarithms of the visits' medians.
+    between_visits: Option<f64>,
+    /// Half-width of the interval for the median of three visits.
+    three_visits: Option<f64>,
+    largest_over_smallest: f64,
+}
+
+/// The noise floor of a machine.
+#[derive(Serialize)]
+pub struct NoiseReport {
+    host: String,
+    host_class: String,
+    seconds: u64,
+    floors: Vec<Floor>,
+}
+
+/// Visits fixed pieces of work for a minute, while no other process measures.
+pub fn measure_noise(observer: &dyn Observer) -> Result<NoiseReport> {
+    let (facts, cpus) = (Facts::read(), machine::allowed_cpus()?);
+    let _exclusive = machine::exclusive(0, observer)?;
+    let mut note_round = |round: u32| {
+        if round.is_multiple_of(FLOOR_ROUNDS / 4) {
+            observer.note(format!("round {round} of {FLOOR_ROUNDS}"));
+        }
+    };
+    let visits = floor_visits(DURATION, &facts, &cpus, &mut note_round).map_err(Failure::environment)?;
+    Ok(NoiseReport {
+        host: facts.hostname.clone().unwrap_or_else(|| "this host".to_owned()),
+        host_class: facts.host_class(),
+        seconds: DURATION.as_secs(),
+        floors: visits.iter().map(floor).collect(),
+    })
+}
+
+fn floor(of: &FloorVisits) -> Floor {
+    let medians: Vec<f64> = of.visits.iter().map(|visit| visit.median_ns).collect();
+    let within =
+        |visit: &measure::Measurement| visit.median_interval_ns.map(|(low, high)| (high - low) / 2.0 / visit.median_ns);
+    let mut widths: Vec<f64> = of.visits.iter().filter_map(within).collect();
+    widths.sort_by(f64::total_cmp);
+    let known = OverVisits::of_medians(1.0, &medians);
+    let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    Floor {
+        work: of.load.to_string(),
+        threads: of.threads,
+        visits: medians.len(),
+        within_visit: (!widths.is_empty()).then(|| median(&widths)),
+        between_visits: known.spread,
+        three_visits: OverVisits::expected(known.spread, 3),
+        largest_over_smallest: medians.iter().copied().fold(0.0, f64::max) / least,
+    }
+}
+
+impl NoiseReport {
+    /// Describes the noise floor, and the least difference that is not noise.
+    pub fn text(&self, paper: &Paper) -> String {
+        let mut table = Table::new([
+            words("work"),
+            figures("threads"),
+            figures("visits").drops(2),
+            figures("within a visit"),
+            figures("between visits"),
+            figures("± of 3 visits"),
+            figures("largest / smallest").drops(1),
+        ]);
+        for floor in &self.floors {
+            table.row([
+                floor.work.clone(),
+                floor.threads.to_string(),
+                floor.visits.to_string(),
+                or_unknown(floor.within_visit, percent),
+                or_unknown(floor.between_visits, percent),
+                or_unknown(floor.three_visits, percent),
+                format!("{:.2}", floor.largest_over_smallest),
+            ]);
+        }
+        let worst = self.floors.iter().filter_map(|floor| floor.three_visits).fold(0.0, f64::max);
+        format!(
+            "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the interval that samples of one visit give; between visits: \
+             standard deviation of their medians\ndifferences below {} between two measurements of three visits each are noise here; \
+             docs/guide/measuring.md says how to lower it",
+            self.host,
+            self.seconds,
+            table.on(paper),
+            percent(worst),
+        )
+    }
+}

@@ -1,0 +1,100 @@
+//! An operator of a profile with its code, and the files of that code.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::network::Made;
+use crate::network::annotation::{Annotation, annotation, matching};
+use crate::prepared::PreparedModel;
+use job::listing::{CodeWishes, Samples, Sampling};
+use profile::Profile;
+use std::fs;
+use std::path::Path;
+
+/// How long the code of the running model is sampled, in nanoseconds.
+const SAMPLING_NS: u64 = 2_000_000_000;
+
+/// Which code is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CodeOptions<'a> {
+    /// The operator whose code is shown: a part of its name, its sizes or its place, or the first digits of its task's hash.
+    pub annotate: Option<&'a str>,
+    /// A folder for files of that code.
+    pub folder: Option<&'a Path>,
+    /// Samples of the running code per second.
+    pub sample_hertz: u64,
+    /// Whether `perf` and debuggers get the names of built code, in a file in `/tmp`.
+    pub has_perf_map: bool,
+}
+
+impl CodeOptions<'_> {
+    /// Returns what the runner does for these options.
+    pub fn wishes(&self) -> CodeWishes {
+        let sampling = Sampling { hertz: self.sample_hertz, budget_ns: SAMPLING_NS };
+        CodeWishes { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
+    }
+}
+
+/// Returns the tasks of a model that a name matches.
+pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
+    let tasks = model.tasks();
+    let found = matching(tasks, name);
+    if found.is_empty() {
+        let names: Vec<String> = tasks.iter().map(|one| one.task.name()).collect();
+        let places = tasks.iter().flat_map(|one| &one.places).map(String::as_str);
+        let known = names.iter().map(String::as_str).chain(places);
+        return Err(Failure::usage(format!("no operator of this model is called `{name}`"))
+            .with_hint(format!("{}; a part of its text or its hash will do, too", models::names::hint(name, known))));
+    }
+    Ok(found)
+}
+
+/// Annotates the task that takes the most time of several.
+pub fn annotate(
+    model: &mut PreparedModel,
+    made: &Made,
+    profile: &Profile,
+    tasks: &[usize],
+    samples: Option<&Samples>,
+) -> Result<Annotation> {
+    let time = |code: &usize| -> u64 {
+        let of_code = made.program.calls.iter().map(|call| call.code == *code).collect::<Vec<bool>>();
+        let spans = profile.spans.iter().filter(|span| of_code.get(span.operator as usize) == Some(&true));
+        spans.map(|span| span.duration_ns).sum()
+    };
+    let code = *tasks.iter().max_by_key(|code| time(code)).expect("a name matches a task at least");
+    let built = model.build_listed(code, &made.schedules[code])?;
+    let is_same = built.object == made.artifacts[code].object;
+    let listing = *built.listing.ok_or_else(|| Failure::environment("the builder told nothing of its code"))?;
+    Ok(annotation((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
+}
+
+/// Writes schedule, TIR, LLVM IR and machine code to files in a folder, which is made if needed.
+pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
+    let failed = |error: std::io::Error| Failure::usage(format!("cannot make `{}`: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let schedule = serde_json::to_string_pretty(&annotation.schedule_json).map_err(Failure::environment)?;
+    let texts = [
+        ("schedule.json", schedule),
+        ("scheduled.tir.py", annotation.scheduled_tir.clone()),
+        ("lowered.tir.py", annotation.lowered_tir.clone()),
+        ("code.ll", annotation.llvm_ir.clone()),
+        ("code.s", assembly(annotation)),
+    ];
+    for (name, text) in texts {
+        datasets::output::write(&folder.join(name), text).map_err(Failure::usage)?;
+    }
+    Ok(())
+}
+
+/// Returns all machine code, each line with the number of samples in it.
+fn assembly(annotation: &Annotation) -> String {
+    let mut text = String::new();
+    for function in &annotation.functions {
+        text.push_str(&format!("{}:\n", function.name));
+        for line in &function.lines {
+            let samples = if line.samples > 0 { line.samples.to_string() } else { String::new() };
+            text.push_str(&format!("{samples:>8}  {:6x}  {}\n", line.offset, line.text));
+        }
+    }
+    text
+}

@@ -1,0 +1,59 @@
+//! What is counted besides times: counters, and the counts of a simulator in their place.
+
+use super::code::CodeOptions;
+use crate::Result;
+use crate::failure::Failure;
+use crate::network::simulated::{self, Simulator};
+use crate::prepared::PreparedModel;
+use job::target::is_cuda;
+use profile::Profile;
+
+/// Returns the counters to read for names as they are given: processor time where none is given. A simulator is no counter.
+pub fn counters(names: &[String]) -> Vec<String> {
+    let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
+    match &names[..] {
+        [] => vec!["thread_cpu_ns".to_owned()],
+        [only] if only == "default" => Vec::new(),
+        names => names.to_vec(),
+    }
+}
+
+/// Rejects options about machine code and simulators where the target is a GPU.
+pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: &str) -> Result<()> {
+    let given = [
+        ("--annotate", code.annotate.is_some()),
+        ("--perf-map", code.has_perf_map),
+        ("--counters cachegrind", is_simulated(counters)),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given && is_cuda(target)) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `cuda`"))
+                .with_hint(format!("leave out `{flag}`")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_simulated(names: &[String]) -> bool {
+    names.iter().any(|name| name == simulated::NAME)
+}
+
+/// Returns the simulator if it is among the names of counters.
+pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
+    if !is_simulated(names) {
+        return Ok(None);
+    }
+    let found = Simulator::find().map_err(|why| {
+        Failure::environment(format!("`--counters cachegrind` simulates by valgrind: {why}"))
+            .with_hint("install it, for example with `apt-get install valgrind`")
+    });
+    found.map(Some)
+}
+
+/// Adds the counts of a simulator to a profile.
+pub fn simulate(model: &mut PreparedModel, simulator: &Simulator, profile: &mut Profile) -> Result<()> {
+    let (simulation, refused) = model.simulate(simulator)?;
+    profile.simulation = Some(simulation);
+    profile.notes.extend(refused.into_iter().map(|why| format!("not simulated: {why}")));
+    Ok(())
+}

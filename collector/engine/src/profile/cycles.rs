@@ -1,0 +1,71 @@
+//! Traces of single cycles of a profile, each passed to a command, as torch.profiler calls `on_trace_ready`.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::packing;
+use capture::writer::sink::Format;
+use datasets::output::Output;
+use profile::{Profile, cycle, export};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the command may take for one trace.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often the command is polled for its end.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Writes a trace for each cycle and runs the command on it. Ends with the first cycle for which the command fails, and returns why.
+/// The files are deleted at the end.
+pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<Option<String>> {
+    let folder = tempfile::Builder::new().prefix("opcollect-traces-").tempdir().map_err(Failure::environment)?;
+    let cycles = cycle::cycles(profile);
+    for (place, &cycle) in cycles.iter().enumerate() {
+        let path = folder.path().join(format!("cycle-{cycle}.json"));
+        let output = Output::create(&path).map_err(Failure::environment)?;
+        let cut = cycle::cut(profile, cycle);
+        packing::write(output, |out| Ok(export::write(&cut, Format::Chrome, out, limit_bytes)?.0))?;
+        let why = match start(command, &path).and_then(|mut child| wait(&mut child)) {
+            Ok(status) if status.success() => continue,
+            Ok(status) => status.to_string(),
+            Err(why) => why,
+        };
+        let left = cycles.len() - place - 1;
+        return Ok(Some(format!(
+            "`--on-trace-ready` failed for cycle {cycle}: {why}; {left} more cycles were not handed over"
+        )));
+    }
+    Ok(None)
+}
+
+/// Starts the command with the file of a trace as its last argument, in a process group of its own.
+fn start(command: &str, path: &Path) -> std::result::Result<Child, String> {
+    Command::new("sh")
+        .args(["-c", &format!("{command} \"$1\""), "sh"])
+        .arg(path)
+        .stdin(Stdio::null())
+        // Standard output belongs to the results of this program.
+        .stdout(std::io::stderr())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| error.to_string())
+}
+
+/// Waits for the command, and ends it with all that it started when its time is over.
+fn wait(child: &mut Child) -> std::result::Result<ExitStatus, String> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if begun.elapsed() < LIMIT => std::thread::sleep(PAUSE),
+            Ok(None) => {
+                let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
+                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+                let _ = child.wait();
+                return Err(format!("it took longer than {} s and was ended", LIMIT.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The changes between two profiles in files.
+
+use crate::Result;
+use crate::failure::Failure;
+use crate::report::profile::changes;
+use profile::Profile;
+use profile::compare::{Comparison, compare};
+use profile::summary::GroupBy;
+use report::Paper;
+use std::fs;
+use std::path::Path;
+
+/// Largest file of a profile, in bytes: its spans are bounded when it is made.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// The changes between two profiles.
+pub struct ProfileDiff {
+    /// The changes.
+    pub changes: Comparison,
+    title: String,
+}
+
+impl ProfileDiff {
+    /// Describes the changes, with `row_limit` rows at most.
+    pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
+        format!("{}\n{}", self.title, changes::describe(&self.changes, row_limit, paper))
+    }
+}
+
+/// Compares two profiles, each in a file of its own.
+pub fn diff(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDiff> {
+    let (before, after) = (read(before)?, read(after)?);
+    if before.source != after.source {
+        return Err(Failure::usage("one of the profiles was not measured as the other was: their times never meet"));
+    }
+    let title =
+        format!("{} ({} runs) → {} ({} runs)", before.model, before.steps.len(), after.model, after.steps.len());
+    Ok(ProfileDiff { changes: compare(&before, &after, group_by), title })
+}
+
+/// Reads a profile from a file.
+pub fn read(path: &Path) -> Result<Profile> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot read the profile `{}`: {why}", path.display()))
+            .with_hint("a profile is what `opcollect profile --out FILE` writes")
+    };
+    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
+    if size > MAX_BYTES {
+        return Err(failed(&format!("it has {size} bytes, more than any profile")));
+    }
+    let text = fs::read(path).map_err(|error| failed(&error))?;
+    let profile: Profile = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+    profile.check().map_err(|error| failed(&error))?;
+    Ok(profile)
+}

@@ -1,0 +1,92 @@
+//! The files of a profile.
+
+use crate::Result;
+use crate::failure::{Failure, chain};
+use crate::observer::Observer;
+use crate::packing;
+use crate::report::styled::StyledTable;
+use capture::writer::sink::Format;
+use datasets::output::Output;
+use profile::summary::{Row, comma};
+use profile::{Profile, export, page};
+use std::io::Write;
+use std::path::Path;
+
+/// The files to write, each where it has a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileOptions<'a> {
+    /// The whole profile as JSON.
+    pub profile: Option<&'a Path>,
+    /// The rows of the table as CSV.
+    pub csv: Option<&'a Path>,
+    /// A trace in Perfetto's format; a name that ends in `.gz` packs it.
+    pub perfetto: Option<&'a Path>,
+    /// A trace in the format of torch.profiler, likewise.
+    pub chrome_trace: Option<&'a Path>,
+    /// A page for the browser.
+    pub page: Option<&'a Path>,
+    /// Largest size of a trace before it is packed, in MiB.
+    pub trace_mib: u32,
+}
+
+impl FileOptions<'_> {
+    /// Returns the largest size of a trace in bytes.
+    pub fn trace_bytes(&self) -> u64 {
+        u64::from(self.trace_mib) << 20
+    }
+}
+
+/// Files that were opened before the work, so that a path that cannot be written is found early.
+pub struct ProfileFiles {
+    profile: Option<Output>,
+    csv: Option<Output>,
+    traces: Vec<(Format, Output)>,
+    page: Option<Output>,
+    trace_bytes: u64,
+}
+
+impl ProfileFiles {
+    /// Opens the files.
+    pub fn create(options: &FileOptions<'_>) -> Result<ProfileFiles> {
+        let create =
+            |path: Option<&Path>| path.map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)));
+        let trace = |format: Format, path: Option<&Path>| Ok(create(path)?.map(|file| (format, file)));
+        let traces = [trace(Format::Perfetto, options.perfetto), trace(Format::Chrome, options.chrome_trace)];
+        Ok(ProfileFiles {
+            traces: traces.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect(),
+            page: create(options.page)?,
+            profile: create(options.profile)?,
+            csv: create(options.csv)?,
+            trace_bytes: options.trace_bytes(),
+        })
+    }
+
+    /// Writes the files. The rows are those of the table in another tool's style, if there is one.
+    pub fn write(
+        self,
+        profile: &Profile,
+        rows: &[Row],
+        styled: Option<&StyledTable>,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        if let Some(mut file) = self.profile {
+            serde_json::to_writer(&mut file, profile).map_err(Failure::environment)?;
+            file.keep().map_err(Failure::environment)?;
+        }
+        if let Some(mut file) = self.csv {
+            match styled {
+                Some(styled) => file.write_all(&styled.csv()?).map_err(Failure::environment)?,
+                None => comma::write(rows, &mut file).map_err(Failure::environment)?,
+            }
+            file.keep().map_err(Failure::environment)?;
+        }
+        for (format, file) in self.traces {
+            let write = |out: &mut dyn Write| Ok(export::write(profile, format, out, self.trace_bytes)?.0);
+            packing::write_trace(file, observer, write)?;
+        }
+        if let Some(file) = self.page {
+            packing::write(file, |out| out.write_all(page::page(profile).as_bytes()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,309 @@
+//! Profiles a model: runs it with time stamps and counters around each operator, and summarises, stores and writes what was measured.
+
+mod code;
+mod counting;
+mod cycles;
+mod diff;
+mod files;
+
+pub use code::CodeOptions;
+pub use counting::counters;
+pub use diff::{ProfileDiff, diff, read};
+pub use files::FileOptions;
+
+use crate::campaign::config::Config;
+use crate::campaign::graphs::LoadedModels;
+use crate::campaign::record;
+use crate::failure::{Failure, chain};
+use crate::given::InputFiles;
+use crate::keeping::Keeping;
+use crate::network::{self, Comparison, Made};
+use crate::observer::Observer;
+use crate::prepared::{Asked, On, PreparedModel, not_built};
+use crate::report::profile::{self as text, OperatorRecords, Report, View};
+use crate::report::styled::{Style, StyledTable};
+use crate::runs::Runs;
+use crate::{Result, machine, peaks};
+use datasets::{Outcome, Peaks, Record, ScheduleSource};
+use files::ProfileFiles;
+use job::listing::Samples;
+use job::target::is_cuda;
+use job::{NetworkJob, Profiled, RunReply};
+use measure::counters::Backend;
+use measure::{Method, Plan as SamplingPlan};
+use profile::summary::{self, GroupBy};
+use profile::{Plan, Profile, Schedule, SortBy};
+use report::Paper;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// The folder of the program.
+const PROGRAM: &str = "program";
+/// How long runs are profiled by default.
+const SECONDS: f64 = 2.0;
+/// How long runs are profiled by default with a schedule, which ends by itself.
+const SECONDS_WITH_SCHEDULE: f64 = 600.0;
+
+/// How a model is profiled.
+pub struct ProfileOptions<'a> {
+    /// Threads; by default one on each CPU.
+    pub threads: Option<usize>,
+    /// Inputs from files.
+    pub inputs: &'a InputFiles,
+    /// Whether the outputs are compared with the reference computation.
+    pub is_checked: bool,
+    /// Which runs are profiled.
+    pub schedule: Option<Schedule>,
+    /// Without a schedule, profile one of this many runs.
+    pub sample: Option<u64>,
+    /// The time after which profiling ends.
+    pub seconds: Option<f64>,
+    /// Names of counters; [`counters`] returns those that the configuration needs for them.
+    pub counters: &'a [String],
+    /// A shell command for the trace of each cycle.
+    pub on_trace_ready: Option<&'a str>,
+    /// How long to wait for another process that measures on the same CPUs.
+    pub wait_seconds: u64,
+    /// The store for records of operators.
+    pub store: Option<&'a Path>,
+    /// The operator whose code is shown.
+    pub code: CodeOptions<'a>,
+    /// What a row stands for.
+    pub group_by: GroupBy,
+    /// The order of rows.
+    pub sort_by: SortBy,
+    /// The tool whose table is made, instead of our own.
+    pub style: Option<Style>,
+    /// The files to write.
+    pub files: FileOptions<'a>,
+}
+
+/// The profile of a model with its tables.
+pub struct ModelProfile {
+    /// The profile.
+    pub profile: Profile,
+    /// Its summary.
+    pub report: Report,
+    /// The table in the style of another tool, where one was asked for.
+    pub styled: Option<StyledTable>,
+    /// Peak rates of the machine.
+    pub peaks: Peaks,
+    /// Whether something was lost: outputs are wrong, or traces were not handed over.
+    pub has_losses: bool,
+    /// How many other operators have the name of the annotated one.
+    homonyms: usize,
+}
+
+impl ModelProfile {
+    /// Describes the profile, the simulation, the peak rates, and the annotated operator.
+    pub fn text(&self, view: View, paper: &Paper) -> String {
+        let report = &self.report;
+        let mut lines = vec![text::describe(report, view, self.styled.as_ref(), paper)];
+        lines.extend(report.simulated.as_ref().map(|simulated| text::simulated::describe(simulated, paper)));
+        lines.extend(peaks::describe(&self.peaks));
+        lines.extend(report.annotation.as_ref().map(|one| text::code::describe(one, self.homonyms)));
+        lines.join("\n")
+    }
+}
+
+/// A profile with the code that was built and the results of its run.
+struct MeasuredProfile {
+    profile: Profile,
+    made: Made,
+    check: Option<Comparison>,
+    peaks: Peaks,
+    samples: Option<Samples>,
+    perf_map: Option<PathBuf>,
+    peak_memory_bytes: u64,
+}
+
+/// Profiles the one model of a configuration.
+pub fn run(
+    options: &ProfileOptions<'_>,
+    config: Config,
+    models: &LoadedModels,
+    observer: &Rc<dyn Observer>,
+) -> Result<ModelProfile> {
+    let simulator = counting::find_simulator(options.counters)?;
+    let mut model = prepare(options, config, models, observer)?;
+    let named = options.code.annotate.map(|name| code::find_tasks(&model, name)).transpose()?;
+    let files = ProfileFiles::create(&options.files)?;
+    let folder = model.new_folder(PROGRAM)?;
+    let job = job(options, &model, &folder);
+    let _exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
+    // Last, so that no error before leaves an empty store behind.
+    let keeping = begin(options, &mut model, &job)?;
+    let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping)?;
+    if let Some(simulator) = &simulator {
+        counting::simulate(&mut model, simulator, &mut measured.profile)?;
+    }
+    measured
+        .profile
+        .check()
+        .map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
+    let records = keep_operators(keeping, &measured)?;
+    let annotate = |tasks: &Vec<usize>| {
+        code::annotate(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
+    };
+    let annotation = named.as_ref().map(annotate).transpose()?;
+    if let (Some(folder), Some(annotation)) = (options.code.folder, &annotation) {
+        code::write_files(folder, annotation)?;
+    }
+    let styled = options.style.map(|style| styled(&measured.profile, style, options, model.runs.cpus.len()));
+    let mut report = Report { records, annotation, ..summarise(&measured, options, &model) };
+    files.write(&measured.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
+    let handed_over = options
+        .on_trace_ready
+        .map(|command| cycles::hand_over(&measured.profile, command, options.files.trace_bytes()));
+    let failed = handed_over.transpose()?.flatten();
+    let has_losses = failed.is_some() || measured.check.is_some_and(|check| !check.is_right);
+    report.notes.extend(failed);
+    let homonyms = named.map_or(0, |tasks| tasks.len() - 1);
+    Ok(ModelProfile { profile: measured.profile, report, styled, peaks: measured.peaks, has_losses, homonyms })
+}
+
+/// Makes the model ready to be built.
+fn prepare(
+    options: &ProfileOptions<'_>,
+    mut config: Config,
+    models: &LoadedModels,
+    observer: &Rc<dyn Observer>,
+) -> Result<PreparedModel> {
+    if is_cuda(&config.target) && options.counters.is_empty() {
+        // Processor time says nothing of what a device does.
+        config.counters.backend = Backend::None;
+    }
+    counting::check_target(options.counters, &options.code, &config.target)?;
+    PreparedModel::of(Asked {
+        config,
+        models,
+        threads: options.threads,
+        inputs: options.inputs,
+        is_checked: options.is_checked,
+        engines: &[],
+        on: On::CpusOrGpu,
+        observer: Rc::clone(observer),
+    })
+}
+
+fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> NetworkJob {
+    let every =
+        |runs: u64| Schedule { skip_first: 3, wait: runs - 1, warmup: 0, active: 1, repeat: 0, skip_first_wait: 0 };
+    let schedule = options.schedule.or(options.sample.map(every)).unwrap_or_default();
+    let default_seconds = if options.schedule.is_some() { SECONDS_WITH_SCHEDULE } else { SECONDS };
+    let budget_ns = (options.seconds.unwrap_or(default_seconds) * 1e9) as u64;
+    let method = Method::Sample(SamplingPlan::default());
+    let counters = model.runs.config.counters.clone();
+    let job = model.runs.job(model.engine(), folder.to_owned(), PROGRAM, method, counters);
+    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.wishes(), ..job }
+}
+
+/// Begins the records of operators, where they are wanted.
+fn begin(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<Keeping>> {
+    let Some(store) = options.store else { return Ok(None) };
+    let schedules = model.schedules(&|task| network::default_schedule(task, &model.target));
+    Keeping::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
+}
+
+/// Builds the model and runs it; a failure goes into the records.
+fn measure(
+    model: &mut PreparedModel,
+    folder: &Path,
+    job: &NetworkJob,
+    keeping: Option<Keeping>,
+) -> Result<(MeasuredProfile, Option<Keeping>)> {
+    let target = model.target.clone();
+    let made = match model.make(folder, &|task| network::default_schedule(task, &target)) {
+        Ok(made) => made,
+        Err(error) => {
+            let why = chain(&error);
+            keep(keeping, |_, row| {
+                record::fail(row, Outcome::BuildFailed, why.clone());
+                Ok(())
+            })?;
+            return Err(not_built(error));
+        }
+    };
+    let profiled = match model.runs.reply(job) {
+        Ok(RunReply::Profiled(profiled)) => *profiled,
+        other => {
+            keep(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
+            return Err(not_profiled(other));
+        }
+    };
+    let check = model.check(&model.outputs(job)?);
+    let peaks = peaks::now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
+    let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
+    let profile = model.profile(profile, &made, &peaks)?;
+    let Profiled { samples, perf_map, peak_memory_bytes, .. } = profiled;
+    Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
+}
+
+/// Returns why the runner gave no profile.
+fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
+    match Runs::measured(reply) {
+        Err(failure) => failure,
+        Ok(_) => Failure::environment("the runner told nothing of operators"),
+    }
+}
+
+/// Keeps the records of operators with the measurements of each.
+fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
+    keep(keeping, |place, row| match measured.check {
+        Some(wrong) if !wrong.is_right => {
+            record::fail(row, Outcome::WrongResult, "the outputs of its network differ from the reference".to_owned());
+            Ok(())
+        }
+        _ => {
+            let built = (&measured.made.schedules[place], &measured.made.artifacts[place]);
+            network::in_place::describe(row, &measured.profile, built, measured.peak_memory_bytes)
+        }
+    })
+}
+
+fn keep(
+    keeping: Option<Keeping>,
+    fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+) -> Result<Option<OperatorRecords>> {
+    let kept = keeping.map(|keeping| keeping.keep_all(fill)).transpose()?;
+    Ok(kept.map(|(store, keys)| OperatorRecords { store, keys }))
+}
+
+fn styled(profile: &Profile, style: Style, options: &ProfileOptions<'_>, threads: usize) -> StyledTable {
+    let mut table = StyledTable::new(profile, style, options.group_by.into(), options.sort_by);
+    table.configure("Number of threads", threads);
+    table.configure("Executor", "opcollect");
+    table
+}
+
+/// Returns the summary, but for records and annotation.
+fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
+    let MeasuredProfile { profile, made, .. } = measured;
+    Report {
+        model: profile.model.clone(),
+        batch: model.request.batch,
+        target: model.target.text.clone(),
+        threads: model.runs.cpus.len(),
+        seed: model.runs.config.seed,
+        schedule: options.schedule.map(|schedule| schedule.to_string()),
+        calls: made.program.calls.len(),
+        tasks: made.program.codes,
+        totals: summary::totals(profile).into(),
+        activation_bytes: made.program.activation_bytes,
+        least_activation_bytes: made.program.least_activation_bytes,
+        constant_bytes: network::constant_bytes(&made.program),
+        peak_memory_bytes: measured.peak_memory_bytes,
+        check: measured.check,
+        records: None,
+        group_by: options.group_by.name(),
+        annotation: None,
+        perf_map: measured.perf_map.clone(),
+        threads_of_pool: summary::threads::threads(profile),
+        rows: summary::rows(profile, options.group_by, options.sort_by),
+        counters: profile.counters.clone(),
+        refusals: profile.refusals.clone(),
+        energy: profile.energy.clone(),
+        simulated: profile.simulation.clone(),
+        notes: profile.notes.clone(),
+    }
+}

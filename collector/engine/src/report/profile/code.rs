@@ -1,0 +1,76 @@
+//! An operator with its code, and the loops that its time goes into.
+
+use crate::network::annotation::{Annotation, Basis, Function, Loop};
+use report::{number, percent};
+
+/// The most loops that are shown, the hottest first.
+const MAX_LOOPS: usize = 3;
+/// The most lines that are shown of a loop.
+const MAX_LINES: usize = 60;
+
+/// Describes an operator; `homonyms` is the number of other operators that its name matches.
+pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
+    let mut lines = vec![
+        String::new(),
+        format!("operator        {}", annotation.text),
+        format!("stands at       {}", annotation.places.join(", ")),
+        format!("task            {}", annotation.task),
+        format!("schedule        {} {}", annotation.schedule, annotation.schedule_json),
+    ];
+    if homonyms > 0 {
+        lines.push(format!(
+            "note            {homonyms} more operators are called so; this one takes the most time. Say a hash or a place"
+        ));
+    }
+    lines.extend(["TIR as scheduled".to_owned(), annotation.scheduled_tir.trim_end().to_owned()]);
+    lines.push(basis(annotation));
+    let mut loops: Vec<(&Function, &Loop)> = annotation
+        .functions
+        .iter()
+        .flat_map(|function| function.loops.iter().map(move |one| (function, one)))
+        .filter(|(_, one)| one.share > 0.0)
+        .collect();
+    loops.sort_by(|(_, left), (_, right)| right.share.total_cmp(&left.share));
+    if loops.is_empty() {
+        lines.push("its code has no loop that is known to take time".to_owned());
+    }
+    for (function, hot) in loops.into_iter().take(MAX_LOOPS) {
+        lines.extend(loop_lines(function, hot, annotation.basis));
+    }
+    lines.join("\n")
+}
+
+fn basis(annotation: &Annotation) -> String {
+    let same = if annotation.is_code_that_ran {
+        ""
+    } else {
+        "; built again its code came out otherwise, so samples are left out"
+    };
+    match (&annotation.samples, annotation.basis) {
+        (Some(samples), Basis::Sampled) => format!(
+            "hot loops       sampled: {} of {} samples found this operator, by {} at {} Hz, {} lost",
+            samples.own, samples.all, samples.event, samples.hertz, samples.lost
+        ),
+        (Some(samples), Basis::Estimated) => format!(
+            "hot loops       estimated from the code alone: only {} of {} samples found this operator{same}",
+            samples.own, samples.all
+        ),
+        (None, _) => "hot loops       estimated from the code alone: nothing was sampled".to_owned(),
+    }
+}
+
+fn loop_lines(function: &Function, hot: &Loop, basis: Basis) -> Vec<String> {
+    let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} turns each time", number(turns)));
+    let word = if basis == Basis::Sampled { "of its time" } else { "of its time by estimate" };
+    let mut lines = vec![format!("{} {word}: `{}`{turns}", percent(hot.share), function.name)];
+    let inside = &function.lines[hot.first..=hot.last.min(function.lines.len() - 1)];
+    let all: u64 = function.lines.iter().map(|line| line.samples).sum();
+    for line in inside.iter().take(MAX_LINES) {
+        let share = if line.samples > 0 { percent(line.samples as f64 / all as f64) } else { String::new() };
+        lines.push(format!("{share:>8}  {:6x}  {}", line.offset, line.text));
+    }
+    if inside.len() > MAX_LINES {
+        lines.push(format!("          {} more lines: `--annotate-to DIR` writes all", inside.len() - MAX_LINES));
+    }
+    lines
+}

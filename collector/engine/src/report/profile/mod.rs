@@ -1,0 +1,123 @@
+//! A profile for a reader: rows, the whole that they are parts of, and the cost of profiling.
+
+pub mod changes;
+pub mod code;
+pub mod simulated;
+mod summary;
+mod table;
+
+pub use summary::{OperatorRecords, Report, TotalTimes, View};
+
+use super::styled::StyledTable;
+use profile::summary::threads::Thread;
+use report::{Paper, duration, number, or_unknown, percent, size};
+use std::collections::BTreeSet;
+
+/// Describes a profile: its rows, or those of another tool's table, and the lines below them.
+pub fn describe(report: &Report, view: View, styled: Option<&StyledTable>, paper: &Paper) -> String {
+    let View { row_limit, .. } = view;
+    let plural = if report.threads == 1 { "" } else { "s" };
+    let mut lines = vec![format!(
+        "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
+        report.model, report.calls, report.tasks, report.threads, report.seed
+    )];
+    match styled {
+        Some(styled) => lines.push(styled.text(row_limit, paper)),
+        None => lines.push(table::rows(report, view).on(paper)),
+    }
+    if styled.is_none() && report.rows.len() > row_limit {
+        let (left, all) = (report.rows.len() - row_limit, report.rows.len());
+        lines.push(format!("{left} more rows: `--row-limit {all}` shows all"));
+    }
+    lines.push(String::new());
+    lines.extend(threads(report));
+    lines.extend(total_lines(report));
+    lines.push(format!(
+        "memory          {} of activations (at least {}), {} of constants, {} the whole process",
+        size(report.activation_bytes),
+        size(report.least_activation_bytes),
+        size(report.constant_bytes),
+        size(report.peak_memory_bytes)
+    ));
+    for energy in &report.energy {
+        let (domain, source) = (&energy.domain, &energy.source);
+        lines.push(format!("energy          {} mJ a run ({domain}, by {source})", number(energy.millijoules)));
+    }
+    lines.push(match &report.check {
+        None => "check           none".to_owned(),
+        Some(check) => format!("check           {}", if check.is_right { "right" } else { "WRONG" }),
+    });
+    let stored = |records: &OperatorRecords| format!("records         {} in `{}`", records.keys.len(), records.store);
+    lines.extend(report.records.as_ref().map(stored));
+    lines.extend(report.perf_map.as_ref().map(|path| format!("names for perf  `{}`", path.display())));
+    lines.extend(reading_cost(report));
+    lines.extend(refused(report));
+    lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
+    lines.join("\n")
+}
+
+/// Describes each thread of the pool.
+fn threads(report: &Report) -> Vec<String> {
+    let steps = report.totals.steps.max(1) as f64;
+    let mean = |ns: u64| duration(ns as f64 / steps);
+    let line = |thread: &Thread| {
+        let polling = or_unknown(thread.polling_ns, mean);
+        let counts = thread.counters.iter().map(|(name, count)| format!("; {} {name}", number(*count)));
+        format!(
+            "{:<15} busy {} a run, {}; idle in operators {}; on the processor beside {polling}{}",
+            thread.name,
+            mean(thread.busy_ns),
+            percent(thread.busy_share),
+            mean(thread.idle_ns),
+            counts.collect::<String>()
+        )
+    };
+    report.threads_of_pool.iter().map(line).collect()
+}
+
+/// Describes the times of runs: what operators account for, the rest, and runs without profiling.
+fn total_lines(report: &Report) -> Vec<String> {
+    let totals = &report.totals;
+    let steps = totals.steps.max(1) as f64;
+    let part = |ns: u64| if totals.total_ns == 0 { 0.0 } else { ns as f64 / totals.total_ns as f64 };
+    let mean = |ns: u64| format!("{} a run, {}", duration(ns as f64 / steps), percent(part(ns)));
+    let mut lines = vec![
+        format!("sum             {}", mean(totals.sum_ns)),
+        format!("not attributed  {}", mean(totals.not_attributed_ns)),
+        format!(
+            "total           {} a run; median {}, least {}, {} runs{}",
+            duration(totals.total_ns as f64 / steps),
+            duration(totals.step_median_ns),
+            duration(totals.step_min_ns),
+            totals.steps,
+            report.schedule.as_ref().map(|schedule| format!(" by {schedule}")).unwrap_or_default()
+        ),
+    ];
+    lines.extend(totals.bare_median_ns.map(|bare_ns| {
+        let slowdown = or_unknown(totals.profiler_slowdown, |ratio| format!("{ratio:.3}×"));
+        let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));
+        let interval = interval.unwrap_or_default();
+        format!("not profiled    {} median, in turns with these; slowdown {slowdown}{interval}", duration(bare_ns))
+    }));
+    lines
+}
+
+/// Describes what counters count of their own reading.
+fn reading_cost(report: &Report) -> Option<String> {
+    let known =
+        report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
+    let all: Vec<String> = known.map(|(counter, alone)| format!("{} {}", number(alone), counter.name)).collect();
+    (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
+}
+
+/// Describes the counters that no source gave, each once with its last reason.
+fn refused(report: &Report) -> Vec<String> {
+    let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
+    let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();
+    let lacking: BTreeSet<&str> = report.refusals.iter().map(|refusal| refusal.counter.as_str()).collect();
+    let reason = |name: &&str| {
+        let last = report.refusals.iter().rfind(|refusal| refusal.counter == **name)?;
+        Some(format!("not counted     {name}: {} ({})", last.why, last.source))
+    };
+    lacking.iter().filter(|name| !given.contains(**name)).filter_map(reason).collect()
+}

@@ -1,0 +1,78 @@
+//! A profile in the tables of other tools: that of torch.profiler, and that of the report that TVM had.
+
+use crate::Result;
+use crate::failure::Failure;
+use profile::averages::{Averages, Grouping, averages, style, tvm};
+use profile::{Profile, SortBy};
+use report::{Paper, Table};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The tool whose table is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// torch.profiler.
+    Torch,
+    /// The report that TVM had until 0.23.
+    Tvm,
+}
+
+/// The table of another tool; serialised, it has the columns of that tool.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum StyledTable {
+    /// That of torch.profiler.
+    Torch(Averages),
+    /// That of TVM.
+    Tvm(tvm::Report),
+}
+
+impl StyledTable {
+    /// Makes the table of a profile; TVM's has one order and one grouping only.
+    pub fn new(profile: &Profile, style: Style, grouping: Grouping, sort_by: SortBy) -> StyledTable {
+        match style {
+            Style::Torch => {
+                let mut averages = averages(profile, grouping);
+                averages.sort(sort_by);
+                StyledTable::Torch(averages)
+            }
+            Style::Tvm => StyledTable::Tvm(tvm::of(profile)),
+        }
+    }
+
+    /// Adds a line of configuration where the tool has such lines.
+    pub fn configure(&mut self, name: &str, value: impl Into<Value>) {
+        if let StyledTable::Tvm(report) = self {
+            report.configuration.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// Returns the rows, `row_limit` at most.
+    pub fn rows(&self, row_limit: usize) -> Table {
+        match self {
+            StyledTable::Torch(averages) => style::torch(averages, row_limit),
+            StyledTable::Tvm(report) => report.table(row_limit),
+        }
+    }
+
+    /// Returns the rows and the lines below them.
+    pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
+        let rows = self.rows(row_limit).on(paper);
+        match self {
+            StyledTable::Torch(averages) => format!("{rows}\n{}", style::torch_footer(averages)),
+            StyledTable::Tvm(report) => {
+                let footer = report.configuration.iter().map(|(name, value)| format!("\n{name}: {value}"));
+                format!("{rows}{}", footer.collect::<String>())
+            }
+        }
+    }
+
+    /// Returns all rows as CSV.
+    pub fn csv(&self) -> Result<Vec<u8>> {
+        match self {
+            StyledTable::Torch(averages) => averages.csv(),
+            StyledTable::Tvm(report) => report.csv(),
+        }
+        .map_err(Failure::environment)
+    }
+}

@@ -1,0 +1,85 @@
+//! Captures of TPU cards: viewed, imported into stores, compared and taken.
+
+use crate::Result;
+use crate::campaign::record::now_us;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::stores::{modified_us, take_over};
+use capture::tpu::capture::{Request, Taken, take};
+use capture::tpu::compare::{Comparison, compare};
+use capture::tpu::import::{self, Per, Provenance};
+use capture::tpu::loss::Losses;
+use capture::tpu::summary::Summary;
+use capture::tpu::view::{self, Outputs};
+use capture::tpu::{self, Reading, Timeline};
+use datasets::store::ImportReport;
+use std::path::Path;
+
+/// Reads a capture.
+pub fn read(input: &Path, reading: &Reading) -> Result<Timeline> {
+    tpu::read(input, reading).map_err(failed)
+}
+
+/// Writes the outputs of a capture into a folder, and returns their names.
+pub fn write(
+    timeline: &mut Timeline,
+    summary: Option<&Summary>,
+    folder: &Path,
+    outputs: &Outputs<'_>,
+) -> Result<Vec<String>> {
+    view::write(timeline, summary, folder, outputs).map_err(failed)
+}
+
+/// How a capture is imported.
+pub struct ImportOptions<'a> {
+    /// The store, which is made if needed.
+    pub store: &'a Path,
+    /// What becomes a row.
+    pub per: Per,
+    /// Name of the host that the capture was taken on.
+    pub host: Option<&'a str>,
+    /// Clock of the tensor unit in MHz, instead of the capture's own.
+    pub tiu_mhz: Option<f64>,
+}
+
+/// Adds the operators of a capture to a store.
+pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport, Losses)> {
+    let timeline = read(input, &Reading { tiu_mhz: options.tiu_mhz, compat: false })?;
+    let provenance = Provenance {
+        taken_at_us: modified_us(&timeline.directory.join("global.profile")),
+        host: options.host.unwrap_or("unknown").to_owned(),
+        run_id: format!("tpu-import-{}", now_us()),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        capture_hash: import::capture_hash(&timeline),
+    };
+    let records = import::records(&timeline, &provenance, options.per).map_err(Failure::usage)?;
+    Ok((take_over(options.store, &records)?, timeline.losses))
+}
+
+/// Compares two captures of the same work, and returns what was skipped of each, too.
+pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(Comparison, [Losses; 2])> {
+    let reading = Reading { tiu_mhz, compat: false };
+    let (before, after) = (read(before, &reading)?, read(after, &reading)?);
+    Ok((compare(&before, &after), [before.losses, after.losses]))
+}
+
+/// Runs a command with profiling on, in a folder, and returns the captures that it wrote, one at least.
+pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &dyn Observer) -> Result<Taken> {
+    let taken = take(request, folder, command).map_err(failed)?;
+    if !taken.status.success() {
+        observer.note(format!("`{}` ended with {}", command.join(" "), taken.status));
+    }
+    if taken.captures.is_empty() {
+        return Err(Failure::usage("the command wrote no capture into this folder").with_hint(
+            "its runtime must support profiling (`ENABLE_ALL_PROFILE=1`); an old model also needs `--firmware FILE`",
+        ));
+    }
+    Ok(taken)
+}
+
+fn failed(error: tpu::Error) -> Failure {
+    match error {
+        tpu::Error::Write { .. } => Failure::environment(error),
+        _ => Failure::usage(error),
+    }
+}

@@ -1,0 +1,312 @@
+//! Traces of any origin: summed up, asked, checked, written in other formats, and imported into stores.
+
+use crate::Result;
+use crate::campaign::record::now_us;
+use crate::failure::Failure;
+use crate::observer::Observer;
+use crate::packing;
+use crate::report::styled::{Style, StyledTable};
+use crate::stores::{modified_us, take_over};
+use capture::events::check::{self, Report};
+use capture::events::convert::{self, Align, Part};
+use capture::events::held::{self, Trace};
+use capture::events::{self, Found};
+use capture::trace::{self, Answer, Bounds};
+use capture::writer::sink::{Format, Written};
+use datasets::output::Output;
+use datasets::store::ImportReport;
+use profile::SortBy;
+use profile::averages::{Averages, Grouping, tvm};
+use profile::import::rows::{self, Provenance};
+use profile::import::{self, Imported};
+use profile::page::page;
+use report::Paper;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// How a trace is summed up.
+pub struct TopOptions<'a> {
+    /// The tool whose table is made.
+    pub style: Style,
+    /// The order of rows.
+    pub sort_by: SortBy,
+    /// What a row stands for.
+    pub grouping: Grouping,
+    /// Memory for the trace, in MiB.
+    pub memory_mib: u32,
+    /// A file for a page.
+    pub page: Option<&'a Path>,
+    /// A file for all rows as CSV.
+    pub csv: Option<&'a Path>,
+}
+
+/// The operators of a trace.
+pub struct OperatorSums {
+    /// The table.
+    pub table: StyledTable,
+    /// What the reader counted.
+    pub found: Found,
+    format: String,
+}
+
+impl OperatorSums {
+    /// Describes the operators, `row_limit` at most.
+    pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
+        match &self.table {
+            StyledTable::Torch(_) => self.table.text(row_limit, paper),
+            StyledTable::Tvm(_) => self.table.rows(row_limit).on(paper),
+        }
+    }
+
+    /// Returns the document for scripts; TVM's report is one by itself.
+    pub fn document(&self, row_limit: usize) -> OperatorDocument<'_> {
+        match &self.table {
+            StyledTable::Torch(averages) => OperatorDocument::Torch(self.averages_document(averages, row_limit)),
+            StyledTable::Tvm(report) => OperatorDocument::Tvm(report),
+        }
+    }
+
+    fn averages_document(&self, averages: &Averages, row_limit: usize) -> Value {
+        json!({
+            "format": self.format,
+            "rows": averages.rows.iter().take(row_limit).collect::<Vec<_>>(),
+            "rows_in_all": averages.rows.len(),
+            "self_cpu_time_total_ns": averages.self_cpu_time_total_ns,
+            "self_device_time_total_ns": averages.self_device_time_total_ns,
+            "events": self.found.events,
+            "malformed": self.found.malformed,
+        })
+    }
+}
+
+/// The operators of a trace for scripts.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum OperatorDocument<'a> {
+    /// Averages as torch.profiler computes them.
+    Torch(Value),
+    /// TVM's report.
+    Tvm(&'a tvm::Report),
+}
+
+/// Sums up a trace by operator, and writes the files that are asked for.
+pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
+    let sums = match import::tvm::read(file).map_err(unread)? {
+        // It has sums and no calls: its own style is all there is.
+        Some(_) if options.page.is_some() => {
+            return Err(Failure::usage("the report that TVM had holds sums only, which make no page"));
+        }
+        Some((report, found)) => OperatorSums { table: StyledTable::Tvm(report), found, format: String::new() },
+        None => {
+            let Imported { profile, found } = read(file, options.memory_mib)?;
+            observer.notes(&profile.notes);
+            if let Some(path) = options.page {
+                datasets::output::write(path, page(&profile)).map_err(Failure::environment)?;
+            }
+            let table = StyledTable::new(&profile, options.style, options.grouping, options.sort_by);
+            OperatorSums { table, found, format: profile.format }
+        }
+    };
+    if let Some(path) = options.csv {
+        datasets::output::write(path, sums.table.csv()?).map_err(Failure::environment)?;
+    }
+    Ok(sums)
+}
+
+/// Reads a trace as a profile.
+fn read(file: &Path, memory_mib: u32) -> Result<Imported> {
+    import::read(file, &import::Bounds::of_memory(memory_mib)).map_err(|error| match error {
+        import::Error::Trace(error) => unread(error),
+        error => Failure::usage(error),
+    })
+}
+
+/// Returns the failure of a trace that cannot be read.
+fn unread(error: events::Error) -> Failure {
+    let hint = match error {
+        events::Error::Large { .. } => "give it more memory with `--memory-mib`",
+        events::Error::Format { .. } => "traces are JSON of Chrome's kind (packed with gzip or not) or Perfetto's",
+        events::Error::Read { .. } => return Failure::usage(error),
+    };
+    Failure::usage(error).with_hint(hint)
+}
+
+/// Answers a question in SQL about a trace.
+pub fn query(file: &Path, sql: &str, bounds: &Bounds) -> Result<Answer> {
+    trace::query(file, sql, bounds).map_err(|error| {
+        let hint = match error {
+            trace::Error::Query(_) | trace::Error::Refused { .. } => "the tables are slice, track, counter and args",
+            trace::Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
+            trace::Error::Memory { .. } => "narrow it with `where` or `limit`, or give more with `--memory-mib`",
+            trace::Error::Long { .. } => "narrow it with `where` or `limit`, or sum up with `group by`",
+            _ => return Failure::usage(error),
+        };
+        Failure::usage(error).with_hint(hint)
+    })
+}
+
+/// Checks whether a trace can be trusted.
+pub fn check(file: &Path, memory_mib: u32) -> Result<Report> {
+    Ok(check::check(&held::read(file, memory_mib).map_err(unread)?))
+}
+
+/// How a trace is imported.
+pub struct ImportOptions<'a> {
+    /// The store, which is made if needed.
+    pub store: &'a Path,
+    /// Name of the host that the trace was taken on.
+    pub host: Option<&'a str>,
+    /// Threads that operators were allowed there.
+    pub threads: Option<i64>,
+    /// Name of the model, instead of that of the file.
+    pub model: Option<&'a str>,
+    /// Memory for the trace, in MiB.
+    pub memory_mib: u32,
+}
+
+/// Adds the operators of a trace to a store.
+pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer) -> Result<(ImportReport, Found)> {
+    let (records, found) = match import::tvm::read(file).map_err(unread)? {
+        Some((report, found)) => {
+            let records = rows::of_report(&report, &provenance(file, options, &name(file))?).map_err(Failure::usage)?;
+            if records.is_empty() {
+                return Err(Failure::usage(format!("the report `{}` has no call that took time", file.display())));
+            }
+            observer.note(
+                "the report that TVM had holds sums: a row has the mean of its calls, and nothing of single ones"
+                    .to_owned(),
+            );
+            (records, found)
+        }
+        None => {
+            let Imported { profile, found } = read(file, options.memory_mib)?;
+            observer.notes(&profile.notes);
+            let provenance = provenance(file, options, &profile.model)?;
+            (rows::records(&profile, &provenance).map_err(Failure::usage)?, found)
+        }
+    };
+    Ok((take_over(options.store, &records)?, found))
+}
+
+fn provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> Result<Provenance> {
+    Ok(Provenance {
+        taken_at_us: modified_us(file),
+        host: options.host.unwrap_or("unknown").to_owned(),
+        threads: options.threads,
+        model: options.model.unwrap_or(default_model).to_owned(),
+        run_id: format!("trace-import-{}", now_us()),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        trace_hash: hash(file)?,
+    })
+}
+
+fn hash(path: &Path) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let hashed = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    hashed.map_err(|error| Failure::usage(format!("cannot read the trace `{}`: {error}", path.display())))?;
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// How much a trace that is written may take.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteBounds {
+    /// Largest size of the written trace before it is packed, in MiB.
+    pub max_mib: u32,
+    /// Memory for each trace that is read, in MiB.
+    pub memory_mib: u32,
+}
+
+/// How the clocks of traces are put together.
+pub enum Clocks<'a> {
+    /// By a rule.
+    Align(Align),
+    /// By adding these nanoseconds to the times of each trace.
+    Offsets(&'a [i64]),
+}
+
+/// A trace that was written.
+#[derive(Serialize)]
+pub struct WrittenTrace {
+    /// Bytes before packing.
+    pub bytes: u64,
+    /// Slices and values.
+    pub events: u64,
+    /// The traces that it was made of, where there are several.
+    pub inputs: Vec<Input>,
+    /// Slices and values for which there was no room.
+    pub left_out: u64,
+    /// What the reader of each trace counted.
+    #[serde(skip)]
+    pub found: Vec<Found>,
+}
+
+/// A trace among several that were merged.
+#[derive(Serialize)]
+pub struct Input {
+    /// The name of its file.
+    pub file: String,
+    /// Nanoseconds that were added to its times.
+    pub offset_ns: i64,
+}
+
+/// Writes a trace in another format, which the name of the file says.
+pub fn convert(input: &Path, output: &Path, bounds: WriteBounds) -> Result<WrittenTrace> {
+    let format = format(output)?;
+    let file = Output::create(output).map_err(Failure::environment)?;
+    let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
+    let written = write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
+    Ok(WrittenTrace { inputs: Vec::new(), ..written })
+}
+
+/// Puts several traces into one.
+pub fn merge(inputs: &[PathBuf], output: &Path, clocks: &Clocks<'_>, bounds: WriteBounds) -> Result<WrittenTrace> {
+    let format = format(output)?;
+    if let Clocks::Offsets(offsets) = clocks
+        && offsets.len() != inputs.len()
+    {
+        let (given, wanted) = (offsets.len(), inputs.len());
+        return Err(Failure::usage(format!("`--offset-ns` has {given} numbers for {wanted} traces"))
+            .with_hint("give one for each, such as `--offset-ns 0,-1250000`"));
+    }
+    let file = Output::create(output).map_err(Failure::environment)?;
+    let read = |input: &PathBuf| held::read(input, bounds.memory_mib).map_err(unread);
+    let traces = inputs.iter().map(read).collect::<Result<Vec<Trace>>>()?;
+    let offsets = match clocks {
+        Clocks::Offsets(offsets) => offsets.to_vec(),
+        Clocks::Align(align) => convert::offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
+            Failure::usage("not every trace says what time of day its zero is (`baseTimeNanoseconds`)")
+                .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
+        })?,
+    };
+    let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: name(path), trace, offset_ns };
+    write(traces.into_iter().zip(offsets).zip(inputs).map(part).collect(), format, file, bounds)
+}
+
+/// Returns the format that the name of a file stands for.
+fn format(path: &Path) -> Result<Format> {
+    let name = name(path).to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("json") => Ok(Format::Chrome),
+        Some("pftrace" | "perfetto-trace" | "pb") => Ok(Format::Perfetto),
+        _ => Err(Failure::usage(format!("`{}` does not say which format to write", path.display()))
+            .with_hint("end it in `.json` for Chrome's, or `.pftrace` for Perfetto's, and `.gz` to pack it")),
+    }
+}
+
+fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+    let limit = u64::from(bounds.max_mib) << 20;
+    let Written { events, left_out, bytes } =
+        packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
+    let (mut inputs, mut found) = (Vec::new(), Vec::new());
+    for Part { name, trace, offset_ns } in parts {
+        inputs.push(Input { file: name, offset_ns });
+        found.push(trace.found);
+    }
+    Ok(WrittenTrace { bytes, events, inputs, left_out, found })
+}
