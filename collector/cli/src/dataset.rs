@@ -204,7 +204,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
             let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
             match json {
                 true => print_json(&&found.answer.objects())?,
-                false => print(&&found.answer.table().on(&paper()))?,
+                false => print(&found.answer.table().on(&paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })
         }
