@@ -3,7 +3,7 @@
 //! Results go to standard output, notes to standard error; with `--json` the last line of standard output is one JSON
 //! document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
 //! Files are tried before the work that fills them.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stderr)]
 
 mod adapt;
 mod arguments;
@@ -28,14 +28,15 @@ use clap::{CommandFactory, Parser};
 use datasets::Source;
 use datasets::output::Output;
 use learn::predictor::Predictor;
-use report::{Paper, Table, words};
+use report::terminal::{paper, print_notes as tell};
+use report::{Table, words};
 use samples::Samples;
 use samples::features::FEATURES;
 use samples::records::{self, Policy};
 use samples::table::{self, Mapping};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -71,24 +72,9 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Prints a result; a reader that has gone (`| head`) is no error.
-///
-/// Names from files may hold control characters, which only a pipe gets unchanged.
+/// Prints a result.
 fn print(text: &str) -> Result<()> {
-    let is_terminal = std::io::stdout().is_terminal();
-    let text = if is_terminal { report::tame(text) } else { text.into() };
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(crate::error::Error::io("write to", std::path::Path::new("standard output"), error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Reports notes of one kind on standard error.
-fn tell<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) {
-    eprint!("{}", report::note_lines(kind, notes));
+    report::terminal::print(text).map_err(|error| Error::io("write to", Path::new("standard output"), error))
 }
 
 /// Reports why rows were left out, the reason of most rows first.
@@ -121,11 +107,6 @@ fn quoted(text: &str) -> String {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
     }
-}
-
-/// Where results go.
-fn paper() -> Paper {
-    Paper::of(&std::io::stdout(), |name| std::env::var_os(name))
 }
 
 /// Reads what to learn from, and says what was left out.
@@ -174,7 +155,7 @@ fn finish(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<(
 fn completions(shell: clap_complete::Shell) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "oppredict", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
+    print(String::from_utf8_lossy(&script).trim_end())?;
     Ok(0)
 }
 
