@@ -5,13 +5,14 @@
 //! `serve` ask it, `origin` says whether it learned from code that is still made, the others look into it. Splits are by group, never
 //! by row. May use `datasets` and `models`, and of `job` the revisions of code; never TVM.
 
+pub mod answers;
 pub mod bundle;
-pub mod cli;
 pub mod correlate;
 mod error;
 pub mod evaluate;
 pub mod exchange;
 pub mod explain;
+pub mod in_place;
 pub mod knee;
 pub mod origin;
 pub mod pages;

@@ -1,14 +1,40 @@
-//! `oppredict train` and `oppredict xgboost`.
+//! `oppredict train`.
 
-use super::arguments::{Train, Xgboost};
-use super::{begin, finish, load, paper, print, tell};
-use crate::error::Result;
-use crate::{bundle, exchange as trees};
+use crate::loading::load;
+use crate::options::{Data, saved};
+use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print, print_json};
+use clap::Args;
 use learn::predictor::Predictor;
 use learn::train::{TrainOptions, few_shapes};
+use predictor::{Result, bundle};
+use report::terminal::print_notes;
 use report::{Table, figures, or_unknown, words};
 use samples::features::View;
 use serde_json::json;
+use std::path::PathBuf;
+
+/// How to learn.
+#[derive(Clone, Debug, Args)]
+pub struct Train {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// Where to write the predictor
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Search for how the trees of each operator are best grown (takes about seven times as long)
+    #[arg(long)]
+    pub tune: bool,
+    /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    pub min_split_loss: f64,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Learns and writes the predictor.
 pub fn run(train: &Train) -> Result<u8> {
@@ -44,7 +70,7 @@ pub fn run(train: &Train) -> Result<u8> {
             not_learned.len(),
             few_shapes(not_learned)
         );
-        tell("warning", [warning]);
+        print_notes("warning", [warning]);
     }
     if train.json {
         let document = json!({
@@ -52,9 +78,9 @@ pub fn run(train: &Train) -> Result<u8> {
             "not_learned": not_learned, "in_place": predictor.about.in_place, "data_hash": predictor.about.data_hash,
             "held_out": predictor.about.held_out, "provenance": predictor.about.provenance,
         });
-        print(&document.to_string())?;
+        print_json(&document)?;
     }
-    Ok(u8::from(!not_learned.is_empty()))
+    Ok(if not_learned.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
 /// How far off answers are for shapes that were held out, by operator and by what is known of the schedule.
@@ -72,25 +98,4 @@ fn held_out(predictor: &Predictor) -> String {
         table.row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
     }
     table.on(&paper())
-}
-
-/// Writes the trees, or a predictor with trees that were read.
-pub fn exchange(arguments: &Xgboost) -> Result<u8> {
-    let file = begin(arguments.out.as_deref().filter(|_| arguments.read.is_some()))?;
-    let mut predictor = bundle::read(&arguments.predictor)?;
-    if let (Some(folder), Some(out)) = (&arguments.read, &arguments.out) {
-        let replaced = trees::read(&mut predictor, folder)?;
-        finish(file, || bundle::to_bytes(&predictor))?;
-        print(&format!(
-            "took the trees of {} from `{}`; wrote `{}`",
-            replaced.join(", "),
-            folder.display(),
-            out.display()
-        ))?;
-    }
-    if let Some(folder) = &arguments.write {
-        let written = trees::write(&predictor, folder)?;
-        print(&format!("wrote {} files into `{}`", written.len(), folder.display()))?;
-    }
-    Ok(0)
 }

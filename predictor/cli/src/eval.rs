@@ -1,17 +1,86 @@
 //! `oppredict eval`.
 
-use super::arguments::Eval;
-use super::{begin, finish, load, load_unmeasured, paper, print, tell};
-use crate::bundle;
-use crate::error::{Error, Result};
-use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
-use crate::pages;
+use crate::loading::{load, load_unmeasured};
+use crate::options::{Data, saved};
+use crate::{DONE, WORSE, begin, finish, paper, print, print_json};
+use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
-use learn::predictor::Predictor;
+use predictor::evaluate::{EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate};
+use predictor::{Error, Result, pages};
+use report::terminal::print_notes;
 use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
 use samples::features::View;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub const EVAL_EXAMPLES: &str = "\
+Examples:
+  oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
+  oppredict eval --data opcollect-data --protocol P2 --default-only --learners ours --json
+  oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
+  oppredict eval --data opcollect-data --gate cpu.opp";
+
+/// How to evaluate.
+#[derive(Clone, Debug, Args)]
+pub struct Eval {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
+    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
+    #[arg(long, default_value = "P1", value_name = "NAME")]
+    pub protocol: String,
+    /// Learners beside each other, separated by commas
+    #[arg(
+        long,
+        default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline",
+        value_delimiter = ','
+    )]
+    pub learners: Vec<String>,
+    /// How many divisions of the data, one per seed
+    #[arg(long, default_value_t = 1)]
+    pub seeds: u64,
+    /// Parts that shapes, networks or families are divided into; each is held out once [default: 5 parts of shapes, every
+    /// network or family alone]
+    #[arg(long)]
+    pub folds: Option<usize>,
+    /// Find intervals, too, and how often they hold (takes about three times as long)
+    #[arg(long)]
+    pub intervals: bool,
+    /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_cv: Option<f64>,
+    /// Score only experiments that were measured several times and are at most this far from the middle one, such as 0.03;
+    /// all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_apart: Option<f64>,
+    /// Score only default schedules; all are learned from
+    #[arg(long)]
+    pub score_default: bool,
+    /// Score only operators that stand in a neural network, not their variations; learn from all
+    #[arg(long)]
+    pub score_networks: bool,
+    /// What may be known of schedules: `sizes` (they are the default ones), their `knobs`, or figures of their `code`,
+    /// which take a build and no run
+    #[arg(long, default_value = "code", value_name = "NAME")]
+    pub know: String,
+    /// What a split of our trees must save of the squared error of logarithms, as `train` has it
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    pub min_split_loss: f64,
+    /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
+    #[arg(long)]
+    pub curve: bool,
+    /// Fail if an error is worse than in this earlier JSON document, or than the one a file of `train` had on shapes left
+    /// aside, by more than its interval
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<PathBuf>,
+    /// Write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Evaluates and prints.
 pub fn run(eval: &Eval) -> Result<u8> {
@@ -35,90 +104,12 @@ pub fn run(eval: &Eval) -> Result<u8> {
     let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
     if !worse.is_empty() {
         let gate = eval.gate.as_deref().unwrap_or(Path::new("")).display();
-        tell("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
+        print_notes("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
     }
     if eval.json {
-        print(&serde_json::to_string(&evaluation).expect("numbers and texts have a JSON form"))?;
+        print_json(&evaluation)?;
     }
-    // The same as of other comparisons that find something worse.
-    Ok(if worse.is_empty() { 0 } else { 4 })
-}
-
-/// What our errors are compared with: those of an earlier evaluation, or what an earlier predictor was found to have.
-enum Gate {
-    Predictor(Box<Predictor>),
-    Evaluation(Box<Evaluation>),
-}
-
-impl Gate {
-    /// Reads it before anything is evaluated, and refuses what could not be compared.
-    fn read(path: &Path, protocol: Protocol) -> Result<Gate> {
-        if path.extension().is_some_and(|extension| extension == "opp") {
-            if protocol != Protocol::P1 {
-                let problem =
-                    "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
-                return Err(Error::bundle(path, problem));
-            }
-            return Ok(Gate::Predictor(Box::new(bundle::read(path)?)));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-        let last = text.lines().last().unwrap_or_default();
-        let before: Evaluation = serde_json::from_str(last)
-            .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
-        if before.protocol != protocol.name() {
-            let (then, now) = (&before.protocol, protocol.name());
-            return Err(Error::Data(format!("`{}` is of protocol {then}, not {now}", path.display())));
-        }
-        Ok(Gate::Evaluation(Box::new(before)))
-    }
-
-    /// Where an evaluation is worse.
-    fn worse(&self, evaluation: &Evaluation) -> Vec<String> {
-        match self {
-            Gate::Predictor(before) => worse_than_predictor(evaluation, before),
-            Gate::Evaluation(before) => worse_than_evaluation(evaluation, before),
-        }
-    }
-}
-
-fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<String> {
-    let mut worse = Vec::new();
-    for (operator, learners) in &evaluation.operators {
-        let then = before.learned.operators.get(operator).and_then(|of| of.statistics.held_out_mape);
-        if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then)
-            && now.mape_interval.0 > then
-        {
-            worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
-        }
-    }
-    worse
-}
-
-fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
-    /// What shares and scores, which have no interval, may lose.
-    const SLACK: f64 = 0.01;
-    let mut worse = Vec::new();
-    for (operator, learners) in &evaluation.operators {
-        for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ensemble.name())) {
-            let then = before.operators.get(operator).and_then(|learners| learners.get(learner));
-            if let Some(then) = then.filter(|then| now.mape_interval.0 > then.mape_interval.1) {
-                worse.push(format!("{operator} ({learner}): {:.2} % after {:.2} %", now.mape, then.mape));
-            }
-        }
-    }
-    let ours = Learner::Ensemble.name();
-    if let (Some(now), Some(then)) = (evaluation.ranking.get(ours), before.ranking.get(ours))
-        && now.top1 < then.top1 - SLACK
-    {
-        worse.push(format!("top-1 {:.3} after {:.3}", now.top1, then.top1));
-    }
-    let within = |one: &Evaluation| Some(one.end_to_end.as_ref()?.learners.get(ours)?.hit10);
-    if let (Some(now), Some(then)) = (within(evaluation), within(before))
-        && now < then - 100.0 * SLACK
-    {
-        worse.push(format!("networks within 10 %: {now:.1} % after {then:.1} %"));
-    }
-    worse
+    Ok(if worse.is_empty() { DONE } else { WORSE })
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {

@@ -1,14 +1,34 @@
 //! `oppredict correlate`.
 
-use super::arguments::Correlate;
-use super::{begin, finish, load, paper, print, quoted};
-use crate::correlate::{Correlation, Part, correlate};
-use crate::error::Result;
-use crate::pages;
+use crate::csv::quoted;
+use crate::loading::load;
+use crate::options::Data;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use predictor::correlate::{Correlation, Part, correlate};
+use predictor::{Result, pages};
 use report::{Cell, Table, figures, words};
+use std::path::PathBuf;
 
 /// Features in a table on the screen; files hold all.
 const SHOWN: usize = 12;
+
+/// What to correlate.
+#[derive(Clone, Debug, Args)]
+pub struct Correlate {
+    /// What to look at.
+    #[command(flatten)]
+    pub data: Data,
+    /// Write all of it as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a heat map for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Prints the strongest correlations and writes all where asked to.
 pub fn run(arguments: &Correlate) -> Result<u8> {
@@ -48,9 +68,9 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
     }
     print(&table.on(&paper()))?;
     if arguments.json {
-        print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
+        print_json(&found)?;
     }
-    Ok(0)
+    Ok(DONE)
 }
 
 fn csv(found: &[Correlation]) -> String {

@@ -1,19 +1,43 @@
 //! `oppredict inplace`.
 
-use super::arguments::InPlaceOf;
-use super::{paper, policy, print, tell_reasons};
-use crate::error::{Error, Result};
-use learn::in_place::InPlace;
+use crate::loading::tell_reasons;
+use crate::options::Filter;
+use crate::{DONE, DONE_WITH_LOSSES, paper, print, print_json};
+use clap::Args;
+use predictor::in_place::PlacedNetworks;
+use predictor::{Error, Result};
 use report::{Table, duration, figures, or_unknown, words};
 use samples::placed::PlacedNetwork;
-use samples::records::placed_networks;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub const IN_PLACE_EXAMPLES: &str = "\
+Examples:
+  opcollect profile --modelsource local --modelname resnet-18 --threads 1 --store opcollect-data
+  oppredict inplace --data opcollect-data --operators";
+
+/// Which networks to look at.
+#[derive(Clone, Debug, Args)]
+pub struct InPlaceOf {
+    /// File of records or store with what `opcollect profile --store` wrote; repeatable
+    #[arg(long, required = true, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Show each operator, too
+    #[arg(long)]
+    pub operators: bool,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Prints what sums miss, of each network and, where asked for, of each operator.
 pub fn run(arguments: &InPlaceOf) -> Result<u8> {
-    let (networks, left_out) = placed_networks(&arguments.data, &policy(&arguments.filter)?)?;
-    tell_reasons(&left_out);
+    let report = PlacedNetworks::read(&arguments.data, &arguments.filter.policy()?)?;
+    let PlacedNetworks { networks, left_out, .. } = &report;
+    tell_reasons(left_out);
     if networks.is_empty() {
         return Err(Error::Data(
             "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \
@@ -21,23 +45,17 @@ pub fn run(arguments: &InPlaceOf) -> Result<u8> {
                 .to_owned(),
         ));
     }
-    print(&of_networks(&networks).on(&paper()))?;
+    print(&of_networks(networks).on(&paper()))?;
     if arguments.operators {
-        for network in &networks {
+        for network in networks {
             print(&format!("\n{}", network.name))?;
             print(&of_operators(network).on(&paper()))?;
         }
     }
-    let mut devices: BTreeMap<&str, Vec<&PlacedNetwork>> = BTreeMap::new();
-    for network in &networks {
-        devices.entry(&network.device).or_default().push(network);
-    }
-    let learned: BTreeMap<&str, Option<InPlace>> =
-        devices.into_iter().map(|(device, all)| (device, InPlace::learn(&all))).collect();
     if arguments.json {
-        print(&json!({ "networks": networks, "learned": learned, "left_out": left_out }).to_string())?;
+        print_json(&json!(report))?;
     }
-    Ok(u8::from(!left_out.is_empty()))
+    Ok(if left_out.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
 fn of_networks(networks: &[PlacedNetwork]) -> Table {

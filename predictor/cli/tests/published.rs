@@ -17,7 +17,7 @@ const PARTS_MOST: u64 = 15_000_000;
 const PREDICTOR_MOST: u64 = 10_000_000;
 
 fn published(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datasets/published").join(name)
 }
 
 fn manifest() -> Value {

@@ -1,14 +1,55 @@
-//! `oppredict adapt` and `oppredict suggest`.
+//! `oppredict adapt`.
 
-use super::arguments::{Adapt, Suggest};
-use super::{begin, finish, load_from, load_unmeasured, paper, policy, print};
-use crate::error::{Error, Result};
-use crate::this_host::Calibration;
-use crate::{bundle, probe, published};
+use crate::installation::{cache_folder, collector, shipped_predictor};
+use crate::loading::load_from;
+use crate::options::Filter;
+use crate::predict::describe_distance;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
 use learn::adaptation;
+use predictor::this_host::Calibration;
+use predictor::{Error, Result, bundle, published};
 use report::{Cell, Table, UNKNOWN, duration, figures, words};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
+
+pub const ADAPT_EXAMPLES: &str = "\
+Examples:
+  oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
+  oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp
+  oppredict adapt --this-host && oppredict predict --model resnet-18";
+
+/// How to correct.
+#[derive(Clone, Debug, Args)]
+pub struct Adapt {
+    /// File that `train` wrote; with --this-host the one that came with the program is the default
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub predictor: Option<PathBuf>,
+    /// Measure ten fixed operators on this machine with `opcollect`, about 20 seconds, and keep how far it is from where the
+    /// predictor learned; `predict` then speaks of this machine
+    #[arg(long, conflicts_with = "data")]
+    pub this_host: bool,
+    /// File of records or table of others, or a store, measured on the device; rows of devices that were learned from are not
+    /// looked at; repeatable
+    #[arg(long, required_unless_present = "this_host", value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// TOML file that says what the columns of a foreign table mean
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Where to write the corrected predictor; with --this-host the calibration, by default below the user's cache
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub out: Option<PathBuf>,
+    /// Seconds that --this-host may take
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub seconds: u64,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Corrects a predictor for other devices and writes it.
 pub fn run(arguments: &Adapt) -> Result<u8> {
@@ -20,7 +61,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     };
     let out = begin(Some(path))?;
     let mut predictor = bundle::read(predictor)?;
-    let samples = load_from(&arguments.data, arguments.mapping.as_deref(), policy(&arguments.filter)?)?;
+    let samples = load_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt(&mut predictor, samples)?;
     finish(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([
@@ -50,24 +91,29 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         path.display()
     ))?;
     if arguments.json {
-        print(&json!({ "out": path, "changes": changes }).to_string())?;
+        print_json(&json!({ "out": path, "changes": changes }))?;
     }
-    Ok(0)
+    Ok(DONE)
 }
 
 /// Measures how far this machine is, and keeps it.
 fn this_host(arguments: &Adapt) -> Result<u8> {
-    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| published::find(None, false), Ok)?)?;
+    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| shipped_predictor(None, false), Ok)?)?;
     let host_class = measure::host::Facts::read().host_class();
-    let kept = arguments.out.clone().or_else(|| published::calibration_file(&host_class)).ok_or_else(|| {
-        Error::Query("there is no folder for what is kept, as HOME is not set: say where with --out FILE".to_owned())
-    })?;
+    let kept =
+        arguments.out.clone().or_else(|| Some(published::calibration_file(&cache_folder()?, &host_class))).ok_or_else(
+            || {
+                Error::Query(
+                    "there is no folder for what is kept, as HOME is not set: say where with --out FILE".to_owned(),
+                )
+            },
+        )?;
     if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
     }
     let out = begin(Some(&kept))?;
     let deadline = Duration::from_secs(arguments.seconds);
-    let known = Calibration::measure(&probe::collector(), &predictor, &host_class, deadline)?;
+    let known = Calibration::measure(&collector(), &predictor, &host_class, deadline)?;
     finish(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
     let mut table = Table::new([
         words("operator").least(20),
@@ -95,29 +141,9 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
     if disturbed > 0 {
         eprintln!("warning: {disturbed} sentinels were disturbed and do not count; a quieter machine says more");
     }
-    print(&format!("{}\nkept in `{}`", super::predict::how_far(&known), kept.display()))?;
+    print(&format!("{}\nkept in `{}`", describe_distance(&known), kept.display()))?;
     if arguments.json {
-        print(&json!({ "out": kept, "distance": known.distance(), "calibration": known }).to_string())?;
+        print_json(&json!({ "out": kept, "distance": known.distance(), "calibration": known }))?;
     }
-    Ok(0)
-}
-
-/// Says which shapes to measure on a new device.
-pub fn suggest(arguments: &Suggest) -> Result<u8> {
-    let predictor = bundle::read(&arguments.predictor)?;
-    let suggestions = adaptation::suggest(&predictor, load_unmeasured(&arguments.data)?, arguments.count.get())?;
-    for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
-        let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
-        let mut table = Table::new([words("operator")].into_iter().chain(sizes.map(figures)));
-        for one in of_operator {
-            let sizes = one.sizes.iter().map(|(_, size)| size.to_string());
-            table.row([one.operator.clone()].into_iter().chain(sizes));
-        }
-        print(&table.on(&paper()))?;
-    }
-    print("the most telling first; measure them on the new device, then give them to `oppredict adapt`")?;
-    if arguments.json {
-        print(&json!({ "suggestions": suggestions }).to_string())?;
-    }
-    Ok(0)
+    Ok(DONE)
 }

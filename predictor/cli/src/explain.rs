@@ -1,32 +1,67 @@
 //! `oppredict explain`.
 
-use super::arguments::Explain;
-use super::predict::set_knobs;
-use super::{begin, finish, load_from, paper, policy, print, read_predictor};
-use crate::error::{Error, Result};
-use crate::explain::{self, Limits, Neighbour};
-use crate::pages;
-use crate::queries::{self, Setting};
+use crate::loading::{load_from, read_described, read_predictor};
+use crate::options::Filter;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
 use datasets::output::Output;
-use learn::predictor::{Predictor, Query};
+use predictor::explain::{self, Change, Effect, Explanation, Limits, Neighbour};
+use predictor::queries::{self, Setting};
+use predictor::{Error, Result, pages};
 use report::{Table, duration, figures, words};
 use samples::Samples;
 use samples::features::FEATURES;
-use samples::table::Mapping;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Features in a table on the screen; files and documents hold all.
 const SHOWN: usize = 12;
-/// Rows that a summary looks at.
-const ROWS: usize = 300;
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub predictor: Option<PathBuf>,
+    /// Operator whose answer is taken apart
+    #[arg(long, value_name = "TEXT", requires = "predictor")]
+    pub op: Option<String>,
+    /// Measured data, repeatable. With --op: the nearest rows, and with --vary the effect over all rows. With --predictor
+    /// alone: what each feature does over many rows. Alone: what mixing up each feature costs on held-out shapes
+    #[arg(long, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// Feature that is varied over the range it was learned from, all else unchanged
+    #[arg(long, value_name = "FEATURE", requires = "op")]
+    pub vary: Option<String>,
+    /// Mapping of the data and of the operator
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Threads the operator may use
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    #[arg(long, value_name = "NAME=VALUE", requires = "op")]
+    pub knob: Vec<String>,
+    /// Write what each feature does over many rows for the browser
+    #[arg(long, value_name = "FILE", requires_all = ["predictor", "data"], conflicts_with = "op")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Explains one answer, or what features do over measured rows.
 pub fn run(arguments: &Explain) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
         true => None,
-        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), policy(&arguments.filter)?)?),
+        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
     };
     match (&arguments.predictor, &arguments.op, samples) {
         (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
@@ -39,65 +74,44 @@ pub fn run(arguments: &Explain) -> Result<u8> {
 }
 
 fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
-    let mut predictor = read_predictor(path)?;
-    let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
-    if let Some(mapping) = &mapping {
-        queries::describe_devices(&mut predictor, mapping);
-    }
-    let operator = queries::operator(text, mapping.as_ref())?.as_learned(&predictor);
+    let (predictor, mapping) = read_described(path, arguments.mapping.as_deref())?;
+    let operator = queries::operator(text, mapping.as_ref())?;
     let mut setting = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
         extrapolate: true,
         ..Setting::default()
     };
-    set_knobs(&mut setting, &arguments.knob)?;
-    let setting = setting.asked(&predictor, &operator)?;
-    let query = Query {
-        operator: &operator.name,
-        work: &operator.work,
-        device: queries::device(&predictor, &setting)?,
-        threads: setting.threads,
-        extras: &setting.extras,
-    };
-    let explanation = explain::explain(&predictor, &query)?;
-    let limits = explain::limits(&predictor, &query, &explanation.prediction)?;
-    let better = explain::improvements(&predictor, &query)?;
-    print(&format!("{}\n{}", operator.text, of_answer(&explanation, &limits)))?;
-    if better.is_empty() {
-        print("No single change of threads or of a knob should save a tenth of the time.")?;
+    setting.set_knobs(&arguments.knob)?;
+    let vary = arguments.vary.as_deref();
+    let answer = explain::explain_answer(&predictor, &operator, &setting, samples, vary)?;
+    print(&format!("{}\n{}", answer.operator, of_answer(&answer.explanation, &answer.limits)))?;
+    print(&of_improvements(&answer.improvements))?;
+    if !answer.neighbours.is_empty() {
+        print(&of_neighbours(&answer.neighbours))?;
     }
-    for change in better.iter().take(SHOWN) {
-        let name = change.feature.strip_prefix("knob.").unwrap_or(&change.feature);
-        let what = if name.contains('=') { name.to_owned() } else { format!("{name}={}", change.value) };
-        print(&format!("With {what} it should take {:.2} of the time.", change.factor))?;
-    }
-    let near = match samples {
-        Some(samples) => explain::neighbours(&predictor, &query, samples, 5)?,
-        None => Vec::new(),
-    };
-    if !near.is_empty() {
-        print(&of_neighbours(&near))?;
-    }
-    let (mut varied, mut effects) = (Vec::new(), Vec::new());
-    if let Some(feature) = &arguments.vary {
-        varied = explain::sweep(&predictor, &query, feature)?;
-        if let Some(samples) = samples {
-            effects = explain::effects(&predictor, samples, &operator.name, feature)?;
-        }
-        print(&of_variation(feature, &varied, &effects))?;
+    if let Some(feature) = vary {
+        print(&of_variation(feature, &answer.varied, &answer.effects))?;
     }
     if arguments.json {
-        let document = json!({
-            "operator": operator.text, "explanation": explanation, "limits": limits, "improvements": better,
-            "neighbours": near, "varied": varied, "effects": effects,
-        });
-        print(&document.to_string())?;
+        print_json(&json!(answer))?;
     }
-    Ok(0)
+    Ok(DONE)
 }
 
-fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
+fn of_improvements(better: &[Change]) -> String {
+    if better.is_empty() {
+        return "No single change of threads or of a knob should save a tenth of the time.".to_owned();
+    }
+    let line = |change: &Change| {
+        let name = change.feature.strip_prefix("knob.").unwrap_or(&change.feature);
+        let what = if name.contains('=') { name.to_owned() } else { format!("{name}={}", change.value) };
+        format!("With {what} it should take {:.2} of the time.", change.factor)
+    };
+    better.iter().take(SHOWN).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn of_answer(explanation: &Explanation, limits: &Limits) -> String {
     let prediction = &explanation.prediction;
     let interval = match prediction.low_ns.is_finite() {
         true => format!(" (90 % between {} and {})", duration(prediction.low_ns), duration(prediction.high_ns)),
@@ -172,7 +186,7 @@ fn of_neighbours(near: &[Neighbour]) -> String {
     table.on(&paper())
 }
 
-fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::Effect]) -> String {
+fn of_variation(feature: &str, varied: &[Change], effects: &[Effect]) -> String {
     let mut here = Table::new([figures(feature), figures("time × here")]);
     for change in varied {
         here.row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
@@ -195,16 +209,7 @@ fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::E
 
 /// What each feature does over many rows of each operator.
 fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool) -> Result<u8> {
-    let predictor: Predictor = read_predictor(path)?;
-    let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
-    let mut found = Vec::new();
-    for operator in known {
-        found.push(explain::summary(&predictor, samples, operator, ROWS)?);
-    }
-    found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
-    if found.is_empty() {
-        return Err(Error::Data("the predictor learned of no operator that the data has".to_owned()));
-    }
+    let found = explain::summaries(&read_predictor(path)?, samples)?;
     let mut table = Table::new([words("operator"), figures("rows"), words("feature"), figures("typically ×")]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
@@ -215,9 +220,9 @@ fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool
     print(&table.on(&paper()))?;
     finish(page, || pages::swarms(&found).into_bytes())?;
     if as_json {
-        print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
+        print_json(&found)?;
     }
-    Ok(0)
+    Ok(DONE)
 }
 
 fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
@@ -228,7 +233,7 @@ fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
     }
     print(&table.on(&paper()))?;
     if as_json {
-        print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
+        print_json(&found)?;
     }
-    Ok(0)
+    Ok(DONE)
 }

@@ -1,69 +1,63 @@
-//! `oppredict knee`.
+//! The knee of an operator over threads or over a knob, by a predictor and a few measurements.
 
-use super::arguments::KneeOf;
-use super::predict::set_knobs;
-use super::{begin, finish, paper, print, read_predictor};
+use super::{Knee, Point, Posterior, Probe, knee};
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
-use crate::knee::{Knee, Point, Posterior, Probe, knee};
-use crate::pages;
-use crate::probe::{collector, measure};
+use crate::probe::measure;
 use crate::queries::{self, Operator, Setting};
 use learn::predictor::{Prediction, Predictor};
-use report::{Cell, Table, between, duration, figures, words};
-use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Measurements that may be taken.
 const MOST_PROBES: usize = 3;
 
-/// Prints each curve and its turning point.
-pub fn run(arguments: &KneeOf) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
-    let predictor = read_predictor(&arguments.predictor)?;
-    let operator = queries::operator(&arguments.op, None)?;
-    let mut usual = Setting {
-        device: arguments.device.clone(),
-        threads: arguments.threads.map(f64::from),
-        extrapolate: arguments.extrapolate,
-        ..Setting::default()
-    };
-    set_knobs(&mut usual, &arguments.knob)?;
-    let device = queries::device(&predictor, &usual)?.to_owned();
-    let mut knees = Vec::new();
-    for over in &arguments.over {
-        let found = match over.as_str() {
-            "threads" => over_threads(&predictor, &operator, &usual, &device, arguments)?,
-            knob => over_knob(&predictor, &operator, &usual, knob, arguments.probe)?,
-        };
-        print(&overview(&operator, &found))?;
-        knees.push(found);
-    }
-    finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
-    if arguments.json {
-        print(&json!({ "operator": operator.text, "device": device, "knees": knees }).to_string())?;
-    }
-    Ok(0)
+/// What a curve goes over, and whether it is measured at a few places.
+#[derive(Clone, Debug, Default)]
+pub struct KneeOptions {
+    /// The end of a curve over threads; None for all that was learned from.
+    pub most_threads: Option<u32>,
+    /// How to measure; None for predictions alone.
+    pub probing: Option<Probing>,
 }
 
-fn over_threads(
+/// How thread counts are measured on this machine.
+#[derive(Clone, Debug)]
+pub struct Probing {
+    /// The program `opcollect`.
+    pub program: PathBuf,
+    /// The operator in its short form.
+    pub operator: String,
+    /// How long one measurement may take.
+    pub deadline: Duration,
+}
+
+/// Finds the knee of an operator's curve over `threads` or over a knob.
+pub fn find_knee(
     predictor: &Predictor,
     operator: &Operator,
     usual: &Setting,
-    device: &str,
-    arguments: &KneeOf,
+    over: &str,
+    options: &KneeOptions,
 ) -> Result<Knee> {
+    match over {
+        "threads" => over_threads(predictor, operator, usual, options),
+        knob => over_knob(predictor, operator, usual, knob, options),
+    }
+}
+
+fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, options: &KneeOptions) -> Result<Knee> {
     let learned = thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max);
-    let most = arguments.most_threads.map_or(learned, f64::from) as u32;
+    let most = options.most_threads.map_or(learned, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
     let predicted = curve(predictor, operator, settings)?;
     let mut posterior = Posterior::of(&predicted);
     let mut probes = Vec::new();
-    while arguments.probe && probes.len() < MOST_PROBES {
+    while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next() else { break };
-        let program = arguments.opcollect.clone().unwrap_or_else(collector);
-        let measured = measure(&program, &arguments.op, at as u32, Duration::from_secs(arguments.deadline))?;
+        let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;
+        let device = queries::device(predictor, usual)?;
         if measured.device != device {
             return Err(Error::Query(format!(
                 "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
@@ -83,8 +77,14 @@ fn over_threads(
     Ok(Knee { probes, ..found })
 }
 
-fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: &str, probe: bool) -> Result<Knee> {
-    if probe {
+fn over_knob(
+    predictor: &Predictor,
+    operator: &Operator,
+    usual: &Setting,
+    knob: &str,
+    options: &KneeOptions,
+) -> Result<Knee> {
+    if options.probing.is_some() {
         return Err(Error::Query("--probe measures thread counts, not knobs; leave --over out".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
@@ -128,28 +128,4 @@ fn points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<
         })
     };
     predictions.into_iter().zip(places).map(point).collect()
-}
-
-fn overview(operator: &Operator, found: &Knee) -> String {
-    let mut table = Table::new([figures(&found.over), figures("time"), figures("90 % between"), words("remarks")]);
-    for point in &found.curve {
-        let probe = found.probes.iter().find(|probe| probe.at == point.at);
-        let mut remark = probe.map_or(String::new(), |probe| {
-            let known =
-                probe.uncertainty.map_or(String::new(), |half| format!(", its median known to {:.1} %", 100.0 * half));
-            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
-            format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
-        });
-        if point.at == found.knee {
-            remark = format!("knee {remark}").trim_end().to_owned();
-        }
-        let time = Cell::from(duration(point.time_ns));
-        table.row([
-            point.at.to_string().into(),
-            if point.at == found.knee { time.best() } else { time },
-            between(point.low_ns, point.high_ns).into(),
-            remark.into(),
-        ]);
-    }
-    format!("{}\n{}\n{}\n", operator.text, table.on(&paper()), pages::summary(found))
 }
