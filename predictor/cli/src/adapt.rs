@@ -1,7 +1,7 @@
 //! `oppredict adapt`.
 
 use crate::installation::{cache_folder, collector, shipped_predictor};
-use crate::loading::load_from;
+use crate::loading::load_samples_from;
 use crate::options::Filter;
 use crate::predict::describe_distance;
 use crate::{DONE, begin, finish, paper, print, print_json};
@@ -61,7 +61,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     };
     let out = begin(Some(path))?;
     let mut predictor = bundle::read(predictor)?;
-    let samples = load_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
+    let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt(&mut predictor, samples)?;
     finish(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([

@@ -2,14 +2,14 @@
 
 use crate::adapt::{ADAPT_EXAMPLES, Adapt};
 use crate::correlate::Correlate;
-use crate::cotune::{COTUNE_EXAMPLES, CotuneOf};
+use crate::cotune::{COTUNE_EXAMPLES, CotuneArguments};
 use crate::eval::{EVAL_EXAMPLES, Eval};
 use crate::explain::Explain;
-use crate::in_place::{IN_PLACE_EXAMPLES, InPlaceOf};
-use crate::interference::{INTERFERENCE_EXAMPLES, InterferenceOf};
-use crate::knee::KneeOf;
-use crate::place::{PLACE_EXAMPLES, PlaceOf};
-use crate::plan::{PLAN_EXAMPLES, PlanOf};
+use crate::in_place::{IN_PLACE_EXAMPLES, InPlaceArguments};
+use crate::interference::{INTERFERENCE_EXAMPLES, InterferenceArguments};
+use crate::knee::KneeArguments;
+use crate::place::{PLACE_EXAMPLES, PlaceArguments};
+use crate::plan::{PLAN_EXAMPLES, PlanArguments};
 use crate::predict::{PREDICT_EXAMPLES, Predict};
 use crate::serve::Serve;
 use crate::suggest::{SUGGEST_EXAMPLES, Suggest};
@@ -57,30 +57,30 @@ pub enum Command {
     Predict(Predict),
     /// Say what the sum of a model's operators misses: the same operators in their places and alone
     #[command(name = "inplace", after_help = IN_PLACE_EXAMPLES)]
-    InPlace(InPlaceOf),
+    InPlace(InPlaceArguments),
     /// Show how features and utilisation go together
     Correlate(Correlate),
     /// Show why an answer is as it is, or which features matter at all
     Explain(Explain),
     /// Find where more threads, or larger tiles, stop to pay
-    Knee(KneeOf),
+    Knee(KneeArguments),
     /// Say how a model is best run: one operator after the other or side by side, and how long it takes
     #[command(after_help = PLAN_EXAMPLES)]
-    Plan(PlanOf),
+    Plan(PlanArguments),
     /// Cut a model into stages of groups that run side by side
     #[command(after_help = PLAN_EXAMPLES)]
-    Stages(PlanOf),
+    Stages(PlanArguments),
     /// Put operators on devices, with a certificate that none wants to move
     #[command(after_help = PLACE_EXAMPLES)]
-    Place(PlaceOf),
+    Place(PlaceArguments),
     /// Tell what operators cost each other, and how far off that is for operators that were held out
     ///
     /// What `opcollect corun` recorded teaches weights; rules that know nothing of it stand in the same table.
     #[command(after_help = INTERFERENCE_EXAMPLES)]
-    Interference(InterferenceOf),
+    Interference(InterferenceArguments),
     /// Choose schedules and threads of operators that run together
     #[command(after_help = COTUNE_EXAMPLES)]
-    Cotune(CotuneOf),
+    Cotune(CotuneArguments),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
     /// Write a predictor's trees as XGBoost's JSON, or take them from there

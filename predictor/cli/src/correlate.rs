@@ -1,7 +1,7 @@
 //! `oppredict correlate`.
 
 use crate::csv::quoted;
-use crate::loading::load;
+use crate::loading::load_samples;
 use crate::options::Data;
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -33,7 +33,7 @@ pub struct Correlate {
 /// Prints the strongest correlations and writes all where asked to.
 pub fn run(arguments: &Correlate) -> Result<u8> {
     let (table, page) = (begin(arguments.csv.as_deref())?, begin(arguments.html.as_deref())?);
-    let found = correlate(&load(&arguments.data)?);
+    let found = correlate(&load_samples(&arguments.data)?);
     finish(table, || csv(&found).into_bytes())?;
     finish(page, || pages::heat_map(&found).into_bytes())?;
     let mut table = Table::new([

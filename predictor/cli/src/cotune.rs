@@ -1,7 +1,7 @@
 //! `oppredict cotune`.
 
 use crate::installation::collector;
-use crate::options::TimesOf;
+use crate::options::TimesFlags;
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
 use predictor::Result;
@@ -20,13 +20,13 @@ Examples:
 
 /// What runs together.
 #[derive(Clone, Debug, Args)]
-pub struct CotuneOf {
+pub struct CotuneArguments {
     /// Operator such as `matmul:m=512,n=512,k=512`; two to four
     #[arg(long, value_name = "TEXT", required = true)]
     pub op: Vec<String>,
     /// Where times come from.
     #[command(flatten)]
-    pub times: TimesOf,
+    pub times: TimesFlags,
     /// Cores that they share
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
@@ -54,7 +54,7 @@ pub struct CotuneOf {
 }
 
 /// Chooses schedules of a few operators that run together.
-pub fn run(arguments: &CotuneOf) -> Result<u8> {
+pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = begin(arguments.choice.as_deref())?;
     let found = question.choose(&arguments.times.read(true)?)?;

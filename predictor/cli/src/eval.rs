@@ -1,6 +1,6 @@
 //! `oppredict eval`.
 
-use crate::loading::{load, load_unmeasured};
+use crate::loading::{load_samples, load_unmeasured_samples};
 use crate::options::{Data, saved};
 use crate::{DONE, WORSE, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -91,8 +91,8 @@ pub fn run(eval: &Eval) -> Result<u8> {
     let page = begin(eval.html.as_deref())?;
     // A device that is held out must not tell by its own rows what it can do at best.
     let samples = match plan.protocol.purpose() {
-        Purpose::Transfer => load_unmeasured(&eval.data)?,
-        Purpose::Known | Purpose::Both => load(&eval.data)?,
+        Purpose::Transfer => load_unmeasured_samples(&eval.data)?,
+        Purpose::Known | Purpose::Both => load_samples(&eval.data)?,
     };
     let samples = samples.before(view)?;
     let mut evaluation = evaluate(&samples, &plan)?;

@@ -1,6 +1,6 @@
 //! `oppredict explain`.
 
-use crate::loading::{load_from, read_described, read_predictor};
+use crate::loading::{load_samples_from, read_described, read_predictor};
 use crate::options::Filter;
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -61,7 +61,7 @@ pub fn run(arguments: &Explain) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
         true => None,
-        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
+        false => Some(load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
     };
     match (&arguments.predictor, &arguments.op, samples) {
         (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
@@ -85,13 +85,13 @@ fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Ex
     setting.set_knobs(&arguments.knob)?;
     let vary = arguments.vary.as_deref();
     let answer = explain::explain_answer(&predictor, &operator, &setting, samples, vary)?;
-    print(&format!("{}\n{}", answer.operator, of_answer(&answer.explanation, &answer.limits)))?;
-    print(&of_improvements(&answer.improvements))?;
+    print(&format!("{}\n{}", answer.operator, answer_text(&answer.explanation, &answer.limits)))?;
+    print(&improvement_lines(&answer.improvements))?;
     if !answer.neighbours.is_empty() {
-        print(&of_neighbours(&answer.neighbours))?;
+        print(&neighbour_table(&answer.neighbours))?;
     }
     if let Some(feature) = vary {
-        print(&of_variation(feature, &answer.varied, &answer.effects))?;
+        print(&variation_tables(feature, &answer.varied, &answer.effects))?;
     }
     if arguments.json {
         print_json(&json!(answer))?;
@@ -99,7 +99,7 @@ fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Ex
     Ok(DONE)
 }
 
-fn of_improvements(better: &[Change]) -> String {
+fn improvement_lines(better: &[Change]) -> String {
     if better.is_empty() {
         return "No single change of threads or of a knob should save a tenth of the time.".to_owned();
     }
@@ -111,7 +111,7 @@ fn of_improvements(better: &[Change]) -> String {
     better.iter().take(SHOWN).map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn of_answer(explanation: &Explanation, limits: &Limits) -> String {
+fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     let prediction = &explanation.prediction;
     let interval = match prediction.low_ns.is_finite() {
         true => format!(" (90 % between {} and {})", duration(prediction.low_ns), duration(prediction.high_ns)),
@@ -160,7 +160,7 @@ fn of_answer(explanation: &Explanation, limits: &Limits) -> String {
     )
 }
 
-fn of_neighbours(near: &[Neighbour]) -> String {
+fn neighbour_table(near: &[Neighbour]) -> String {
     let mut table = Table::new([
         words("nearest measured").least(20),
         figures("threads"),
@@ -186,7 +186,7 @@ fn of_neighbours(near: &[Neighbour]) -> String {
     table.on(&paper())
 }
 
-fn of_variation(feature: &str, varied: &[Change], effects: &[Effect]) -> String {
+fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> String {
     let mut here = Table::new([figures(feature), figures("time × here")]);
     for change in varied {
         here.row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);

@@ -1,6 +1,6 @@
 //! `oppredict inplace`.
 
-use crate::loading::tell_reasons;
+use crate::loading::print_reasons;
 use crate::options::Filter;
 use crate::{DONE, DONE_WITH_LOSSES, paper, print, print_json};
 use clap::Args;
@@ -18,7 +18,7 @@ Examples:
 
 /// Which networks to look at.
 #[derive(Clone, Debug, Args)]
-pub struct InPlaceOf {
+pub struct InPlaceArguments {
     /// File of records or store with what `opcollect profile --store` wrote; repeatable
     #[arg(long, required = true, value_name = "PATH")]
     pub data: Vec<PathBuf>,
@@ -34,10 +34,10 @@ pub struct InPlaceOf {
 }
 
 /// Prints what sums miss, of each network and, where asked for, of each operator.
-pub fn run(arguments: &InPlaceOf) -> Result<u8> {
+pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
     let report = PlacedNetworks::read(&arguments.data, &arguments.filter.policy()?)?;
     let PlacedNetworks { networks, left_out, .. } = &report;
-    tell_reasons(left_out);
+    print_reasons(left_out);
     if networks.is_empty() {
         return Err(Error::Data(
             "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \
@@ -45,11 +45,11 @@ pub fn run(arguments: &InPlaceOf) -> Result<u8> {
                 .to_owned(),
         ));
     }
-    print(&of_networks(networks).on(&paper()))?;
+    print(&network_table(networks).on(&paper()))?;
     if arguments.operators {
         for network in networks {
             print(&format!("\n{}", network.name))?;
-            print(&of_operators(network).on(&paper()))?;
+            print(&operator_table(network).on(&paper()))?;
         }
     }
     if arguments.json {
@@ -58,7 +58,7 @@ pub fn run(arguments: &InPlaceOf) -> Result<u8> {
     Ok(if left_out.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn of_networks(networks: &[PlacedNetwork]) -> Table {
+fn network_table(networks: &[PlacedNetwork]) -> Table {
     let mut table = Table::new([
         words("network"),
         words("device").drops(2),
@@ -90,7 +90,7 @@ fn of_networks(networks: &[PlacedNetwork]) -> Table {
     table
 }
 
-fn of_operators(network: &PlacedNetwork) -> Table {
+fn operator_table(network: &PlacedNetwork) -> Table {
     let columns =
         [words("operator").least(20), figures("×"), figures("alone"), figures("in place"), figures("over alone")];
     let mut table = Table::new(columns);

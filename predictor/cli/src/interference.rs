@@ -1,6 +1,6 @@
 //! `oppredict interference`.
 
-use crate::loading::tell_left_out;
+use crate::loading::print_left_out;
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
 use planners::interference::Machine;
@@ -17,7 +17,7 @@ Examples:
 
 /// Whose slowdowns.
 #[derive(Clone, Debug, Args)]
-pub struct InterferenceOf {
+pub struct InterferenceArguments {
     /// Store with records of operators beside each other
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
@@ -39,10 +39,10 @@ pub struct InterferenceOf {
 }
 
 /// Evaluates on held-out operators, and shows all slowdowns.
-pub fn run(arguments: &InterferenceOf) -> Result<u8> {
+pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let read = RecordedSlowdowns::read(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
-    tell_left_out(read.left_out);
+    print_left_out(read.left_out);
     let scores = read.scores(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {

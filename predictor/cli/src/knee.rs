@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Where to look for a knee.
 #[derive(Clone, Debug, Args)]
-pub struct KneeOf {
+pub struct KneeArguments {
     /// File that `train` wrote
     #[arg(long, value_name = "FILE")]
     pub predictor: PathBuf,
@@ -57,7 +57,7 @@ pub struct KneeOf {
 }
 
 /// Prints each curve and its turning point.
-pub fn run(arguments: &KneeOf) -> Result<u8> {
+pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let predictor = read_predictor(&arguments.predictor)?;
     let operator = queries::operator(&arguments.op, None)?;

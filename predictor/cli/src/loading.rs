@@ -13,37 +13,37 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Reports why rows were left out, the reason of most rows first.
-pub fn tell_reasons(left_out: &BTreeMap<String, u64>) {
+pub fn print_reasons(left_out: &BTreeMap<String, u64>) {
     let mut reasons: Vec<_> = left_out.iter().collect();
     reasons.sort_by_key(|(_, count)| Reverse(**count));
     print_notes("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
 }
 
 /// Reports the number of records that were left out because of their versions.
-pub fn tell_left_out(count: usize) {
+pub fn print_left_out(count: usize) {
     if count > 0 {
         eprintln!("note: {count} records of other versions are left out; `--all-versions` uses them, too");
     }
 }
 
 /// Reads what to learn from, and says what was left out.
-pub fn load(data: &Data) -> Result<Samples> {
-    load_from(&data.data, data.mapping.as_deref(), data.filter.policy()?)
+pub fn load_samples(data: &Data) -> Result<Samples> {
+    load_samples_from(&data.data, data.mapping.as_deref(), data.filter.policy()?)
 }
 
 /// Reads what to learn from, with devices described by what is known of them before any of these rows was measured.
-pub fn load_unmeasured(data: &Data) -> Result<Samples> {
+pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
     let policy = Policy { has_reached_peaks: false, ..data.filter.policy()? };
-    load_from(&data.data, data.mapping.as_deref(), policy)
+    load_samples_from(&data.data, data.mapping.as_deref(), policy)
 }
 
 /// Reads records, or a table of others through a mapping, and says what was left out.
-pub fn load_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
+pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let samples = match mapping {
         Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
         None => records::samples(paths, &policy)?,
     };
-    tell_reasons(&samples.left_out);
+    print_reasons(&samples.left_out);
     print_notes("warning", &samples.warnings);
     let hints = samples.filter_hints.iter();
     print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine medians are better known")));

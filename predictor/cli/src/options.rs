@@ -1,6 +1,6 @@
 //! Flags that several commands share.
 
-use crate::loading::{read_predictor, tell_left_out};
+use crate::loading::{print_left_out, read_predictor};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
@@ -51,7 +51,7 @@ pub struct Filter {
 
 /// Where times of operators come from.
 #[derive(Clone, Debug, Args)]
-pub struct TimesOf {
+pub struct TimesFlags {
     /// Store with records of this machine, at every number of threads up to --threads; what was measured is not predicted
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -116,12 +116,12 @@ fn setting(text: &str) -> Result<(String, String)> {
     Ok((column.to_owned(), value.to_owned()))
 }
 
-impl TimesOf {
+impl TimesFlags {
     /// Reads the times, and says what was left out.
     pub fn read(&self, any_schedule: bool) -> Result<KnownTimes> {
         let choice = RecordChoice { class: self.hardware.as_deref(), any_schedule, all_versions: self.all_versions };
         let host = self.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
-        tell_left_out(host.as_ref().map_or(0, |host| host.left_out));
+        print_left_out(host.as_ref().map_or(0, |host| host.left_out));
         let predictor = self.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
         let device = if host.is_none() { self.hardware.clone() } else { self.device.clone() };
         KnownTimes::new(host, predictor, device)

@@ -20,7 +20,7 @@ Examples:
 
 /// What to place.
 #[derive(Clone, Debug, Args)]
-pub struct PlaceOf {
+pub struct PlaceArguments {
     /// Table of times in nanoseconds: `operator,DEVICE,DEVICE…`, an operator a line, whoever measured or simulated them
     #[arg(long = "times", value_name = "FILE", conflicts_with_all = ["model", "predictor"])]
     pub table: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub struct PlaceOf {
 }
 
 /// Puts operators on devices.
-pub fn run(arguments: &PlaceOf) -> Result<u8> {
+pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let (table, edges) = asked(arguments)?;
     let options = PlacementOptions {
@@ -94,7 +94,7 @@ pub fn run(arguments: &PlaceOf) -> Result<u8> {
 }
 
 /// Times, and what operators read of each other.
-fn asked(arguments: &PlaceOf) -> Result<(TimesTable, Vec<Edge>)> {
+fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
         return Ok((tables::read(path)?, Vec::new()));
     }

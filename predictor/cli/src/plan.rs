@@ -1,6 +1,6 @@
 //! `oppredict plan` and `oppredict stages`.
 
-use crate::options::{TimesOf, model_source};
+use crate::options::{TimesFlags, model_source};
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
 use datasets::output::Output;
@@ -21,7 +21,7 @@ Examples:
 
 /// What to plan.
 #[derive(Clone, Debug, Args)]
-pub struct PlanOf {
+pub struct PlanArguments {
     /// Neural network: a name of the zoo such as `inception-v3`, or what --modelsource says
     #[arg(long, value_name = "NAME")]
     pub model: String,
@@ -36,7 +36,7 @@ pub struct PlanOf {
     pub batchsize: i64,
     /// Where times come from.
     #[command(flatten)]
-    pub times: TimesOf,
+    pub times: TimesFlags,
     /// Cores to plan for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
@@ -58,7 +58,7 @@ pub struct PlanOf {
 }
 
 /// One answer for a model.
-pub fn run(arguments: &PlanOf) -> Result<u8> {
+pub fn run(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
     let (found, versions) = planned(arguments)?;
@@ -67,7 +67,7 @@ pub fn run(arguments: &PlanOf) -> Result<u8> {
 }
 
 /// The stages of a model, one a line.
-pub fn run_stages(arguments: &PlanOf) -> Result<u8> {
+pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
     let (found, versions) = planned(arguments)?;
@@ -76,7 +76,7 @@ pub fn run_stages(arguments: &PlanOf) -> Result<u8> {
 }
 
 fn keep(
-    arguments: &PlanOf,
+    arguments: &PlanArguments,
     (found, versions): (&Planned, &[String]),
     page: Option<Output>,
     out: Option<Output>,
@@ -91,7 +91,7 @@ fn keep(
 }
 
 /// Returns the plan and the versions of the measured times.
-fn planned(arguments: &PlanOf) -> Result<(Planned, Vec<String>)> {
+fn planned(arguments: &PlanArguments) -> Result<(Planned, Vec<String>)> {
     let known = arguments.times.read(false)?;
     let question = NetworkQuestion {
         source: arguments.modelsource,

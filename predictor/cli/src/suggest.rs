@@ -1,6 +1,6 @@
 //! `oppredict suggest`.
 
-use crate::loading::load_unmeasured;
+use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
 use crate::{DONE, paper, print, print_json};
 use clap::Args;
@@ -34,7 +34,8 @@ pub struct Suggest {
 /// Says which shapes to measure on a new device.
 pub fn run(arguments: &Suggest) -> Result<u8> {
     let predictor = bundle::read(&arguments.predictor)?;
-    let suggestions = adaptation::suggest(&predictor, load_unmeasured(&arguments.data)?, arguments.count.get())?;
+    let suggestions =
+        adaptation::suggest(&predictor, load_unmeasured_samples(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
         let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
         let mut table = Table::new([words("operator")].into_iter().chain(sizes.map(figures)));

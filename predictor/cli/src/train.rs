@@ -1,6 +1,6 @@
 //! `oppredict train`.
 
-use crate::loading::load;
+use crate::loading::load_samples;
 use crate::options::{Data, saved};
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -39,7 +39,7 @@ pub struct Train {
 /// Learns and writes the predictor.
 pub fn run(train: &Train) -> Result<u8> {
     let out = begin(Some(&train.out))?;
-    let samples = load(&train.data)?;
+    let samples = load_samples(&train.data)?;
     let min_split_loss = train.min_split_loss;
     let predictor =
         learn::train::train(&samples, &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss })?;

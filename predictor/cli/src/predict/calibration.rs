@@ -7,7 +7,7 @@ use predictor::this_host::{self, Calibration};
 use predictor::{Result, published};
 use report::terminal::print_notes;
 
-/// How far this machine is, where that is known and asked for; what nobody asked for is a note.
+/// Finds how far this machine is, and prints a note about it.
 pub fn find(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibration>> {
     if let Some(path) = &predict.calibration {
         let known = Calibration::read_for(path, predictor)?;
@@ -35,7 +35,7 @@ pub fn find(predict: &Predict, predictor: &Predictor) -> Result<Option<Calibrati
     Ok(known)
 }
 
-/// How far this machine is, in words.
+/// Returns how far this machine is, in words.
 pub fn describe_distance(known: &Calibration) -> String {
     let distance = known.distance();
     format!(

@@ -119,7 +119,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return Err(Error::Query("--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned()));
     }
     if !predictions.is_empty() {
-        print(&format!("{}\n{}", texts::of_operators(&predictions), texts::on_threads(&conditions.threads)))?;
+        print(&format!("{}\n{}", texts::operator_table(&predictions), texts::on_threads(&conditions.threads)))?;
     }
     print_notes("warning", refused.iter().map(|one| &one.reason));
     let networks =
@@ -145,10 +145,10 @@ fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict
     let Predict { modelsource: source, batchsize: batch, sequence: tokens, .. } = *predict;
     let answer = predict_network(conditions, &NetworkQuestion { source, name, batch, tokens }, run)?;
     let heading = format!("{name}, batch {batch}, {}", texts::on_threads(&conditions.threads));
-    print(&texts::of_network(&heading, &answer.layers, &answer.total))?;
-    print(&texts::held_out_errors(answer.held_out.as_ref()))?;
+    print(&texts::network_table(&heading, &answer.layers, &answer.total))?;
+    print(&texts::held_out_text(answer.held_out.as_ref()))?;
     if let Some(in_place) = &answer.in_place {
-        print(&texts::in_places(in_place))?;
+        print(&texts::in_place_text(in_place))?;
     }
     Ok(answer)
 }

@@ -1,6 +1,6 @@
 //! The schedules of a space that should be fastest.
 
-use super::texts::{NOT_RECORDED, off, on_threads};
+use super::texts::{NOT_RECORDED, error_text, on_threads};
 use super::{Predict, setting};
 use crate::{DONE, paper, print, print_json};
 use learn::predictor::Predictor;
@@ -25,8 +25,9 @@ pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> 
         let time = Cell::from(duration(one.time_ns));
         table.row([if place == 0 { time.best() } else { time }, named.join(" ").into()]);
     }
-    let errors =
-        ranked.held_out.map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", off(&error)));
+    let errors = ranked
+        .held_out
+        .map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", error_text(&error)));
     print(&format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&ranked.threads)))?;
     if predict.json {
         print_json(&json!(ranked))?;

@@ -10,25 +10,25 @@ use std::fmt::Write;
 /// What is said where a file does not know how far off its answers are, or not on the device.
 pub const NOT_RECORDED: &str = "how far off such answers are for held-out shapes is not recorded";
 
-/// How many threads answers are for, and why.
+/// Returns how many threads answers are for, and why.
 pub fn on_threads(threads: &AssumedThreads) -> String {
     let AssumedThreads { count, word, reason, .. } = threads;
     let plural = if *count == 1.0 { "" } else { "s" };
     format!("on {count} {word}{plural} ({reason})")
 }
 
-/// An error on held-out shapes.
-pub fn off(error: &CrossValidatedError) -> String {
+/// Returns an error on held-out shapes in words.
+pub fn error_text(error: &CrossValidatedError) -> String {
     format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
 }
 
-/// The same in a column of its own.
-fn held_out(prediction: &Prediction) -> Cell {
-    prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| off(&error).into())
+/// Returns the error on held-out shapes as a cell.
+fn held_out_cell(prediction: &Prediction) -> Cell {
+    prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
 }
 
-/// How far off a model's layers are for shapes that were held out.
-pub fn held_out_errors(errors: Option<&HeldOutErrors>) -> String {
+/// Returns how far off a network's layers are for shapes that were held out.
+pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
     let of_time = match errors.known_share {
         share if share > 0.999 => String::new(),
@@ -38,11 +38,11 @@ pub fn held_out_errors(errors: Option<&HeldOutErrors>) -> String {
         "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
         errors.weighted_percent,
         errors.worst,
-        off(&errors.worst_error)
+        error_text(&errors.worst_error)
     )
 }
 
-pub fn of_operators(predictions: &[OperatorPrediction]) -> String {
+pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
     let mut table = Table::new([
         words("operator").least(20),
         figures("time"),
@@ -57,18 +57,18 @@ pub fn of_operators(predictions: &[OperatorPrediction]) -> String {
         table.row([
             one.operator.as_str().into(),
             duration(prediction.time_ns).into(),
-            interval(prediction),
-            held_out(prediction),
+            interval_cell(prediction),
+            held_out_cell(prediction),
             duration(prediction.attainable_ns).into(),
             prediction.bound.into(),
-            remarks(prediction),
+            remarks_cell(prediction),
         ]);
     }
     table.on(&paper())
 }
 
 /// The layers of a model that are alike are one line; in the order of the graph.
-pub fn of_network(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
+pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
         words("layer").least(20),
         figures("×"),
@@ -87,12 +87,12 @@ pub fn of_network(heading: &str, predictions: &[OperatorPrediction], total: &Tot
             one.operator.as_str().into(),
             one.count.to_string().into(),
             duration(prediction.time_ns).into(),
-            interval(prediction),
-            held_out(prediction),
+            interval_cell(prediction),
+            held_out_cell(prediction),
             duration(all_ns).into(),
             percent(all_ns / total.operators_ns).into(),
             prediction.bound.into(),
-            remarks(prediction),
+            remarks_cell(prediction),
         ]);
     }
     let mut text = format!(
@@ -123,8 +123,8 @@ pub fn of_network(heading: &str, predictions: &[OperatorPrediction], total: &Tot
     text
 }
 
-/// What the sum of operators alone misses.
-pub fn in_places(total: &InPlaceTotal) -> String {
+/// Returns what the sum of operators alone misses.
+pub fn in_place_text(total: &InPlaceTotal) -> String {
     let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
     let worth = format!(
         "of {} operators in {} networks; held out, {} off where times alone are {} off",
@@ -143,14 +143,14 @@ pub fn in_places(total: &InPlaceTotal) -> String {
     text
 }
 
-/// The interval; one that is wider than its time says little.
-fn interval(prediction: &Prediction) -> Cell {
+/// Returns the interval as a cell; one that is wider than its time says little.
+fn interval_cell(prediction: &Prediction) -> Cell {
     let cell = Cell::from(between(prediction.low_ns, prediction.high_ns));
     let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
     if is_narrow { cell } else { cell.uncertain() }
 }
 
-fn remarks(prediction: &Prediction) -> Cell {
+fn remarks_cell(prediction: &Prediction) -> Cell {
     /// Names of kernels may be whole signatures.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
