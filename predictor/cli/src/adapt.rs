@@ -100,14 +100,9 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
 fn this_host(arguments: &Adapt) -> Result<u8> {
     let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| shipped_predictor(None, false), Ok)?)?;
     let host_class = measure::host::Facts::read().host_class();
-    let kept =
-        arguments.out.clone().or_else(|| Some(published::calibration_file(&cache_folder()?, &host_class))).ok_or_else(
-            || {
-                Error::Query(
-                    "there is no folder for what is kept, as HOME is not set: say where with --out FILE".to_owned(),
-                )
-            },
-        )?;
+    let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
+    let problem = "there is no folder for what is kept, as HOME is not set: say where with --out FILE";
+    let kept = arguments.out.clone().or_else(below_cache).ok_or_else(|| Error::Query(problem.to_owned()))?;
     if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
     }
