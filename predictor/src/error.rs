@@ -41,22 +41,22 @@ impl From<datasets::Error> for Error {
 
 impl Error {
     /// A failed system call on a file.
-    pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
+    pub fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         Error::Samples(samples::Error::io(doing, path, source))
     }
 
     /// A table that cannot be used.
-    pub(crate) fn table(path: &Path, problem: impl Into<String>) -> Error {
+    pub fn table(path: &Path, problem: impl Into<String>) -> Error {
         Error::Samples(samples::Error::table(path, problem))
     }
 
     /// A word of a question that is none of those we know.
-    pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    pub fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
         Error::Query(format!("unknown {what} `{name}`; {}", models::names::hint(name, known)))
     }
 
     /// A bundle that cannot be used.
-    pub(crate) fn bundle(path: &Path, problem: impl Into<String>) -> Error {
+    pub fn bundle(path: &Path, problem: impl Into<String>) -> Error {
         Error::Bundle { path: path.to_owned(), problem: problem.into() }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,12 +38,6 @@ pub struct Timed {
     pub time_ns: f64,
     /// Half of the median's 95 % interval over the median, where it is known.
     pub uncertainty: Option<f64>,
-}
-
-/// The program of this name beside the one that is running, else the first on the search path.
-pub fn collector() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
-    beside.filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("opcollect"))
 }
 
 /// Measures the operator of a short form with the default schedule.

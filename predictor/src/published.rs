@@ -14,11 +14,9 @@ pub const CPU: &str = "cpu.opp";
 /// The predictor for GPUs.
 pub const GPU: &str = "gpu.opp";
 
-/// Where the one for a device lies, seen from where this program does: that for GPUs where a GPU of its own is named, or a device that
+/// Where the one for a device lies, seen from where a program does: that for GPUs where a GPU of its own is named, or a device that
 /// a mapping describes, else that for CPUs.
-pub fn find(device: Option<&str>, is_described: bool) -> Result<PathBuf> {
-    let program = std::env::current_exe().and_then(|program| program.canonicalize());
-    let program = program.map_err(|error| Error::io("find", Path::new("oppredict"), error))?;
+pub fn find(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
     let checkouts = program.ancestors().skip(1).map(|folder| folder.join("datasets/published"));
     let folder = installed.into_iter().chain(checkouts).find(|folder| folder.join(CPU).is_file()).ok_or_else(|| {
@@ -34,25 +32,15 @@ pub fn find(device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     Ok(if is_of_gpu { gpu } else { cpu })
 }
 
-/// Where what is known of a class of hosts is kept.
-pub fn calibration_file(host_class: &str) -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    Some(cache.join("opcollect/calibrations").join(format!("{host_class}.json")))
+/// Where what is known of a class of hosts is kept, below the user's cache.
+pub fn calibration_file(cache: &Path, host_class: &str) -> PathBuf {
+    cache.join("opcollect/calibrations").join(format!("{host_class}.json"))
 }
 
 /// What is known of a class of hosts, where that was measured for this very predictor.
-pub fn calibration(predictor: &Predictor, host_class: &str) -> Result<Option<Calibration>> {
-    let Some(path) = calibration_file(host_class).filter(|path| path.is_file()) else { return Ok(None) };
+pub fn calibration(predictor: &Predictor, cache: Option<&Path>, host_class: &str) -> Result<Option<Calibration>> {
+    let kept = cache.map(|cache| calibration_file(cache, host_class));
+    let Some(path) = kept.filter(|path| path.is_file()) else { return Ok(None) };
     let known = Calibration::read(&path)?;
     Ok((known.data_hash == predictor.about.data_hash).then_some(known))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn calibrations_are_kept_by_class_of_hosts() {
-        let file = super::calibration_file("some-cpu-4cpu-01234567");
-        assert!(file.is_none_or(|file| file.ends_with("opcollect/calibrations/some-cpu-4cpu-01234567.json")));
-    }
 }

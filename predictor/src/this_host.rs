@@ -112,6 +112,16 @@ impl Calibration {
         Ok(Calibration { program_version, host_class: host_class.to_owned(), learned_on, data_hash, sentinels })
     }
 
+    /// Reads what was written for this very predictor.
+    pub fn read_for(path: &Path, predictor: &Predictor) -> Result<Calibration> {
+        let known = Calibration::read(path)?;
+        if known.data_hash != predictor.about.data_hash {
+            let problem = format!("the calibration `{}` was made for another predictor", path.display());
+            return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` makes one")));
+        }
+        Ok(known)
+    }
+
     /// Reads what was written.
     pub fn read(path: &Path) -> Result<Calibration> {
         use std::io::Read;

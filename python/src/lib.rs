@@ -3,8 +3,9 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
+use predictor::answers::{Conditions, NetworkAnswer, predict_network};
 use predictor::bundle;
-use predictor::queries::{self, Cell, ModelSource, Operator, Run, Setting};
+use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
@@ -102,10 +103,10 @@ impl Predictor {
     ) -> PyResult<String> {
         let setting = Setting { device, threads, ..Setting::default() };
         py.detach(|| -> predictor::Result<String> {
-            let layers = queries::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
-            let answers = queries::predict_model(&self.predictor, &layers, &setting)?;
-            let total = queries::total(&layers, &answers, &Run::default());
-            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": answers, "total": total }).to_string())
+            let question = NetworkQuestion { source: ModelSource::from_name(source)?, name, batch, tokens: sequence };
+            let conditions = Conditions::new(&self.predictor, setting, None)?;
+            let NetworkAnswer { layers, total, .. } = predict_network(&conditions, &question, &Run::default())?;
+            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total }).to_string())
         })
         .map_err(refused)
     }

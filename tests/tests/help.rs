@@ -90,3 +90,17 @@ fn completions_for_shells() {
         }
     }
 }
+
+#[test]
+fn a_closed_standard_output_is_an_ordinary_end() {
+    let bench = Bench::new();
+    let commands =
+        ["opcollect completions bash", "opcollect list --json", "oppredict completions bash", "oppredict features"];
+    for line in commands {
+        let (name, arguments) = line.split_once(' ').expect("a program and its arguments");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ran = bench.command(&program(name), arguments).stdout(writer).output().expect("the program starts");
+        assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stderr).as_ref()), (Some(0), ""), "{line}");
+    }
+}

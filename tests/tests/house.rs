@@ -92,31 +92,28 @@ fn no_files_of_a_crate_need_each_other() {
     no_faults(wrong);
 }
 
-/// The engine serves programs, Python and tests: it does not print, and neither ends the process nor reads its environment. Its
-/// settings are flags, too, where a program asks for that by the feature `clap`.
+/// `engine` and `predictor` serve programs, Python and tests: they do not print, and neither end the process nor read its environment.
+/// The settings of `engine` are flags, too, where a program asks for that by the feature `clap`.
 #[test]
-fn the_engine_is_a_library() {
-    let engine = members().into_iter().find(|member| member.name == "engine").expect("the engine is a crate");
+fn the_engine_and_the_predictor_are_libraries() {
     let mut wrong: Vec<String> = Vec::new();
-    let manifest = text(&format!("{}/Cargo.toml", engine.folder));
-    if !manifest.contains("clap = { workspace = true, optional = true }") {
-        wrong.push("engine cannot be built without `clap`".to_owned());
-    }
-    let foreign = ["clap_complete", "indicatif"];
-    wrong.extend(
-        engine
-            .dependencies
-            .iter()
-            .filter(|used| foreign.contains(&used.as_str()))
-            .map(|used| format!("engine depends on `{used}`")),
-    );
-    for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{}/src/", engine.folder))) {
-        let source = text(&path);
-        // Lints of the workspace deny printing, unless a source allows it.
-        let of_program = ["clippy::print_", "process::exit", "env::var", "env::args"];
-        wrong.extend(
-            of_program.iter().filter(|part| source.contains(**part)).map(|part| format!("{path} has `{part}`")),
-        );
+    for name in ["engine", "predictor"] {
+        let Member { folder, dependencies, .. } =
+            members().into_iter().find(|member| member.name == name).expect("a crate of the workspace");
+        let foreign = ["clap", "clap_complete", "indicatif"];
+        let is_optional =
+            text(&format!("{folder}/Cargo.toml")).contains("clap = { workspace = true, optional = true }");
+        let used =
+            dependencies.iter().filter(|used| foreign.contains(&used.as_str()) && !(*used == "clap" && is_optional));
+        wrong.extend(used.map(|used| format!("{name} depends on `{used}`")));
+        for path in files(".rs").into_iter().filter(|path| path.starts_with(&format!("{folder}/src/"))) {
+            let source = text(&path);
+            // Lints of the workspace deny printing, unless a source allows it or `report` does it.
+            let of_program =
+                ["clippy::print_", "report::terminal", "process::exit", "env::var", "env::args", "env::current_exe"];
+            let found = of_program.iter().filter(|part| source.contains(**part));
+            wrong.extend(found.map(|part| format!("{path} has `{part}`")));
+        }
     }
     no_faults(wrong);
 }

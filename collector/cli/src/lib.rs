@@ -1,8 +1,8 @@
-//! The command line: the only room that prints.
+//! The command line: arguments, progress and tables.
 //!
 //! Results go to standard output, progress and warnings to standard error; with `--json` the last line of standard
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stderr)]
 
 mod arguments;
 mod artifacts;
@@ -51,8 +51,8 @@ use fleet::FleetCommand;
 use measure::host::Exclusive;
 use pace::Pace;
 use progress::terminal;
-use report::{Paper, error_text, note_lines, tame};
-use std::io::{IsTerminal, Write};
+use report::error_text;
+use report::terminal::{paper, print_notes};
 use std::process::ExitCode;
 
 /// Everything was done and gave a time.
@@ -78,7 +78,8 @@ pub fn run() -> ExitCode {
 fn dispatch(arguments: Arguments) -> Result<u8> {
     match arguments.command {
         None if arguments.collect.models.modelname.is_empty() && arguments.collect.models.config.is_none() => {
-            Arguments::command().print_help().map_err(Failure::environment)?;
+            // Help that nobody reads changes nothing: no model was named.
+            let _ = Arguments::command().print_help();
             Err(Failure::usage("no model was named")
                 .with_hint("start with `opcollect --modelsource local --modelname resnet-18`"))
         }
@@ -115,40 +116,35 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         }
         Some(Command::Doctor { noise: true, json }) => doctor::measure_noise(json),
         Some(Command::Doctor { noise: false, json }) => doctor::run(json),
-        Some(Command::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());
-            Ok(DONE)
-        }
+        Some(Command::Completions { shell }) => completions(shell),
     }
 }
 
-/// Prints a result; a reader that has gone (`| head`) is no error.
-///
-/// Names from files may hold control characters, which only a pipe gets unchanged.
+/// Prints a script that completes commands in a shell.
+fn completions(shell: clap_complete::Shell) -> Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut script);
+    print(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(DONE)
+}
+
+/// Prints a result.
 fn print(text: &str) -> Result<()> {
-    match std::io::stdout().is_terminal() {
-        true => write(&tame(text)),
-        false => write(text),
-    }
+    report::terminal::print(text).map_err(unprintable)
 }
 
-fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::environment(format!("cannot write to standard output: {error}"))),
-        Ok(()) => Ok(()),
-    }
+/// Prints one JSON document on one line.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    report::terminal::print_json(value).map_err(unprintable)
 }
 
-/// Where results go.
-fn paper() -> Paper {
-    Paper::of(&std::io::stdout(), |name| std::env::var_os(name))
+fn unprintable(error: std::io::Error) -> Failure {
+    Failure::environment(format!("cannot write to standard output: {error}"))
 }
 
 /// Says what a person should know beside the result.
 fn tell(notes: &[String]) {
-    eprint!("{}", note_lines("note", notes));
+    print_notes("note", notes);
 }
 
 /// Locks the CPUs of this process for measuring, and waits for another process that holds them.
@@ -160,9 +156,4 @@ fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
 fn tell_damage(damage: &[Damage]) -> u8 {
     tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
-}
-
-/// Prints one JSON document on one line.
-fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    write(&serde_json::to_string(value).map_err(Failure::environment)?)
 }

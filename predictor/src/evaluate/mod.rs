@@ -1,5 +1,6 @@
 //! Proof under protocols that the field respects: what is held out, who predicts, and how far off they are.
 
+mod gate;
 pub mod metrics;
 mod model_shapes;
 mod networks;
@@ -8,6 +9,7 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
+pub use gate::Gate;
 use learn::ensemble::Purpose;
 use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, metrics};

@@ -3,11 +3,13 @@
 //! Contributions are Shapley values of the trees: they add up to the logarithm of the ratio between the answer and its
 //! bound, so each is a factor of time. Importance is what mixing a feature up costs on shapes that were held out.
 
+mod answer;
 mod changes;
 mod importance;
 mod limits;
 mod neighbours;
 
+pub use answer::{ExplainedAnswer, explain_answer, summaries};
 pub use changes::{Change, Effect, effects, improvements, sweep, thread_counts};
 pub use importance::{Importance, importance};
 pub use limits::{Limits, limits};

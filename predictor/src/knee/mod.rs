@@ -1,12 +1,14 @@
 //! Where more stops to pay: the fastest thread count or tile, the smallest within 5 % of it, where the curve turns, and
 //! for threads the law between.
 //!
-//! The curve is given whole; nothing is smoothed. `law` fits what is regular about it and names the breaks that the
+//! `find` asks a predictor for the curve of an operator. The curve is given whole; nothing is smoothed. `law` fits what is regular about it and names the breaks that the
 //! machine's topology makes, `update` bends it through a few measurements.
 
+mod find;
 mod law;
 mod update;
 
+pub use find::{KneeOptions, Probing, find_knee};
 pub use law::{Break, Law, law};
 pub use update::{Posterior, Probe};
 

@@ -2,6 +2,7 @@
 //! operators take on other numbers of cores.
 
 use super::{escape, page};
+use crate::error::{Error, Result};
 use crate::planning::Planned;
 use crate::planning::network::Alternative;
 use models::Choice;
@@ -9,6 +10,9 @@ use report::page::chart::{Scale, svg, ticks};
 use report::{between, duration, number};
 use serde::Deserialize;
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
@@ -22,6 +26,31 @@ pub struct MeasuredLanes {
     /// Its groups in the middle of some runs.
     #[serde(default)]
     pub lanes: Vec<Lane>,
+}
+
+impl MeasuredLanes {
+    /// Reads the answer of `opcollect model run --plan … --json`.
+    pub fn read(path: &Path) -> Result<MeasuredLanes> {
+        /// More than the lanes of any model take.
+        const BYTES_MAX: u64 = 64 << 20;
+        let mut text = String::new();
+        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+        let last = text.lines().last().unwrap_or_default();
+        let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
+            Error::table(
+                path,
+                format!("it does not end in what `opcollect model run --plan FILE --json` prints: {error}"),
+            )
+        })?;
+        let is_time = |time: f64| time.is_finite() && time >= 0.0;
+        let is_lane =
+            |lane: &Lane| is_time(lane.begin_ns) && is_time(lane.end_ns) && lane.cores.iter().all(|core| *core < 1024);
+        if !is_time(found.median_ns) || !found.lanes.iter().all(is_lane) {
+            return Err(Error::table(path, "its lanes have times that are none, or cores that no plan has".to_owned()));
+        }
+        Ok(found)
+    }
 }
 
 /// A group of calls as it ran.

@@ -1,0 +1,144 @@
+//! `oppredict adapt`.
+
+use crate::installation::{cache_folder, collector, shipped_predictor};
+use crate::loading::load_samples_from;
+use crate::options::Filter;
+use crate::predict::describe_distance;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use learn::adaptation;
+use predictor::this_host::Calibration;
+use predictor::{Error, Result, bundle, published};
+use report::{Cell, Table, UNKNOWN, duration, figures, words};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub const ADAPT_EXAMPLES: &str = "\
+Examples:
+  oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
+  oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp
+  oppredict adapt --this-host && oppredict predict --model resnet-18";
+
+/// How to correct.
+#[derive(Clone, Debug, Args)]
+pub struct Adapt {
+    /// File that `train` wrote; with --this-host the one that came with the program is the default
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub predictor: Option<PathBuf>,
+    /// Measure ten fixed operators on this machine with `opcollect`, about 20 seconds, and keep how far it is from where the
+    /// predictor learned; `predict` then speaks of this machine
+    #[arg(long, conflicts_with = "data")]
+    pub this_host: bool,
+    /// File of records or table of others, or a store, measured on the device; rows of devices that were learned from are not
+    /// looked at; repeatable
+    #[arg(long, required_unless_present = "this_host", value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// TOML file that says what the columns of a foreign table mean
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Where to write the corrected predictor; with --this-host the calibration, by default below the user's cache
+    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    pub out: Option<PathBuf>,
+    /// Seconds that --this-host may take
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub seconds: u64,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Corrects a predictor for other devices and writes it.
+pub fn run(arguments: &Adapt) -> Result<u8> {
+    if arguments.this_host {
+        return this_host(arguments);
+    }
+    let (Some(predictor), Some(path)) = (&arguments.predictor, &arguments.out) else {
+        return Err(Error::Query("say what to correct and where to write it: --predictor and --out".to_owned()));
+    };
+    let out = begin(Some(path))?;
+    let mut predictor = bundle::read(predictor)?;
+    let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
+    let changes = adaptation::adapt(&mut predictor, samples)?;
+    finish(out, || bundle::to_bytes(&predictor))?;
+    let mut table = Table::new([
+        words("operator"),
+        words("device"),
+        figures("measurements").drops(1),
+        figures("off before"),
+        figures("off after"),
+    ]);
+    for change in &changes {
+        let after = match change.after {
+            None => Cell::from(UNKNOWN).uncertain(),
+            Some(after) if after > change.before => Cell::from(format!("{after:.1} %")).bad(),
+            Some(after) => Cell::from(format!("{after:.1} %")),
+        };
+        table.row([
+            change.operator.as_str().into(),
+            change.device.as_str().into(),
+            change.rows.to_string().into(),
+            format!("{:.1} %", change.before).into(),
+            after,
+        ]);
+    }
+    print(&format!(
+        "{}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
+        table.on(&paper()),
+        path.display()
+    ))?;
+    if arguments.json {
+        print_json(&json!({ "out": path, "changes": changes }))?;
+    }
+    Ok(DONE)
+}
+
+/// Measures how far this machine is, and keeps it.
+fn this_host(arguments: &Adapt) -> Result<u8> {
+    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| shipped_predictor(None, false), Ok)?)?;
+    let host_class = measure::host::Facts::read().host_class();
+    let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
+    let problem = "there is no folder for what is kept, as HOME is not set: say where with --out FILE";
+    let kept = arguments.out.clone().or_else(below_cache).ok_or_else(|| Error::Query(problem.to_owned()))?;
+    if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
+        std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
+    }
+    let out = begin(Some(&kept))?;
+    let deadline = Duration::from_secs(arguments.seconds);
+    let known = Calibration::measure(&collector(), &predictor, &host_class, deadline)?;
+    finish(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
+    let mut table = Table::new([
+        words("operator").least(20),
+        figures("threads"),
+        words("bound by").drops(1),
+        figures("measured"),
+        figures("±").drops(2),
+        figures("predicted"),
+        figures("ratio"),
+    ]);
+    for one in &known.sentinels {
+        let half = one.uncertainty.map_or(UNKNOWN.to_owned(), |half| format!("{:.1} %", 100.0 * half));
+        table.row([
+            one.operator.clone(),
+            one.threads.to_string(),
+            one.bound.clone(),
+            duration(one.measured_ns),
+            half,
+            duration(one.predicted_ns),
+            if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
+        ]);
+    }
+    print(&table.on(&paper()))?;
+    let disturbed = known.sentinels.len() - known.known().count();
+    if disturbed > 0 {
+        eprintln!("warning: {disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+    }
+    print(&format!("{}\nkept in `{}`", describe_distance(&known), kept.display()))?;
+    if arguments.json {
+        print_json(&json!({ "out": kept, "distance": known.distance(), "calibration": known }))?;
+    }
+    Ok(DONE)
+}

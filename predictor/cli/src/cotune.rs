@@ -1,0 +1,138 @@
+//! `oppredict cotune`.
+
+use crate::installation::collector;
+use crate::options::TimesFlags;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use predictor::Result;
+use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
+use predictor::probe::{self, Raced};
+use report::{Table, between, duration, figures, words};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub const COTUNE_EXAMPLES: &str = "\
+Examples:
+  opcollect --modelsource simple --modelname matmul:m=512,n=512,k=512 --threads 1,2 --store times
+  opcollect --modelsource simple --modelname softmax:shape=64x1000 --threads 1,2 --store times
+  oppredict cotune --op matmul:m=512,n=512,k=512 --op softmax:shape=64x1000 --data times --threads 2";
+
+/// What runs together.
+#[derive(Clone, Debug, Args)]
+pub struct CotuneArguments {
+    /// Operator such as `matmul:m=512,n=512,k=512`; two to four
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub op: Vec<String>,
+    /// Where times come from.
+    #[command(flatten)]
+    pub times: TimesFlags,
+    /// Cores that they share
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Schedules of each operator that are considered, the fastest on all cores first
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub schedules: usize,
+    /// Run the choice and one after the other in turns, keep the faster, and say what the choice would have cost
+    #[arg(long)]
+    pub measure: bool,
+    /// Rounds of that
+    #[arg(long, default_value_t = 15, value_name = "N", requires = "measure", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Program that measures; by default the one beside this program, else the one on the search path
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    pub opcollect: Option<PathBuf>,
+    /// Seconds that measuring may take
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure")]
+    pub deadline: u64,
+    /// Write both ways for `opcollect race`
+    #[arg(long, value_name = "FILE")]
+    pub choice: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Chooses schedules of a few operators that run together.
+pub fn run(arguments: &CotuneArguments) -> Result<u8> {
+    let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
+    let file = begin(arguments.choice.as_deref())?;
+    let found = question.choose(&arguments.times.read(true)?)?;
+    print(&describe(&found))?;
+    let choice = found.choice();
+    finish(file, || choice.to_string().into_bytes())?;
+    let measured = match arguments.measure {
+        true => {
+            let program = arguments.opcollect.clone().unwrap_or_else(collector);
+            let raced = probe::race(&program, &choice, arguments.rounds, Duration::from_secs(arguments.deadline))?;
+            Some(MeasuredChoice::new(&found.cotuned, raced))
+        }
+        false => None,
+    };
+    if let Some(measured) = &measured {
+        print(&describe_measurement(measured))?;
+    }
+    if arguments.json {
+        let texts = |way: &str| -> Vec<Value> {
+            choice[way].as_array().into_iter().flatten().map(|one| one["schedule"].clone()).collect()
+        };
+        let report = json!({
+            "operators": found.operators, "cotuned": found.cotuned, "promised": found.promised, "measured": measured,
+            "schedules_together": texts("together"), "schedules_in_turns": texts("in_turns"),
+        });
+        print_json(&report)?;
+    }
+    Ok(DONE)
+}
+
+fn describe_measurement(measured: &MeasuredChoice) -> String {
+    let Raced { together_ns, in_turns_ns, ratio, rounds } = &measured.raced;
+    let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
+    format!(
+        "measured in {rounds} rounds: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",
+        duration(*together_ns),
+        duration(*in_turns_ns),
+        ratio.median,
+        measured.kept,
+        100.0 * measured.regret
+    )
+}
+
+fn describe(cotuning: &Cotuning) -> String {
+    let Cotuning { operators, schedules, cotuned: found, promised, .. } = cotuning;
+    let mut table = Table::new([
+        words("operator"),
+        figures("on cores"),
+        figures("ends"),
+        words("schedule beside others"),
+        words("schedule in turns"),
+    ]);
+    let knobs = |text: &str| -> String {
+        let read = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
+        read.get("knobs").map_or_else(|| text.to_owned(), ToString::to_string)
+    };
+    for (place, operator) in operators.iter().enumerate() {
+        let (beside, alone) = (found.together.schedules[place], found.in_turns[place]);
+        table.row([
+            operator.clone(),
+            promised.affinity[place].iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+            duration(found.together.ends_ns[place]),
+            knobs(&schedules[place][beside].0),
+            if alone == beside { "the same".to_owned() } else { knobs(&schedules[place][alone].0) },
+        ]);
+    }
+    let (better, gain) = match found.is_together {
+        true => (TOGETHER, found.gain),
+        false => (IN_TURNS, 1.0 / found.gain),
+    };
+    format!(
+        "{}\nside by side {}, one after the other on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
+        table.on(&paper()),
+        duration(found.together.time_ns),
+        duration(found.in_turns_ns),
+        duration(promised.time_ns),
+        between(promised.low_ns, promised.high_ns),
+        found.tried,
+        if found.is_exact { ", which are all" } else { ", by changes from three beginnings" }
+    )
+}

@@ -1,0 +1,280 @@
+//! `oppredict eval`.
+
+use crate::loading::{load_samples, load_unmeasured_samples};
+use crate::options::{Data, saved};
+use crate::{DONE, WORSE, begin, finish, paper, print, print_json};
+use clap::Args;
+use learn::Learner;
+use learn::ensemble::Purpose;
+use predictor::evaluate::{EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate};
+use predictor::{Error, Result, pages};
+use report::terminal::print_notes;
+use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
+use samples::features::View;
+use std::path::{Path, PathBuf};
+
+pub const EVAL_EXAMPLES: &str = "\
+Examples:
+  oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
+  oppredict eval --data opcollect-data --protocol P2 --default-only --learners ours --json
+  oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
+  oppredict eval --data opcollect-data --gate cpu.opp";
+
+/// How to evaluate.
+#[derive(Clone, Debug, Args)]
+pub struct Eval {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
+    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
+    #[arg(long, default_value = "P1", value_name = "NAME")]
+    pub protocol: String,
+    /// Learners beside each other, separated by commas
+    #[arg(
+        long,
+        default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline",
+        value_delimiter = ','
+    )]
+    pub learners: Vec<String>,
+    /// How many divisions of the data, one per seed
+    #[arg(long, default_value_t = 1)]
+    pub seeds: u64,
+    /// Parts that shapes, networks or families are divided into; each is held out once [default: 5 parts of shapes, every
+    /// network or family alone]
+    #[arg(long)]
+    pub folds: Option<usize>,
+    /// Find intervals, too, and how often they hold (takes about three times as long)
+    #[arg(long)]
+    pub intervals: bool,
+    /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_cv: Option<f64>,
+    /// Score only experiments that were measured several times and are at most this far from the middle one, such as 0.03;
+    /// all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_apart: Option<f64>,
+    /// Score only default schedules; all are learned from
+    #[arg(long)]
+    pub score_default: bool,
+    /// Score only operators that stand in a neural network, not their variations; learn from all
+    #[arg(long)]
+    pub score_networks: bool,
+    /// What may be known of schedules: `sizes` (they are the default ones), their `knobs`, or figures of their `code`,
+    /// which take a build and no run
+    #[arg(long, default_value = "code", value_name = "NAME")]
+    pub know: String,
+    /// What a split of our trees must save of the squared error of logarithms, as `train` has it
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    pub min_split_loss: f64,
+    /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
+    #[arg(long)]
+    pub curve: bool,
+    /// Fail if an error is worse than in this earlier JSON document, or than the one a file of `train` had on shapes left
+    /// aside, by more than its interval
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<PathBuf>,
+    /// Write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Evaluates and prints.
+pub fn run(eval: &Eval) -> Result<u8> {
+    let view = View::from_name(&eval.know)
+        .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
+    let plan = plan(eval)?;
+    let gate = eval.gate.as_deref().map(|path| Gate::read(path, plan.protocol)).transpose()?;
+    let page = begin(eval.html.as_deref())?;
+    // A device that is held out must not tell by its own rows what it can do at best.
+    let samples = match plan.protocol.purpose() {
+        Purpose::Transfer => load_unmeasured_samples(&eval.data)?,
+        Purpose::Known | Purpose::Both => load_samples(&eval.data)?,
+    };
+    let samples = samples.before(view)?;
+    let mut evaluation = evaluate(&samples, &plan)?;
+    if eval.curve {
+        evaluation.curve = curve(&samples, &plan)?;
+    }
+    print(&overview(&evaluation))?;
+    finish(page, || pages::evaluation(&evaluation).into_bytes())?;
+    let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
+    if !worse.is_empty() {
+        let gate = eval.gate.as_deref().unwrap_or(Path::new("")).display();
+        print_notes("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
+    }
+    if eval.json {
+        print_json(&evaluation)?;
+    }
+    Ok(if worse.is_empty() { DONE } else { WORSE })
+}
+
+fn plan(eval: &Eval) -> Result<Plan> {
+    let protocol = Protocol::from_name(&eval.protocol)
+        .ok_or_else(|| Error::unknown("protocol", &eval.protocol, Protocol::ALL.iter().map(|one| one.name())))?;
+    let learners = eval.learners.iter().map(|name| {
+        Learner::from_name(name)
+            .ok_or_else(|| Error::unknown("learner", name, Learner::ALL.iter().map(|one| one.name())))
+    });
+    if eval.folds.is_some_and(|folds| folds < 2) {
+        return Err(Error::Query("--folds must be at least 2".to_owned()));
+    }
+    if eval.seeds == 0 {
+        return Err(Error::Query("--seeds must be at least 1".to_owned()));
+    }
+    Ok(Plan {
+        seeds: (0..eval.seeds).collect(),
+        folds: eval.folds,
+        intervals: eval.intervals,
+        score_cv: eval.score_cv,
+        score_apart: eval.score_apart,
+        score_default: eval.score_default,
+        score_networks: eval.score_networks,
+        min_split_loss: eval.min_split_loss,
+        ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
+    })
+}
+
+/// All tables, one below the other.
+fn overview(evaluation: &Evaluation) -> String {
+    let mut tables = Vec::new();
+    if let Some(repeats) = &evaluation.repeats {
+        tables.push(format!(
+            "{} candidates were measured again: {:.2} % from the median of their own on average, 90 % within {:.2} %",
+            repeats.candidates, repeats.mape, repeats.p90
+        ));
+    }
+    if let Some(spread) = evaluation.mean_cv {
+        tables.push(format!("spread within a measurement (CV), mean: {spread:.2} %"));
+    }
+    if !evaluation.learners.is_empty() {
+        tables.push(errors(evaluation));
+    }
+    if !evaluation.ranking.is_empty() {
+        tables.push(orders(evaluation));
+    }
+    if !evaluation.curve.is_empty() {
+        tables.push(curve_table(&evaluation.curve));
+    }
+    if let Some(found) = &evaluation.end_to_end {
+        tables.push(networks(found));
+    }
+    tables.join("\n\n")
+}
+
+fn errors(evaluation: &Evaluation) -> String {
+    let mut table = Table::new([
+        words("operator"),
+        words("learner").least(8),
+        figures("rows").drops(1),
+        figures("MAPE %"),
+        figures("95 % of it").drops(4),
+        figures("median %").drops(2),
+        figures("p90 %").drops(5),
+        figures("RMSPE %").drops(10),
+        figures("hit@5 %").drops(9),
+        figures("hit@10 %"),
+        figures("hit@20 %").drops(8),
+        figures("weighted %").drops(7),
+        figures("bias %").drops(6),
+        figures("90 % holds").drops(3),
+        figures("its width").drops(4),
+    ]);
+    // All of one operator is what is said of that operator.
+    let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
+    for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
+        let mut sorted: Vec<_> = learners.into_iter().collect();
+        sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+        for (place, (learner, one)) in sorted.into_iter().enumerate() {
+            let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
+            let mape = Cell::from(format!("{:.2}", one.mape));
+            cells.push(if place == 0 { mape.best() } else { mape });
+            cells.push(format!("{:.2} … {:.2}", one.mape_interval.0, one.mape_interval.1).into());
+            let errors = [one.median, one.p90, one.rmspe];
+            cells.extend(errors.map(|number| format!("{number:.2}").into()));
+            cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}").into()));
+            cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}").into()));
+            cells.extend(match &one.interval {
+                None => [UNKNOWN.into(), UNKNOWN.into()],
+                Some(interval) => {
+                    let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
+                    [held(interval.coverage, &of), format!("± {:.1} %", interval.half_width).into()]
+                }
+            });
+            table.row(cells);
+        }
+    }
+    table.on(&paper())
+}
+
+/// How many of the intervals that promise 90 % hold the time.
+fn held(coverage: f64, of: &str) -> Cell {
+    let cell = Cell::from(format!("{coverage:.1} %{of}"));
+    if coverage < pages::KEPT { cell.bad() } else { cell }
+}
+
+fn curve_table(points: &[Point]) -> String {
+    let of_share = |point: &Point| figures(format!("{:.3} of the shapes", point.share));
+    let columns: Vec<Column> = [words("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
+    let mut table = Table::new(columns);
+    for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<std::collections::BTreeSet<_>>() {
+        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format!("{mape:.2}"));
+        table.row([operator.clone()].into_iter().chain(points.iter().map(mape)));
+    }
+    table.on(&paper())
+}
+
+fn orders(evaluation: &Evaluation) -> String {
+    let mut table = Table::new([
+        words("learner").least(8),
+        figures("tasks").drops(1),
+        figures("top-1"),
+        figures("top-5"),
+        figures("top-1 by time").drops(1),
+        figures("top-5 by time").drops(1),
+        figures("regret@10 %"),
+        figures("Kendall"),
+        figures("Spearman").drops(2),
+    ]);
+    for (learner, one) in &evaluation.ranking {
+        let mut cells = vec![learner.clone(), one.tasks.to_string()];
+        cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
+        cells.push(format!("{:.2}", one.regret10));
+        cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
+        table.row(cells);
+    }
+    table.on(&paper())
+}
+
+fn networks(found: &EndToEnd) -> String {
+    let ours = Learner::Ensemble.name();
+    let mut table = Table::new([
+        words("network"),
+        words("run with").drops(2),
+        words("operators measured").drops(1),
+        figures("measured"),
+        figures("ours"),
+        figures("off %"),
+    ]);
+    for one in &found.networks {
+        let predicted = or_unknown(one.predicted_ns.get(ours), |time| duration(*time));
+        let error = or_unknown(one.error(ours), |error| format!("{error:+.1}"));
+        let share = format!("{} of {}{}", one.measured, one.operators, if one.counts() { "" } else { ", not scored" });
+        table.row([one.name.clone(), one.setting.clone(), share, duration(one.measured_ns), predicted, error]);
+    }
+    let mut scores = Table::new([
+        words("learner").least(8),
+        figures("networks"),
+        figures("off by %"),
+        figures("within 5 %"),
+        figures("within 10 %"),
+    ]);
+    for (learner, one) in &found.learners {
+        let numbers = [one.mape, one.hit5, one.hit10].map(|number| format!("{number:.1}"));
+        scores.row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
+    }
+    format!("{}\n\n{}", table.on(&paper()), scores.on(&paper()))
+}

@@ -1,0 +1,239 @@
+//! `oppredict explain`.
+
+use crate::loading::{load_samples_from, read_described, read_predictor};
+use crate::options::Filter;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use datasets::output::Output;
+use predictor::explain::{self, Change, Effect, Explanation, Limits, Neighbour};
+use predictor::queries::{self, Setting};
+use predictor::{Error, Result, pages};
+use report::{Table, duration, figures, words};
+use samples::Samples;
+use samples::features::FEATURES;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Features in a table on the screen; files and documents hold all.
+const SHOWN: usize = 12;
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub predictor: Option<PathBuf>,
+    /// Operator whose answer is taken apart
+    #[arg(long, value_name = "TEXT", requires = "predictor")]
+    pub op: Option<String>,
+    /// Measured data, repeatable. With --op: the nearest rows, and with --vary the effect over all rows. With --predictor
+    /// alone: what each feature does over many rows. Alone: what mixing up each feature costs on held-out shapes
+    #[arg(long, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// Feature that is varied over the range it was learned from, all else unchanged
+    #[arg(long, value_name = "FEATURE", requires = "op")]
+    pub vary: Option<String>,
+    /// Mapping of the data and of the operator
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Threads the operator may use
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    #[arg(long, value_name = "NAME=VALUE", requires = "op")]
+    pub knob: Vec<String>,
+    /// Write what each feature does over many rows for the browser
+    #[arg(long, value_name = "FILE", requires_all = ["predictor", "data"], conflicts_with = "op")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Explains one answer, or what features do over measured rows.
+pub fn run(arguments: &Explain) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let samples = match arguments.data.is_empty() {
+        true => None,
+        false => Some(load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
+    };
+    match (&arguments.predictor, &arguments.op, samples) {
+        (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
+        (Some(path), None, Some(samples)) => summaries(path, &samples, page, arguments.json),
+        (None, _, Some(samples)) => importances(&samples, arguments.json),
+        (_, _, None) => {
+            Err(Error::Query("say --predictor and --op to explain an answer, or --data to see what matters".to_owned()))
+        }
+    }
+}
+
+fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
+    let (predictor, mapping) = read_described(path, arguments.mapping.as_deref())?;
+    let operator = queries::operator(text, mapping.as_ref())?;
+    let mut setting = Setting {
+        device: arguments.device.clone(),
+        threads: arguments.threads.map(f64::from),
+        extrapolate: true,
+        ..Setting::default()
+    };
+    setting.set_knobs(&arguments.knob)?;
+    let vary = arguments.vary.as_deref();
+    let answer = explain::explain_answer(&predictor, &operator, &setting, samples, vary)?;
+    print(&format!("{}\n{}", answer.operator, answer_text(&answer.explanation, &answer.limits)))?;
+    print(&improvement_lines(&answer.improvements))?;
+    if !answer.neighbours.is_empty() {
+        print(&neighbour_table(&answer.neighbours))?;
+    }
+    if let Some(feature) = vary {
+        print(&variation_tables(feature, &answer.varied, &answer.effects))?;
+    }
+    if arguments.json {
+        print_json(&json!(answer))?;
+    }
+    Ok(DONE)
+}
+
+fn improvement_lines(better: &[Change]) -> String {
+    if better.is_empty() {
+        return "No single change of threads or of a knob should save a tenth of the time.".to_owned();
+    }
+    let line = |change: &Change| {
+        let name = change.feature.strip_prefix("knob.").unwrap_or(&change.feature);
+        let what = if name.contains('=') { name.to_owned() } else { format!("{name}={}", change.value) };
+        format!("With {what} it should take {:.2} of the time.", change.factor)
+    };
+    better.iter().take(SHOWN).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
+    let prediction = &explanation.prediction;
+    let interval = match prediction.low_ns.is_finite() {
+        true => format!(" (90 % between {} and {})", duration(prediction.low_ns), duration(prediction.high_ns)),
+        false => String::new(),
+    };
+    let mut text = format!("takes {}{interval}\n", duration(prediction.time_ns));
+    if let Some(choice) = &prediction.choice {
+        text += &format!("the library is expected to run `{choice}`\n");
+    }
+    for reason in &prediction.outside {
+        text += &format!("outside of what was learned: {reason}\n");
+    }
+    text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
+    let mut bounds = Table::new([words("what alone would take"), figures("time"), figures("of the whole")]);
+    for (name, time_ns) in [
+        ("arithmetic at peak", limits.arithmetic_ns),
+        ("bytes at full bandwidth", limits.memory_ns),
+        ("starting it", prediction.overhead_ns),
+    ] {
+        let share = format!("{:.0} %", 100.0 * time_ns / prediction.time_ns);
+        bounds.row([name.to_owned(), duration(time_ns), share]);
+    }
+    text += &format!("{}\n", bounds.on(&paper()));
+    text += &format!(
+        "bytes: {:.2} of the shared cache; roofline reached: {:.0} %",
+        limits.bytes_of_cache,
+        100.0 * limits.utilisation
+    );
+    if let Some(efficiency) = limits.parallel_efficiency {
+        text += &format!("; threads used: {:.0} %", 100.0 * efficiency);
+    }
+    let mut table = Table::new([words("feature"), figures("value"), words("unit").least(6), figures("time ×")]);
+    for part in explanation.parts.iter().take(SHOWN) {
+        let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
+        let value = if part.value.is_nan() { "open".to_owned() } else { format!("{:.3}", part.value) };
+        table.row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
+    }
+    let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
+    text + &format!(
+        "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
+        duration(prediction.time_ns),
+        duration(explanation.bound_ns),
+        explanation.average,
+        explanation.rest,
+        table.on(&paper())
+    )
+}
+
+fn neighbour_table(near: &[Neighbour]) -> String {
+    let mut table = Table::new([
+        words("nearest measured").least(20),
+        figures("threads"),
+        words("device").least(8).drops(1),
+        words("model").least(8).drops(3),
+        figures("rows").drops(2),
+        figures("fastest"),
+        figures("doublings off"),
+    ]);
+    for one in near {
+        let sizes: Vec<String> =
+            one.sizes.iter().filter(|(_, size)| *size > 1.0).map(|(name, size)| format!("{name} {size}")).collect();
+        table.row([
+            sizes.join(", "),
+            one.threads.to_string(),
+            one.device.clone(),
+            one.model.clone(),
+            one.rows.to_string(),
+            duration(one.time_ns),
+            format!("{:.2}", one.distance),
+        ]);
+    }
+    table.on(&paper())
+}
+
+fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> String {
+    let mut here = Table::new([figures(feature), figures("time × here")]);
+    for change in varied {
+        here.row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
+    }
+    let here = here.on(&paper());
+    if effects.is_empty() {
+        return here;
+    }
+    let mut all =
+        Table::new([figures(feature), figures("partial dependence ×"), figures("accumulated local effect ×")]);
+    for effect in effects {
+        all.row([
+            format!("{:.3}", effect.value),
+            format!("{:.3}", effect.partial),
+            format!("{:.3}", effect.accumulated),
+        ]);
+    }
+    format!("{here}\nover measured rows\n{}", all.on(&paper()))
+}
+
+/// What each feature does over many rows of each operator.
+fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool) -> Result<u8> {
+    let found = explain::summaries(&read_predictor(path)?, samples)?;
+    let mut table = Table::new([words("operator"), figures("rows"), words("feature"), figures("typically ×")]);
+    for summary in &found {
+        for feature in summary.features.iter().take(SHOWN) {
+            let typical = format!("{:.3}", feature.typical);
+            table.row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
+        }
+    }
+    print(&table.on(&paper()))?;
+    finish(page, || pages::swarms(&found).into_bytes())?;
+    if as_json {
+        print_json(&found)?;
+    }
+    Ok(DONE)
+}
+
+fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
+    let found = explain::importance(samples, 0)?;
+    let mut table = Table::new([words("operator"), words("feature"), figures("MAPE + points")]);
+    for one in found.iter().take(3 * SHOWN) {
+        table.row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
+    }
+    print(&table.on(&paper()))?;
+    if as_json {
+        print_json(&found)?;
+    }
+    Ok(DONE)
+}

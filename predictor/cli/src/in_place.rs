@@ -1,0 +1,109 @@
+//! `oppredict inplace`.
+
+use crate::loading::print_reasons;
+use crate::options::Filter;
+use crate::{DONE, DONE_WITH_LOSSES, paper, print, print_json};
+use clap::Args;
+use predictor::in_place::PlacedNetworks;
+use predictor::{Error, Result};
+use report::{Table, duration, figures, or_unknown, words};
+use samples::placed::PlacedNetwork;
+use serde_json::json;
+use std::path::PathBuf;
+
+pub const IN_PLACE_EXAMPLES: &str = "\
+Examples:
+  opcollect profile --modelsource local --modelname resnet-18 --threads 1 --store opcollect-data
+  oppredict inplace --data opcollect-data --operators";
+
+/// Which networks to look at.
+#[derive(Clone, Debug, Args)]
+pub struct InPlaceArguments {
+    /// File of records or store with what `opcollect profile --store` wrote; repeatable
+    #[arg(long, required = true, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Show each operator, too
+    #[arg(long)]
+    pub operators: bool,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints what sums miss, of each network and, where asked for, of each operator.
+pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
+    let report = PlacedNetworks::read(&arguments.data, &arguments.filter.policy()?)?;
+    let PlacedNetworks { networks, left_out, .. } = &report;
+    print_reasons(left_out);
+    if networks.is_empty() {
+        return Err(Error::Data(
+            "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \
+             takes those that are not known well, too"
+                .to_owned(),
+        ));
+    }
+    print(&network_table(networks).on(&paper()))?;
+    if arguments.operators {
+        for network in networks {
+            print(&format!("\n{}", network.name))?;
+            print(&operator_table(network).on(&paper()))?;
+        }
+    }
+    if arguments.json {
+        print_json(&json!(report))?;
+    }
+    Ok(if left_out.is_empty() { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn network_table(networks: &[PlacedNetwork]) -> Table {
+    let mut table = Table::new([
+        words("network"),
+        words("device").drops(2),
+        figures("threads").drops(1),
+        figures("alone"),
+        figures("same in place"),
+        figures("over alone"),
+        figures("all in place"),
+        figures("whole"),
+        figures("beside operators"),
+    ]);
+    for network in networks {
+        let (in_place_ns, alone_ns) = network.both_ns();
+        let ratio = (alone_ns > 0.0).then(|| in_place_ns / alone_ns);
+        let known = |ns: f64| or_unknown(Some(ns).filter(|ns| *ns > 0.0), duration);
+        let beside = network.whole_ns.map(|whole| whole - network.in_place_ns());
+        table.row([
+            network.name.clone(),
+            network.device.clone(),
+            network.threads.to_string(),
+            known(alone_ns),
+            known(in_place_ns),
+            or_unknown(ratio, |ratio| format!("{ratio:.2}×")),
+            duration(network.in_place_ns()),
+            or_unknown(network.whole_ns, duration),
+            or_unknown(beside, duration),
+        ]);
+    }
+    table
+}
+
+fn operator_table(network: &PlacedNetwork) -> Table {
+    let columns =
+        [words("operator").least(20), figures("×"), figures("alone"), figures("in place"), figures("over alone")];
+    let mut table = Table::new(columns);
+    let mut operators: Vec<_> = network.by_default().collect();
+    operators.sort_by(|left, right| (right.count * right.in_place_ns).total_cmp(&(left.count * left.in_place_ns)));
+    for one in operators {
+        table.row([
+            one.text.clone(),
+            one.count.to_string(),
+            or_unknown(one.alone_ns, duration),
+            duration(one.in_place_ns),
+            or_unknown(one.alone_ns, |alone| format!("{:.2}×", one.in_place_ns / alone)),
+        ]);
+    }
+    table
+}

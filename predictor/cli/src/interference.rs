@@ -1,0 +1,80 @@
+//! `oppredict interference`.
+
+use crate::loading::print_left_out;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use planners::interference::Machine;
+use predictor::planning::{coruns::Scores, interference::RecordedSlowdowns};
+use predictor::{Result, pages};
+use report::{Table, figures, words};
+use serde_json::json;
+use std::path::PathBuf;
+
+pub const INTERFERENCE_EXAMPLES: &str = "\
+Examples:
+  opcollect corun --config configs/corun.toml --store runs/corun
+  oppredict interference --data runs/corun --html slowdowns.html";
+
+/// Whose slowdowns.
+#[derive(Clone, Debug, Args)]
+pub struct InterferenceArguments {
+    /// Store with records of operators beside each other
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Class of hosts, where the store has several
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+    /// Also use records with older TVM versions, code revisions and other clock policies
+    #[arg(long)]
+    pub all_versions: bool,
+    /// Seed of what is held out together
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// Write a heat map of all slowdowns for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Evaluates on held-out operators, and shows all slowdowns.
+pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let read = RecordedSlowdowns::read(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
+    print_left_out(read.left_out);
+    let scores = read.scores(arguments.seed)?;
+    let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
+    if coruns.left_out > 0 {
+        eprintln!("note: {} slowdowns left out: not known to 5 %", coruns.left_out);
+    }
+    print(&describe(&scores, machine))?;
+    finish(page, || pages::slowdowns(coruns, &scores).into_bytes())?;
+    if arguments.json {
+        let partners = &coruns.partners;
+        let report = json!({ "host_class": host_class, "machine": machine, "scores": scores, "partners": partners,
+            "operators": coruns.operators, "beside": coruns.beside });
+        print_json(&report)?;
+    }
+    Ok(DONE)
+}
+
+fn describe(scores: &Scores, machine: &Machine) -> String {
+    let mut table = Table::new([words("rule"), figures("MAPE"), figures("median"), figures("90th percentile")]);
+    for one in &scores.rules {
+        let percent = |value: f64| format!("{value:.2} %");
+        table.row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
+    }
+    format!(
+        "{}\n{} slowdowns of {} operators, each asked when its operator was held out; the middle one is {:.3}, known to ± {:.2} %\n\
+         {} cores, {:.1} bytes/ns, {:.0} MB of last cache",
+        table.on(&paper()),
+        scores.asked,
+        scores.operators,
+        scores.middle,
+        scores.noise,
+        machine.cores,
+        machine.bytes_per_ns,
+        machine.cache_bytes / 1e6
+    )
+}

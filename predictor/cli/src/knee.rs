@@ -1,0 +1,113 @@
+//! `oppredict knee`.
+
+use crate::installation::collector;
+use crate::loading::read_predictor;
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
+use predictor::queries::{self, Operator, Setting};
+use predictor::{Result, pages};
+use report::{Cell, Table, between, duration, figures, words};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where to look for a knee.
+#[derive(Clone, Debug, Args)]
+pub struct KneeArguments {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    #[arg(long, value_name = "TEXT")]
+    pub op: String,
+    /// What the curve goes over: `threads` or a knob such as `tile_x`; repeatable
+    #[arg(long, default_value = "threads", value_name = "NAME")]
+    pub over: Vec<String>,
+    /// The curve over threads goes from one to this many; all that the predictor learned from if left out
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    pub most_threads: Option<u32>,
+    /// Threads of curves over knobs; all of the device if left out
+    #[arg(long, value_name = "COUNT")]
+    pub threads: Option<u32>,
+    /// Knob that is held fixed, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "probe")]
+    pub knob: Vec<String>,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Measure at most three thread counts on this machine by `opcollect`, and bend the curve through them
+    #[arg(long)]
+    pub probe: bool,
+    /// Program that measures; by default the one beside this program, else the one on the search path
+    #[arg(long, value_name = "FILE", requires = "probe")]
+    pub opcollect: Option<PathBuf>,
+    /// Seconds that one measurement may take
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe")]
+    pub deadline: u64,
+    /// Answer outside of what was learned, and say so
+    #[arg(long)]
+    pub extrapolate: bool,
+    /// Write the curves for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints each curve and its turning point.
+pub fn run(arguments: &KneeArguments) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let predictor = read_predictor(&arguments.predictor)?;
+    let operator = queries::operator(&arguments.op, None)?;
+    let mut usual = Setting {
+        device: arguments.device.clone(),
+        threads: arguments.threads.map(f64::from),
+        extrapolate: arguments.extrapolate,
+        ..Setting::default()
+    };
+    usual.set_knobs(&arguments.knob)?;
+    let device = queries::device(&predictor, &usual)?.to_owned();
+    let probing = arguments.probe.then(|| Probing {
+        program: arguments.opcollect.clone().unwrap_or_else(collector),
+        operator: arguments.op.clone(),
+        deadline: Duration::from_secs(arguments.deadline),
+    });
+    let options = KneeOptions { most_threads: arguments.most_threads, probing };
+    let mut knees = Vec::new();
+    for over in &arguments.over {
+        let found = find_knee(&predictor, &operator, &usual, over, &options)?;
+        print(&overview(&operator, &found))?;
+        knees.push(found);
+    }
+    finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
+    if arguments.json {
+        print_json(&json!({ "operator": operator.text, "device": device, "knees": knees }))?;
+    }
+    Ok(DONE)
+}
+
+fn overview(operator: &Operator, found: &Knee) -> String {
+    let mut table = Table::new([figures(&found.over), figures("time"), figures("90 % between"), words("remarks")]);
+    for point in &found.curve {
+        let probe = found.probes.iter().find(|probe| probe.at == point.at);
+        let mut remark = probe.map_or(String::new(), |probe| {
+            let known =
+                probe.uncertainty.map_or(String::new(), |half| format!(", its median known to {:.1} %", 100.0 * half));
+            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
+            format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
+        });
+        if point.at == found.knee {
+            remark = format!("knee {remark}").trim_end().to_owned();
+        }
+        let time = Cell::from(duration(point.time_ns));
+        table.row([
+            point.at.to_string().into(),
+            if point.at == found.knee { time.best() } else { time },
+            between(point.low_ns, point.high_ns).into(),
+            remark.into(),
+        ]);
+    }
+    format!("{}\n{}\n{}\n", operator.text, table.on(&paper()), pages::summary(found))
+}

@@ -1,0 +1,114 @@
+//! The command line: arguments, notes and tables.
+//!
+//! Results go to standard output, notes to standard error; with `--json` the last line of standard output is one JSON
+//! document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
+//! Files are tried before the work that fills them.
+#![allow(clippy::print_stderr)]
+
+mod adapt;
+mod arguments;
+mod correlate;
+mod cotune;
+mod csv;
+mod eval;
+mod explain;
+mod features;
+mod in_place;
+mod installation;
+mod interference;
+mod knee;
+mod loading;
+mod options;
+mod place;
+mod plan;
+mod predict;
+mod serve;
+mod suggest;
+mod train;
+mod xgboost;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use datasets::output::Output;
+use predictor::{Error, Result};
+use report::terminal::paper;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Everything was done.
+const DONE: u8 = 0;
+/// Done, with losses that are named.
+const DONE_WITH_LOSSES: u8 = 1;
+/// Done, and what was compared got worse, which the caller asked to be told.
+const WORSE: u8 = 4;
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    measure::host::memory::bound_process();
+    match dispatch(Arguments::parse()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {}", report::error_text(&error.to_string()));
+            ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
+        }
+    }
+}
+
+fn dispatch(arguments: Arguments) -> Result<u8> {
+    match arguments.command {
+        Command::Eval(eval) => eval::run(&eval),
+        Command::Train(train) => train::run(&train),
+        Command::Adapt(adapt) => adapt::run(&adapt),
+        Command::Suggest(suggest) => suggest::run(&suggest),
+        Command::Predict(predict) => predict::run(&predict),
+        Command::InPlace(in_place) => in_place::run(&in_place),
+        Command::Correlate(correlate) => correlate::run(&correlate),
+        Command::Explain(explain) => explain::run(&explain),
+        Command::Knee(knee) => knee::run(&knee),
+        Command::Plan(plan) => plan::run(&plan),
+        Command::Stages(plan) => plan::run_stages(&plan),
+        Command::Place(place) => place::run(&place),
+        Command::Interference(interference) => interference::run(&interference),
+        Command::Cotune(cotune) => cotune::run(&cotune),
+        Command::Serve(serve) => serve::run(&serve),
+        Command::Xgboost(xgboost) => xgboost::run(&xgboost),
+        Command::Features => features::run(),
+        Command::Completions { shell } => completions(shell),
+    }
+}
+
+/// Prints a script that completes commands in a shell.
+fn completions(shell: clap_complete::Shell) -> Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "oppredict", &mut script);
+    print(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(DONE)
+}
+
+/// Prints a result.
+fn print(text: &str) -> Result<()> {
+    report::terminal::print(text).map_err(unprintable)
+}
+
+/// Prints one JSON document on one line.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    report::terminal::print_json(value).map_err(unprintable)
+}
+
+fn unprintable(error: std::io::Error) -> Error {
+    Error::io("write to", Path::new("standard output"), error)
+}
+
+/// Begins a file that is asked for, so that a place which cannot be written is told before the work.
+fn begin(path: Option<&Path>) -> Result<Option<Output>> {
+    Ok(path.map(Output::create).transpose()?)
+}
+
+/// Fills a file that was begun, and puts it into its place.
+fn finish(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
+    let Some(mut output) = output else { return Ok(()) };
+    let path = output.path().to_owned();
+    output.write_all(&content()).map_err(|error| Error::io("write", &path, error))?;
+    Ok(output.keep()?)
+}

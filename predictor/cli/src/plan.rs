@@ -1,0 +1,153 @@
+//! `oppredict plan` and `oppredict stages`.
+
+use crate::options::{TimesFlags, model_source};
+use crate::{DONE, begin, finish, paper, print, print_json};
+use clap::Args;
+use datasets::output::Output;
+use predictor::pages::MeasuredLanes;
+use predictor::planning::Planned;
+use predictor::planning::network::BARRIER_NS;
+use predictor::queries::{ModelSource, NetworkQuestion};
+use predictor::{Result, pages};
+use report::{Table, between, duration, figures, percent, words};
+use serde_json::json;
+use std::path::PathBuf;
+
+pub const PLAN_EXAMPLES: &str = "\
+Examples:
+  opcollect --modelsource local --modelname inception-v3 --schedules 1 --threads 1,2 --store times
+  oppredict plan --model inception-v3 --data times --threads 2 --out inception.plan --html lanes.html
+  opcollect model run --modelsource local --modelname inception-v3 --plan inception.plan";
+
+/// What to plan.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArguments {
+    /// Neural network: a name of the zoo such as `inception-v3`, or what --modelsource says
+    #[arg(long, value_name = "NAME")]
+    pub model: String,
+    /// Where --model comes from: the zoo, configurations of transformers, or a file
+    #[arg(long, value_parser = model_source(), default_value = "local", value_name = "SOURCE")]
+    pub modelsource: ModelSource,
+    /// Tokens of a transformer's sequence
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    pub sequence: i64,
+    /// Batch size
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batchsize: i64,
+    /// Where times come from.
+    #[command(flatten)]
+    pub times: TimesFlags,
+    /// Cores to plan for
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Microseconds that starting groups side by side and waiting for them costs [default: 1]
+    #[arg(long, value_name = "TIME")]
+    pub barrier_us: Option<f64>,
+    /// Write the plan for `opcollect model run --plan`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write the lanes and what each operator takes on other numbers of cores for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Draw beside them what `opcollect model run --plan FILE --json` printed into this file
+    #[arg(long, value_name = "FILE", requires = "html")]
+    pub measured: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One answer for a model.
+pub fn run(arguments: &PlanArguments) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let out = begin(arguments.out.as_deref())?;
+    let (found, versions) = planned(arguments)?;
+    print(&answer(&found, &versions))?;
+    keep(arguments, (&found, &versions), page, out)
+}
+
+/// The stages of a model, one a line.
+pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let out = begin(arguments.out.as_deref())?;
+    let (found, versions) = planned(arguments)?;
+    print(&list(&found, &versions))?;
+    keep(arguments, (&found, &versions), page, out)
+}
+
+fn keep(
+    arguments: &PlanArguments,
+    (found, versions): (&Planned, &[String]),
+    page: Option<Output>,
+    out: Option<Output>,
+) -> Result<u8> {
+    let measured = arguments.measured.as_deref().map(MeasuredLanes::read).transpose()?;
+    finish(page, || pages::lanes(found, measured.as_ref()).into_bytes())?;
+    finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
+    if arguments.json {
+        print_json(&json!({ "plan": found, "stages": found.stages.stages, "versions": versions }))?;
+    }
+    Ok(DONE)
+}
+
+/// Returns the plan and the versions of the measured times.
+fn planned(arguments: &PlanArguments) -> Result<(Planned, Vec<String>)> {
+    let known = arguments.times.read(false)?;
+    let question = NetworkQuestion {
+        source: arguments.modelsource,
+        name: &arguments.model,
+        batch: arguments.batchsize,
+        tokens: arguments.sequence,
+    };
+    let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
+    let found = known.plan(&question, arguments.threads as usize, barrier_ns)?;
+    Ok((found, known.host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect()))
+}
+
+fn answer(found: &Planned, versions: &[String]) -> String {
+    let Planned { promise, model, parallel, cores, .. } = found;
+    let mut lines = vec![format!(
+        "{model}: {} on {cores} core{}, {} expected ({})",
+        match parallel {
+            models::Parallel::Sequential => "one operator after the other",
+            models::Parallel::Stream | models::Parallel::Full => "groups side by side",
+        },
+        if *cores == 1 { "" } else { "s" },
+        duration(promise.time_ns),
+        between(promise.low_ns, promise.high_ns),
+    )];
+    lines.push(format!("  why         {}", found.why));
+    lines.push(format!(
+        "  beside      one operator after the other on all cores {}, the longest chain {}",
+        duration(promise.sequential_ns),
+        duration(found.critical_ns)
+    ));
+    lines.push(format!(
+        "  stages      {}, {} of them with groups side by side; {} sets of operators looked at{}",
+        found.stages_count,
+        found.stages_side_by_side,
+        found.states,
+        if found.is_exact { ", nothing left out" } else { ", along a beam" }
+    ));
+    let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
+    lines.push(format!("  times       {} measured{by}, the rest predicted", percent(found.measured_share)));
+    lines.join("\n")
+}
+
+fn list(found: &Planned, versions: &[String]) -> String {
+    let mut table =
+        Table::new([figures("stage"), figures("time"), figures("cores"), figures("calls"), words("of them")]);
+    for (number, stage) in found.stages.stages.iter().enumerate() {
+        for (place, group) in stage.groups.iter().enumerate() {
+            let named: Vec<&str> = group.calls.iter().take(3).map(|&call| found.calls[call].as_str()).collect();
+            let more = if group.calls.len() > 3 { "; …" } else { "" };
+            let (number, time) = match place {
+                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, duration)),
+                _ => (String::new(), String::new()),
+            };
+            let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            table.row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
+        }
+    }
+    format!("{}\n{}", table.on(&paper()), answer(found, versions))
+}

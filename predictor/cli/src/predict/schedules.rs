@@ -1,0 +1,36 @@
+//! The schedules of a space that should be fastest.
+
+use super::texts::{NOT_RECORDED, error_text, on_threads};
+use super::{Predict, setting};
+use crate::{DONE, paper, print, print_json};
+use learn::predictor::Predictor;
+use predictor::answers::rank_schedules;
+use predictor::{Error, Result};
+use report::{Cell, Table, duration, figures, words};
+use serde_json::json;
+use std::path::Path;
+
+/// Prints the schedules of a space, or of a folder of what was built, that should be fastest.
+pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
+    let [op] = &predict.op[..] else {
+        return Err(Error::Query("--space needs one --op".to_owned()));
+    };
+    let mut ranked = rank_schedules(predictor, path, op, &setting(predict)?)?;
+    ranked.best.truncate(predict.best);
+    let mut table = Table::new([figures("time"), words("schedule")]);
+    for (place, one) in ranked.best.iter().enumerate() {
+        let named = one.knobs.as_object().into_iter().flatten();
+        let named: Vec<_> =
+            named.map(|(name, value)| format!("{name}={}", value.to_string().replace('"', ""))).collect();
+        let time = Cell::from(duration(one.time_ns));
+        table.row([if place == 0 { time.best() } else { time }, named.join(" ").into()]);
+    }
+    let errors = ranked
+        .held_out
+        .map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", error_text(&error)));
+    print(&format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&ranked.threads)))?;
+    if predict.json {
+        print_json(&json!(ranked))?;
+    }
+    Ok(DONE)
+}

@@ -1,0 +1,48 @@
+//! Answers for every row of a table.
+
+use super::{Predict, setting};
+use crate::csv::quoted;
+use crate::{DONE, DONE_WITH_LOSSES, print, print_json};
+use learn::predictor::Predictor;
+use predictor::Result;
+use predictor::answers::{TableAnswers, answer_table};
+use samples::table::Mapping;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::Path;
+
+/// No row has a time.
+const NOTHING_ANSWERED: u8 = 2;
+
+/// Answers for every row of a table, as CSV or as one document.
+pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {
+    let answers = answer_table(predictor, path, &setting(predict)?, mapping)?;
+    match predict.json {
+        true => print_json(&json!(answers))?,
+        false => print(&csv(&answers))?,
+    }
+    let TableAnswers { rows, refused } = &answers;
+    if *refused > 0 {
+        eprintln!("note: {refused} of {} rows have no time; their reasons say why", rows.len());
+    }
+    Ok(match *refused {
+        0 => DONE,
+        some if some < rows.len() => DONE_WITH_LOSSES,
+        _ => NOTHING_ANSWERED,
+    })
+}
+
+fn csv(answers: &TableAnswers) -> String {
+    let mut text = "row,operator,time_ns,low_ns,high_ns,reasons,threads,held_out_percent".to_owned();
+    for (number, row) in (1..).zip(&answers.rows) {
+        let (numbers, known) = row.answer.as_ref().map_or((",,".to_owned(), ",".to_owned()), |answer| {
+            let held_out = answer.held_out.map_or(String::new(), |error| error.median_percent.to_string());
+            (
+                format!("{},{},{}", answer.time_ns, answer.low_ns, answer.high_ns),
+                format!("{},{held_out}", answer.threads),
+            )
+        });
+        let _ = write!(text, "\n{number},{},{numbers},{},{known}", quoted(&row.operator), quoted(&row.reasons));
+    }
+    text
+}

@@ -1,0 +1,171 @@
+//! Answers as tables and sentences.
+
+use crate::paper;
+use learn::cross_validation::CrossValidatedError;
+use learn::predictor::{Basis, Prediction};
+use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
+use report::{Cell, Table, UNKNOWN, between, duration, figures, percent, words};
+use std::fmt::Write;
+
+/// What is said where a file does not know how far off its answers are, or not on the device.
+pub const NOT_RECORDED: &str = "how far off such answers are for held-out shapes is not recorded";
+
+/// Returns how many threads answers are for, and why.
+pub fn on_threads(threads: &AssumedThreads) -> String {
+    let AssumedThreads { count, word, reason, .. } = threads;
+    let plural = if *count == 1.0 { "" } else { "s" };
+    format!("on {count} {word}{plural} ({reason})")
+}
+
+/// Returns an error on held-out shapes in words.
+pub fn error_text(error: &CrossValidatedError) -> String {
+    format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
+}
+
+/// Returns the error on held-out shapes as a cell.
+fn held_out_cell(prediction: &Prediction) -> Cell {
+    prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
+}
+
+/// Returns how far off a network's layers are for shapes that were held out.
+pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
+    let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
+    let of_time = match errors.known_share {
+        share if share > 0.999 => String::new(),
+        share => format!(" of the {} of it that is known", percent(share)),
+    };
+    format!(
+        "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
+        errors.weighted_percent,
+        errors.worst,
+        error_text(&errors.worst_error)
+    )
+}
+
+pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
+    let mut table = Table::new([
+        words("operator").least(20),
+        figures("time"),
+        figures("90 % between"),
+        figures("held out, off by"),
+        figures("at best").drops(2),
+        words("bound by").least(6).drops(1),
+        words("remarks"),
+    ]);
+    for one in predictions {
+        let prediction = &one.prediction;
+        table.row([
+            one.operator.as_str().into(),
+            duration(prediction.time_ns).into(),
+            interval_cell(prediction),
+            held_out_cell(prediction),
+            duration(prediction.attainable_ns).into(),
+            prediction.bound.into(),
+            remarks_cell(prediction),
+        ]);
+    }
+    table.on(&paper())
+}
+
+/// The layers of a model that are alike are one line; in the order of the graph.
+pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
+    let mut table = Table::new([
+        words("layer").least(20),
+        figures("×"),
+        figures("each").drops(3),
+        figures("90 % between").drops(2),
+        figures("held out, off by").drops(4),
+        figures("all"),
+        figures("share"),
+        words("bound by").least(6).drops(1),
+        words("remarks"),
+    ]);
+    for one in predictions {
+        let prediction = &one.prediction;
+        let all_ns = one.count as f64 * prediction.time_ns;
+        table.row([
+            one.operator.as_str().into(),
+            one.count.to_string().into(),
+            duration(prediction.time_ns).into(),
+            interval_cell(prediction),
+            held_out_cell(prediction),
+            duration(all_ns).into(),
+            percent(all_ns / total.operators_ns).into(),
+            prediction.bound.into(),
+            remarks_cell(prediction),
+        ]);
+    }
+    let mut text = format!(
+        "{heading}\n{}\ntotal: {} (90 % between {})",
+        table.on(&paper()),
+        duration(total.time_ns),
+        between(total.low_ns, total.high_ns)
+    );
+    let _ = write!(text, "; {} operators, {} of starting them", total.calls, duration(total.dispatch_ns));
+    if total.hidden_ns > 0.0 {
+        let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
+    }
+    let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
+    let count =
+        |basis: Basis| predictions.iter().filter(|one| one.prediction.basis == basis).map(|one| one.count).sum::<u64>();
+    if total.extrapolated_ns > 0.0 {
+        let (share, calls) = (share(total.extrapolated_ns), count(Basis::Extrapolated));
+        let _ = write!(text, "\n{share} of it is extrapolated ({calls} of {} operators)", total.calls);
+    }
+    if total.bounds_ns > 0.0 {
+        let (share, calls) = (share(total.bounds_ns), count(Basis::Bound));
+        let _ = write!(
+            text,
+            "\n{share} of it are bounds, as nothing was learned of {calls} of {} operators: it takes at least as long",
+            total.calls
+        );
+    }
+    text
+}
+
+/// Returns what the sum of operators alone misses.
+pub fn in_place_text(total: &InPlaceTotal) -> String {
+    let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
+    let worth = format!(
+        "of {} operators in {} networks; held out, {} off where times alone are {} off",
+        learned.operators,
+        learned.networks,
+        percent(learned.error_learned),
+        percent(learned.error_alone)
+    );
+    let mut text = match learned.is_worth_it() {
+        true => format!("in their places: {}, {over_alone:.2}× of alone ({worth})", duration(*operators_ns)),
+        false => format!("in their places: as alone; what was learned {worth}, and is not used"),
+    };
+    if let Some(beside_ns) = beside_ns {
+        let _ = write!(text, ", and {} beside operators", duration(*beside_ns));
+    }
+    text
+}
+
+/// Returns the interval as a cell; one that is wider than its time says little.
+fn interval_cell(prediction: &Prediction) -> Cell {
+    let cell = Cell::from(between(prediction.low_ns, prediction.high_ns));
+    let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
+    if is_narrow { cell } else { cell.uncertain() }
+}
+
+fn remarks_cell(prediction: &Prediction) -> Cell {
+    /// Names of kernels may be whole signatures.
+    const MOST: usize = 60;
+    let short = |name: &String| match name.char_indices().nth(MOST) {
+        Some((end, _)) => format!("by `{}…`", &name[..end]),
+        None => format!("by `{name}`"),
+    };
+    let learned_as = prediction.learned_as.iter().map(|name| format!("as `{name}`"));
+    let choice = learned_as.chain(prediction.choice.iter().map(short));
+    let outside = (!prediction.outside.is_empty()).then(|| match prediction.basis {
+        Basis::Learned => format!("outside: {}", prediction.outside.join("; ")),
+        Basis::Extrapolated => format!("extrapolated: {}", prediction.outside.join("; ")),
+        Basis::Bound => prediction.outside.join("; "),
+    });
+    let is_beyond = prediction.time_ns < prediction.attainable_ns;
+    let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
+    let cell = Cell::from(choice.chain(outside).chain(beyond).collect::<Vec<_>>().join("; "));
+    if prediction.outside.is_empty() { cell } else { cell.uncertain() }
+}

@@ -1,0 +1,101 @@
+//! `oppredict train`.
+
+use crate::loading::load_samples;
+use crate::options::{Data, saved};
+use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print, print_json};
+use clap::Args;
+use learn::predictor::Predictor;
+use learn::train::{TrainOptions, few_shapes};
+use predictor::{Result, bundle};
+use report::terminal::print_notes;
+use report::{Table, figures, or_unknown, words};
+use samples::features::View;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// How to learn.
+#[derive(Clone, Debug, Args)]
+pub struct Train {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// Where to write the predictor
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Search for how the trees of each operator are best grown (takes about seven times as long)
+    #[arg(long)]
+    pub tune: bool,
+    /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    pub min_split_loss: f64,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Learns and writes the predictor.
+pub fn run(train: &Train) -> Result<u8> {
+    let out = begin(Some(&train.out))?;
+    let samples = load_samples(&train.data)?;
+    let min_split_loss = train.min_split_loss;
+    let predictor =
+        learn::train::train(&samples, &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss })?;
+    finish(out, || bundle::to_bytes(&predictor))?;
+    let operators: Vec<_> = predictor.learned.operators.keys().cloned().collect();
+    print(&format!(
+        "learned {} operators from {} samples ({} features); wrote `{}`",
+        operators.len(),
+        predictor.about.rows,
+        samples.names.len(),
+        train.out.display()
+    ))?;
+    for (device, learned) in &predictor.about.in_place {
+        let use_of_it = if learned.is_worth_it() { "" } else { ", so it is not used" };
+        print(&format!(
+            "in their places, {} operators of {} networks on {device}: held out, {:.1} % off where times alone are {:.1} % off{use_of_it}",
+            learned.operators,
+            learned.networks,
+            100.0 * learned.error_learned,
+            100.0 * learned.error_alone
+        ))?;
+    }
+    print(&held_out(&predictor))?;
+    let not_learned = &predictor.about.not_learned;
+    if !not_learned.is_empty() {
+        let warning = format!(
+            "{} operators have too few shapes to be learned and judged: {}; more models, or `--variations` of the same, have more",
+            not_learned.len(),
+            few_shapes(not_learned)
+        );
+        print_notes("warning", [warning]);
+    }
+    if train.json {
+        let document = json!({
+            "out": train.out, "rows": predictor.about.rows, "left_out": samples.left_out, "operators": operators,
+            "not_learned": not_learned, "in_place": predictor.about.in_place, "data_hash": predictor.about.data_hash,
+            "held_out": predictor.about.held_out, "provenance": predictor.about.provenance,
+        });
+        print_json(&document)?;
+    }
+    Ok(if not_learned.is_empty() { DONE } else { DONE_WITH_LOSSES })
+}
+
+/// How far off answers are for shapes that were held out, by operator and by what is known of the schedule.
+fn held_out(predictor: &Predictor) -> String {
+    let mut table = Table::new([
+        words("held out"),
+        figures("shapes"),
+        figures("sizes known, off by"),
+        figures("knobs known").drops(1),
+        figures("code known"),
+    ]);
+    for (operator, by_view) in &predictor.about.held_out {
+        let shapes = by_view.values().map(|error| error.shapes).max().unwrap_or(0);
+        let off = |view: View| or_unknown(by_view.get(&view), |error| format!("{:.1} %", error.median_percent));
+        table.row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
+    }
+    table.on(&paper())
+}

@@ -1,5 +1,0 @@
-//! Learns operator times from a dataset and predicts them.
-
-fn main() -> std::process::ExitCode {
-    predictor::cli::run()
-}

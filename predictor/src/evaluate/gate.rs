@@ -1,0 +1,88 @@
+//! An evaluation compared with an earlier one, or with what an earlier predictor was found to have.
+
+use super::Evaluation;
+use super::protocol::Protocol;
+use crate::bundle;
+use crate::error::{Error, Result};
+use learn::Learner;
+use learn::predictor::Predictor;
+use std::path::Path;
+
+/// What our errors are compared with.
+pub enum Gate {
+    /// An earlier predictor, with its errors on held-out shapes.
+    Predictor(Box<Predictor>),
+    /// An earlier evaluation.
+    Evaluation(Box<Evaluation>),
+}
+
+impl Gate {
+    /// Reads a predictor or an evaluation, and refuses what could not be compared under a protocol.
+    pub fn read(path: &Path, protocol: Protocol) -> Result<Gate> {
+        if path.extension().is_some_and(|extension| extension == "opp") {
+            if protocol != Protocol::P1 {
+                let problem =
+                    "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
+                return Err(Error::bundle(path, problem));
+            }
+            return Ok(Gate::Predictor(Box::new(bundle::read(path)?)));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        let last = text.lines().last().unwrap_or_default();
+        let before: Evaluation = serde_json::from_str(last)
+            .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
+        if before.protocol != protocol.name() {
+            let (then, now) = (&before.protocol, protocol.name());
+            return Err(Error::Data(format!("`{}` is of protocol {then}, not {now}", path.display())));
+        }
+        Ok(Gate::Evaluation(Box::new(before)))
+    }
+
+    /// Returns where an evaluation is worse.
+    pub fn worse(&self, evaluation: &Evaluation) -> Vec<String> {
+        match self {
+            Gate::Predictor(before) => worse_than_predictor(evaluation, before),
+            Gate::Evaluation(before) => worse_than_evaluation(evaluation, before),
+        }
+    }
+}
+
+fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<String> {
+    let mut worse = Vec::new();
+    for (operator, learners) in &evaluation.operators {
+        let then = before.learned.operators.get(operator).and_then(|of| of.statistics.held_out_mape);
+        if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then)
+            && now.mape_interval.0 > then
+        {
+            worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
+        }
+    }
+    worse
+}
+
+fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
+    /// What shares and scores, which have no interval, may lose.
+    const SLACK: f64 = 0.01;
+    let mut worse = Vec::new();
+    for (operator, learners) in &evaluation.operators {
+        for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ensemble.name())) {
+            let then = before.operators.get(operator).and_then(|learners| learners.get(learner));
+            if let Some(then) = then.filter(|then| now.mape_interval.0 > then.mape_interval.1) {
+                worse.push(format!("{operator} ({learner}): {:.2} % after {:.2} %", now.mape, then.mape));
+            }
+        }
+    }
+    let ours = Learner::Ensemble.name();
+    if let (Some(now), Some(then)) = (evaluation.ranking.get(ours), before.ranking.get(ours))
+        && now.top1 < then.top1 - SLACK
+    {
+        worse.push(format!("top-1 {:.3} after {:.3}", now.top1, then.top1));
+    }
+    let within = |one: &Evaluation| Some(one.end_to_end.as_ref()?.learners.get(ours)?.hit10);
+    if let (Some(now), Some(then)) = (within(evaluation), within(before))
+        && now < then - 100.0 * SLACK
+    {
+        worse.push(format!("networks within 10 %: {now:.1} % after {then:.1} %"));
+    }
+    worse
+}

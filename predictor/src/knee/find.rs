@@ -1,0 +1,131 @@
+//! The knee of an operator over threads or over a knob, by a predictor and a few measurements.
+
+use super::{Knee, Point, Posterior, Probe, knee};
+use crate::error::{Error, Result};
+use crate::explain::thread_counts;
+use crate::probe::measure;
+use crate::queries::{self, Operator, Setting};
+use learn::predictor::{Prediction, Predictor};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measurements that may be taken.
+const MOST_PROBES: usize = 3;
+
+/// What a curve goes over, and whether it is measured at a few places.
+#[derive(Clone, Debug, Default)]
+pub struct KneeOptions {
+    /// The end of a curve over threads; None for all that was learned from.
+    pub most_threads: Option<u32>,
+    /// How to measure; None for predictions alone.
+    pub probing: Option<Probing>,
+}
+
+/// How thread counts are measured on this machine.
+#[derive(Clone, Debug)]
+pub struct Probing {
+    /// The program `opcollect`.
+    pub program: PathBuf,
+    /// The operator in its short form.
+    pub operator: String,
+    /// How long one measurement may take.
+    pub deadline: Duration,
+}
+
+/// Finds the knee of an operator's curve over `threads` or over a knob.
+pub fn find_knee(
+    predictor: &Predictor,
+    operator: &Operator,
+    usual: &Setting,
+    over: &str,
+    options: &KneeOptions,
+) -> Result<Knee> {
+    match over {
+        "threads" => over_threads(predictor, operator, usual, options),
+        knob => over_knob(predictor, operator, usual, knob, options),
+    }
+}
+
+fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, options: &KneeOptions) -> Result<Knee> {
+    let learned = thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max);
+    let most = options.most_threads.map_or(learned, f64::from) as u32;
+    let settings =
+        (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
+    let predicted = curve(predictor, operator, settings)?;
+    let mut posterior = Posterior::of(&predicted);
+    let mut probes = Vec::new();
+    while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
+        let Some(at) = posterior.next() else { break };
+        let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;
+        let device = queries::device(predictor, usual)?;
+        if measured.device != device {
+            return Err(Error::Query(format!(
+                "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
+                measured.device
+            )));
+        }
+        let known = predicted.iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns);
+        let (cv, uncertainty) = (measured.cv, measured.uncertainty);
+        let probe = Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv, uncertainty };
+        posterior.condition(at, probe.measured_ns, probe.known_to());
+        probes.push(probe);
+    }
+    let updated = if probes.is_empty() { predicted } else { posterior.curve() };
+    let found = knee("threads", updated).ok_or_else(|| {
+        Error::Query("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
+    })?;
+    Ok(Knee { probes, ..found })
+}
+
+fn over_knob(
+    predictor: &Predictor,
+    operator: &Operator,
+    usual: &Setting,
+    knob: &str,
+    options: &KneeOptions,
+) -> Result<Knee> {
+    if options.probing.is_some() {
+        return Err(Error::Query("--probe measures thread counts, not knobs; leave --over out".to_owned()));
+    }
+    let knob = knob.strip_prefix("knob.").unwrap_or(knob);
+    let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
+    let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
+    let settings = schedules.settings(&operator.work, queries::device(predictor, usual)?, knob).map_err(refused)?;
+    if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
+        let problem = format!("the knob `{knob}` takes words such as `{word}`; a curve goes over numbers");
+        return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
+    }
+    let (places, questions): (Vec<f64>, Vec<_>) = settings
+        .into_iter()
+        .map(|(feature, value)| {
+            let mut setting = usual.clone();
+            setting.extras.insert(feature, value);
+            (value, (operator.clone(), setting))
+        })
+        .unzip();
+    let curve = points(places, queries::predict_schedules(predictor, &questions))?;
+    knee(knob, curve)
+        .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in what was learned")))
+}
+
+fn curve(
+    predictor: &Predictor,
+    operator: &Operator,
+    settings: impl Iterator<Item = (f64, Setting)>,
+) -> Result<Vec<Point>> {
+    let (places, questions): (Vec<f64>, Vec<_>) =
+        settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
+    points(places, queries::predict_each(predictor, &questions))
+}
+
+fn points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<Point>> {
+    let point = |(prediction, at): (Result<Prediction>, f64)| {
+        prediction.map(|prediction| Point {
+            at,
+            time_ns: prediction.time_ns,
+            low_ns: prediction.low_ns,
+            high_ns: prediction.high_ns,
+        })
+    };
+    predictions.into_iter().zip(places).map(point).collect()
+}

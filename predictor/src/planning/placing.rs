@@ -1,0 +1,102 @@
+//! Operators on devices: the times of a network by a predictor, and what links and energy cost.
+
+use super::tables::TimesTable;
+use crate::error::{Error, Result};
+use crate::queries::{self, NetworkQuestion, Setting};
+use learn::predictor::Predictor;
+use models::{Fuse, stages};
+use planners::placement::{self, Edge, Instance, Link, Placement};
+
+/// What transfers and energy cost.
+#[derive(Clone, Debug)]
+pub struct PlacementOptions {
+    /// What any transfer between two devices takes.
+    pub link_us: f64,
+    /// The rate between two devices.
+    pub link_gb_per_s: f64,
+    /// The power of devices at work, each as DEVICE=WATTS; of all devices or of none.
+    pub watts: Vec<String>,
+    /// What a joule is worth.
+    pub price_us_per_j: f64,
+}
+
+/// Puts operators on devices. Returns the question as the planner has it, and the answer.
+pub fn place(table: &TimesTable, edges: Vec<Edge>, options: &PlacementOptions) -> Result<(Instance, Placement)> {
+    let instance = instance(options, table, edges)?;
+    let found = placement::place(&instance).map_err(|error| Error::Query(error.to_string()))?;
+    Ok((instance, found))
+}
+
+/// Predicts the calls of a network on devices, all that the predictor knows where none is named, and says what calls read of each other.
+pub fn times_of_network(
+    predictor: &Predictor,
+    question: &NetworkQuestion<'_>,
+    devices: &[String],
+) -> Result<(TimesTable, Vec<Edge>)> {
+    let known: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
+    if let Some(device) = devices.iter().find(|device| !known.contains(&device.as_str())) {
+        return Err(Error::Query(format!(
+            "no predictor for the device `{device}`; this one knows {}",
+            known.join(", ")
+        )));
+    }
+    let devices = match devices.is_empty() {
+        true => known.into_iter().map(str::to_owned).collect(),
+        false => devices.to_vec(),
+    };
+    let refused = |error: models::Error| Error::Query(error.to_string());
+    let graph = question.graph()?;
+    let graph = passes::simplify(&graph).map_err(refused)?;
+    let cut = models::plan(&graph, Fuse::Epilogue).map_err(refused)?;
+    let operators: Vec<_> = cut.tasks.iter().map(queries::of_task).collect::<Result<_>>()?;
+    let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
+    for device in &devices {
+        let setting = Setting { device: Some(device.clone()), ..Setting::default() };
+        let of_tasks = queries::predict_model(predictor, &operators, &setting)?;
+        for (call, times) in cut.calls.iter().zip(&mut times_ns) {
+            times.push(of_tasks[call.task].prediction.time_ns);
+        }
+    }
+    let bytes = |call: usize| graph.values[cut.calls[call].result.0 as usize].ty.bytes().unwrap_or(0) as f64;
+    let edges = stages::waits(&graph, &cut).into_iter().enumerate();
+    let edges = edges.flat_map(|(to, from)| from.into_iter().map(move |from| (from, to))).map(|(from, to)| Edge {
+        from,
+        to,
+        bytes: bytes(from),
+    });
+    let operators =
+        cut.calls.iter().enumerate().map(|(call, one)| format!("{call}: {}", cut.tasks[one.task].task.describe()));
+    Ok((TimesTable { operators: operators.collect(), devices, times_ns }, edges.collect()))
+}
+
+fn instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {
+    let count = table.devices.len();
+    let link = Link { latency_ns: options.link_us * 1e3, ns_per_byte: 1.0 / options.link_gb_per_s };
+    if options.link_gb_per_s.is_nan() || options.link_gb_per_s <= 0.0 {
+        return Err(Error::Query(format!("--link-gb-per-s {} is no rate", options.link_gb_per_s)));
+    }
+    let mut energies_j = Vec::new();
+    if !options.watts.is_empty() {
+        let mut watts = vec![None; count];
+        for text in &options.watts {
+            let wrong = || Error::Query(format!("--watts `{text}` is not DEVICE=NUMBER with a device of the question"));
+            let (name, value) = text.rsplit_once('=').ok_or_else(wrong)?;
+            let device = table.devices.iter().position(|device| device == name).ok_or_else(wrong)?;
+            watts[device] = Some(value.parse::<f64>().ok().filter(|watts| *watts >= 0.0).ok_or_else(wrong)?);
+        }
+        let lacking = watts.iter().position(Option::is_none);
+        if let Some(device) = lacking {
+            return Err(Error::Query(format!("--watts of `{}` is missing", table.devices[device])));
+        }
+        let of =
+            |times: &Vec<f64>| times.iter().zip(&watts).map(|(ns, watts)| ns * 1e-9 * watts.unwrap_or(0.0)).collect();
+        energies_j = table.times_ns.iter().map(of).collect();
+    }
+    Ok(Instance {
+        times_ns: table.times_ns.clone(),
+        edges,
+        links: vec![vec![link; count]; count],
+        energies_j,
+        price_ns_per_j: options.price_us_per_j * 1e3,
+    })
+}

@@ -1,0 +1,368 @@
+//! Questions in words: an operator, a whole neural network, or a row of a table, each as sizes that can be predicted.
+
+mod networks;
+mod threads;
+mod totals;
+
+pub use networks::{ModelSource, NetworkQuestion};
+pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
+pub use totals::{HeldOutErrors, InPlaceTotal, Run, Total, held_out_errors, in_place_total, total};
+
+use crate::error::{Error, Result};
+use learn::predictor::{Basis, Prediction, Predictor, Query};
+use models::Fuse;
+use samples::features::Work;
+use samples::records::work_of;
+use samples::schedules::CompleteSchedule;
+use samples::table::Mapping;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An operator that can be asked about.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// The name the data has for it.
+    pub name: String,
+    /// The question as a person reads it.
+    pub text: String,
+    /// Its sizes.
+    pub work: Work,
+    /// How often it occurs.
+    pub count: u64,
+}
+
+/// How operators are run.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// The device; may be left out where the predictor knows only one.
+    pub device: Option<String>,
+    /// Threads; if left out as many as [`default_threads`] says.
+    pub threads: Option<f64>,
+    /// Knobs by the names of their features; those left out are as in the default schedule.
+    pub extras: BTreeMap<String, f64>,
+    /// Whether questions outside of what was learned are answered.
+    pub extrapolate: bool,
+}
+
+impl Operator {
+    /// The operator as it was learned: under the name and with the sizes of a foreign table, where that has it.
+    pub fn as_learned(&self, predictor: &Predictor) -> Operator {
+        match predictor.learned_as(&self.name, &self.work) {
+            Some((name, work)) => Operator { name, work, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+}
+
+/// An operator and its answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperatorPrediction {
+    /// The question as a person reads it.
+    pub operator: String,
+    /// How often it occurs.
+    pub count: u64,
+    /// The answer.
+    #[serde(flatten)]
+    pub prediction: Prediction,
+}
+
+/// A cell of a table of questions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing.
+    Absent,
+    /// A number.
+    Number(f64),
+    /// A text.
+    Word(String),
+}
+
+/// The question in a row of named cells: `operator`, `device`, `threads` and `knob.NAME`, or with a mapping its columns.
+/// What the row leaves open is taken from the usual setting.
+pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
+    let known = mapping.map(Mapping::columns);
+    let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
+    let mut setting = usual.clone();
+    let mut text = None;
+    let mut sizes = BTreeMap::new();
+    for (name, cell) in cells {
+        let wrong = |kind: &str| Error::Query(format!("the column `{name}` should hold {kind}"));
+        match (name.as_str(), cell) {
+            (_, Cell::Absent) => {}
+            (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
+            (name, Cell::Word(word)) if [device_column, "device"].contains(&name) => {
+                setting.device = Some(word.clone());
+            }
+            (name, _) if [operator_column, device_column, "operator", "device"].contains(&name) => {
+                return Err(wrong("names"));
+            }
+            ("threads", Cell::Number(number)) => setting.threads = Some(*number),
+            ("threads", _) => return Err(wrong("numbers")),
+            (name, cell) if name.starts_with("knob.") => setting.set_extra(name, cell),
+            (name, cell) if known.as_ref().is_some_and(|known| known.contains(name)) => {
+                if let Cell::Number(number) = cell {
+                    sizes.insert(name, *number);
+                }
+            }
+            (name, _) => {
+                let others = match mapping {
+                    None => "`operator`, `device`, `threads` and `knob.NAME`".to_owned(),
+                    Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
+                };
+                let problem = format!("the column `{}` means nothing here; columns are {others}", excerpt(name));
+                return Err(Error::Query(problem));
+            }
+        }
+    }
+    let text = text.ok_or_else(|| Error::Query(format!("there is no `{operator_column}`")))?;
+    match mapping.filter(|_| !text.contains(':')) {
+        Some(mapping) => {
+            let work = mapping.work(text, &sizes).map_err(|problem| unreadable(text, problem))?;
+            let sizes: Vec<String> = sizes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let text_whole = format!("{text}:{}", sizes.join(","));
+            Ok((Operator { name: text.to_owned(), text: text_whole, work, count: 1 }, setting))
+        }
+        None => Ok((operator(text, mapping)?, setting)),
+    }
+}
+
+impl Setting {
+    /// Sets a knob by the name of its feature; a word becomes a claim of its own name.
+    pub fn set_extra(&mut self, name: &str, cell: &Cell) {
+        match cell {
+            Cell::Absent => None,
+            Cell::Number(number) => self.extras.insert(name.to_owned(), *number),
+            Cell::Word(word) => self.extras.insert(format!("{name}={word}"), 1.0),
+        };
+    }
+
+    /// Sets knobs that were given as `NAME=VALUE`.
+    pub fn set_knobs(&mut self, knobs: &[String]) -> Result<()> {
+        for knob in knobs {
+            let (name, value) =
+                knob.split_once('=').ok_or_else(|| Error::Query(format!("`--knob {knob}` is not NAME=VALUE")))?;
+            let is_same = |other: &&String| other.split_once('=').is_some_and(|(other, _)| other == name);
+            if knobs.iter().filter(is_same).count() > 1 {
+                return Err(Error::Query(format!("the knob `{name}` is given twice")));
+            }
+            let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
+            self.set_extra(&format!("knob.{name}"), &cell);
+        }
+        Ok(())
+    }
+
+    /// The same setting with every knob of an operator named, those that are left out as in its default schedule.
+    pub fn complete(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+        Ok(Setting { extras: self.schedule(predictor, operator)?.knobs, ..self.clone() })
+    }
+
+    /// The schedule that the knobs name.
+    fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<CompleteSchedule> {
+        let device = device(predictor, self)?;
+        let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
+        let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
+        schedules.complete(&operator.work, device, &self.extras).map_err(refused)
+    }
+
+    /// The same setting as a question is asked: without knobs where they name the default schedule, of which most is known.
+    pub fn asked(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+        match self.extras.is_empty() {
+            true => Ok(self.clone()),
+            false => Ok(Setting { extras: self.schedule(predictor, operator)?.asked(), ..self.clone() }),
+        }
+    }
+}
+
+fn unreadable(text: &str, problem: String) -> Error {
+    Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt(text)))
+}
+
+/// The operator in a text: a short form such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with a mapping, one of its
+/// operators with the mapping's columns, such as `bmm:B=8,M=128,N=128,K=64`.
+pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
+    let wrong = |problem: String| unreadable(text, problem);
+    if let Some(mapping) = mapping {
+        let (name, sizes) = text.split_once(':').unwrap_or((text, ""));
+        let work = numbers(sizes).and_then(|sizes| mapping.work(name, &sizes)).map_err(wrong)?;
+        return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
+    }
+    let graph = zoo::simple::build(text).map_err(|error| wrong(error.to_string()))?;
+    let mut operators = of_graph(&graph)?;
+    match operators.len() {
+        1 => Ok(operators.remove(0)),
+        count => Err(wrong(format!("it makes {count} tasks, not one"))),
+    }
+}
+
+/// The operators of a neural network of the zoo.
+pub fn model(name: &str, batch: i64) -> Result<Vec<Operator>> {
+    let graph = zoo::build(name, batch).map_err(|error| Error::Query(error.to_string()))?;
+    of_graph(&graph)
+}
+
+fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
+    let refused = |error: models::Error| Error::Query(error.to_string());
+    let graph = passes::simplify(graph).map_err(refused)?;
+    models::tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
+}
+
+/// A task of a neural network.
+pub fn of_task(found: &models::TaskUse) -> Result<Operator> {
+    let work = work_of(&found.task).map_err(Error::Query)?;
+    Ok(Operator {
+        name: found.task.kind().to_owned(),
+        text: found.task.describe(),
+        work,
+        count: found.places.len() as u64,
+    })
+}
+
+/// The numbers in `name=number` pairs with commas between them.
+fn numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
+    let mut numbers = BTreeMap::new();
+    for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
+        let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
+        numbers.insert(name.trim(), value);
+    }
+    Ok(numbers)
+}
+
+/// Answers for some operators in one setting, in their order; all or none.
+pub fn predict(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<OperatorPrediction>> {
+    let questions: Vec<(Operator, Setting)> =
+        operators.iter().map(|operator| (operator.clone(), setting.clone())).collect();
+    let predictions = operators.iter().zip(predict_each(predictor, &questions)).map(|(operator, prediction)| {
+        prediction.map(|prediction| OperatorPrediction {
+            operator: operator.text.clone(),
+            count: operator.count,
+            prediction,
+        })
+    });
+    predictions.collect()
+}
+
+/// Answers for the operators of a whole model at their default schedules: what lies outside of what was learned is
+/// extrapolated, and what nothing was learned of is answered by its bound. Both say so.
+pub fn predict_model(
+    predictor: &Predictor,
+    operators: &[Operator],
+    setting: &Setting,
+) -> Result<Vec<OperatorPrediction>> {
+    if !setting.extras.is_empty() {
+        let problem =
+            "knobs name a schedule of one operator; a model's operators are asked about at their default ones";
+        return Err(Error::Query(problem.to_owned()));
+    }
+    let device = device(predictor, setting)?;
+    let is_known = |operator: &Operator| predictor.learned_as(&operator.name, &operator.work).is_some();
+    let (known, others): (Vec<&Operator>, Vec<&Operator>) = operators.iter().partition(|operator| is_known(operator));
+    let setting = Setting { extrapolate: true, ..setting.clone() };
+    let known: Vec<Operator> = known.into_iter().cloned().collect();
+    let mut learned = predict(predictor, &known, &setting)?.into_iter();
+    let mut bounds = others.into_iter().map(|operator| {
+        let (threads, extras) = (setting.threads, &setting.extras);
+        predictor.bound(&Query { operator: &operator.name, work: &operator.work, device, threads, extras })
+    });
+    let answered = |operator: &Operator| match is_known(operator) {
+        true => Ok(learned.next().expect("all that are known were asked")),
+        false => {
+            let prediction = bounds.next().expect("all others have a bound")?;
+            Ok(OperatorPrediction { operator: operator.text.clone(), count: operator.count, prediction })
+        }
+    };
+    operators.iter().map(answered).collect()
+}
+
+/// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
+/// as in the default schedule.
+pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
+    let asked = |(operator, setting): &(Operator, Setting)| {
+        let operator = operator.as_learned(predictor);
+        let setting = setting.asked(predictor, &operator)?;
+        Ok((operator, setting))
+    };
+    let mut answers = predict_some(predictor, questions.iter().map(asked).collect());
+    for (answer, (operator, _)) in answers.iter_mut().zip(questions) {
+        let learned_as = operator.as_learned(predictor).name;
+        if let (Ok(answer), true) = (answer, learned_as != operator.name) {
+            answer.learned_as = Some(learned_as);
+        }
+    }
+    answers
+}
+
+/// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
+/// they can be compared.
+pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
+    let asked =
+        |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.complete(predictor, operator)?));
+    predict_some(predictor, questions.iter().map(asked).collect())
+}
+
+/// Answers for those questions that are any.
+fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
+    let queries: Vec<Option<Result<Query<'_>>>> = questions
+        .iter()
+        .map(|question| question.as_ref().ok().map(|(operator, setting)| to_query(predictor, operator, setting)))
+        .collect();
+    let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
+    let mut predictions = predictor.predict_all(&sound).into_iter();
+    let mut prediction =
+        |query: Result<Query<'_>>| query.and_then(|_| Ok(predictions.next().expect("all that can be asked were")?));
+    let answered: Vec<Option<Result<Prediction>>> =
+        queries.into_iter().map(|query| query.map(&mut prediction)).collect();
+    let result = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
+        let (operator, setting) = question?;
+        let prediction = prediction.expect("what is a question was asked")?;
+        match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
+            None => Ok(prediction),
+            Some(_) => Err(Error::Query(format!(
+                "`{}` is outside of what was learned ({}); measure something like it, or ask to extrapolate",
+                operator.text,
+                prediction.outside.join("; ")
+            ))),
+        }
+    };
+    questions.into_iter().zip(answered).map(result).collect()
+}
+
+/// A question as the predictor takes it.
+fn to_query<'a>(predictor: &'a Predictor, operator: &'a Operator, setting: &'a Setting) -> Result<Query<'a>> {
+    Ok(Query {
+        operator: &operator.name,
+        work: &operator.work,
+        device: device(predictor, setting)?,
+        threads: setting.threads,
+        extras: &setting.extras,
+    })
+}
+
+/// Devices of a mapping can be asked about, learned from or not.
+pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
+    for (name, device) in mapping.devices() {
+        predictor.about.devices.entry(name.clone()).or_insert_with(|| device.clone());
+    }
+}
+
+/// The device a setting names, or the only one that was learned from.
+pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a str> {
+    if let Some(device) = &setting.device {
+        return Ok(device);
+    }
+    let mut known: Vec<&String> =
+        predictor.learned.operators.values().flat_map(|operator| operator.statistics.overheads_ns.keys()).collect();
+    known.sort_unstable();
+    known.dedup();
+    match known[..] {
+        [one] => Ok(one),
+        _ => Err(Error::Query(format!(
+            "say which device; learned: {}",
+            known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(120).collect()
+}

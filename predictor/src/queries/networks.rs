@@ -1,0 +1,105 @@
+//! Neural networks of any source.
+
+use super::{Operator, of_graph};
+use crate::error::{Error, Result};
+use std::path::Path;
+use zoo::transformers;
+
+/// Where neural networks come from that are not of the zoo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelSource {
+    /// The zoo.
+    Local,
+    /// A shipped configuration of a transformer, or a folder with a `config.json`.
+    Transformers,
+    /// An ONNX file.
+    Onnx,
+    /// A TFLite file.
+    Tflite,
+    /// A file of PyTorch's exporter.
+    Torch,
+}
+
+impl ModelSource {
+    /// All of them.
+    pub const ALL: [ModelSource; 5] =
+        [ModelSource::Local, ModelSource::Transformers, ModelSource::Onnx, ModelSource::Tflite, ModelSource::Torch];
+
+    /// Returns the word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelSource::Local => "local",
+            ModelSource::Transformers => "transformers",
+            ModelSource::Onnx => "onnx",
+            ModelSource::Tflite => "tflite",
+            ModelSource::Torch => "torch",
+        }
+    }
+
+    /// Returns the source of a word.
+    pub fn from_name(name: &str) -> Result<ModelSource> {
+        let known = ModelSource::ALL.into_iter();
+        let found = known.clone().find(|source| source.name() == name);
+        found.ok_or_else(|| Error::unknown("source of models", name, known.map(ModelSource::name)))
+    }
+}
+
+/// A neural network that is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkQuestion<'a> {
+    /// Where it comes from.
+    pub source: ModelSource,
+    /// Its name there, or the path of its file.
+    pub name: &'a str,
+    /// Batch size.
+    pub batch: i64,
+    /// Tokens of a transformer's sequence.
+    pub tokens: i64,
+}
+
+impl NetworkQuestion<'_> {
+    /// Returns its operators, those that are alike once.
+    pub fn operators(&self) -> Result<Vec<Operator>> {
+        of_graph(&self.graph()?)
+    }
+
+    /// Returns its graph.
+    pub fn graph(&self) -> Result<models::Graph> {
+        let NetworkQuestion { source, name, batch, tokens } = *self;
+        let options = readers::Options { batch, ..readers::Options::default() };
+        let file = Path::new(name);
+        let graph = match source {
+            ModelSource::Local => zoo::build(name, batch),
+            ModelSource::Transformers => {
+                let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
+                transformers::load(name, &options).map(|loaded| loaded.graph)
+            }
+            ModelSource::Onnx => readers::onnx::load(file, &options).map(|imported| imported.graph),
+            ModelSource::Tflite => readers::tflite::load(file, &options).map(|imported| imported.graph),
+            ModelSource::Torch => readers::torch::load(file, &options).map(|imported| imported.graph),
+        };
+        graph.map_err(|error| Error::Query(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_come_from_every_source() {
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests/tflite-cases/one_layer_int8");
+        let kinds = |source: ModelSource, name: &str| {
+            let operators = NetworkQuestion { source, name, batch: 1, tokens: 16 }.operators().expect("a network");
+            operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()
+        };
+        assert!(kinds(ModelSource::Local, "mobilenet:hw=96").contains(&"depthwise_conv2d".to_owned()));
+        assert!(kinds(ModelSource::Transformers, "gpt2:n_layer=1").contains(&"attention".to_owned()));
+        for (source, file) in [(ModelSource::Tflite, "model.tflite"), (ModelSource::Onnx, "qdq.onnx")] {
+            assert!(kinds(source, &format!("{cases}/{file}")).contains(&"q_conv2d".to_owned()), "{file}");
+        }
+        let question = NetworkQuestion { source: ModelSource::Torch, name: "no such file.pt2", batch: 1, tokens: 16 };
+        let refused = question.operators().expect_err("there is no file");
+        assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
+    }
+}

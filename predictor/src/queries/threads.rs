@@ -1,0 +1,56 @@
+//! How many threads answers are for.
+
+use super::{Setting, device};
+use crate::error::{Error, Result};
+use learn::predictor::Predictor;
+use serde::Serialize;
+
+/// How many threads answers are for, and why so many.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AssumedThreads {
+    /// Threads.
+    pub count: f64,
+    /// What they are called: `unit` where a device is always taken whole, as a GPU is.
+    pub word: &'static str,
+    /// Who said so.
+    pub from: ThreadsOrigin,
+    /// The same in words.
+    pub reason: String,
+}
+
+/// Who says how many threads answers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreadsOrigin {
+    /// Who asked.
+    Flag,
+    /// Nobody, so the default holds.
+    Default,
+}
+
+/// How many threads answers in a setting are for. Where times are those of this machine, no more than it has CPUs.
+pub fn assumed_threads(predictor: &Predictor, setting: &Setting, cpus_here: Option<usize>) -> Result<AssumedThreads> {
+    if let Some(count) = setting.threads {
+        let reason = "--threads".to_owned();
+        return Ok(AssumedThreads { count, word: "thread", from: ThreadsOrigin::Flag, reason });
+    }
+    let device = device(predictor, setting)?;
+    let described = predictor.about.devices.get(device);
+    let (Some(units), Some(most)) = (described.map(|device| device.units), predictor.default_threads(device)) else {
+        let known = predictor.about.devices.keys().map(String::as_str);
+        return Err(Error::unknown("device", device, known));
+    };
+    let here = cpus_here.map_or(f64::INFINITY, |cpus| cpus as f64);
+    let count = most.min(here);
+    let mut reason = match () {
+        () if count < most => format!("default: all CPUs of this machine, where `{device}` has {units}"),
+        () if most < units => format!("default: the most that were learned from, of {units} that `{device}` has"),
+        () => format!("default: all of `{device}`"),
+    };
+    if here.is_finite() && here > count {
+        reason.push_str(&format!("; this machine has {here}, of so many nothing was learned"));
+    }
+    let is_whole = predictor.learned_threads(device).is_some_and(|(least, _)| least > 1.0);
+    let word = if is_whole { "unit" } else { "thread" };
+    Ok(AssumedThreads { count, word, from: ThreadsOrigin::Default, reason })
+}

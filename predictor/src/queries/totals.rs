@@ -1,0 +1,230 @@
+//! What a whole network takes: the sum of its operators, what that sum misses, and how far off it is.
+
+use super::{Operator, OperatorPrediction, Setting, device};
+use crate::error::Result;
+use learn::cross_validation::CrossValidatedError;
+use learn::in_place::InPlace;
+use learn::predictor::{Basis, Predictor};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How a whole model is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    /// What the executor takes for each operator, beside the operator's own time.
+    pub dispatch_ns: f64,
+    /// Share of starting operators that is hidden behind those that run: 0 where each is waited for, 1 where a queue is
+    /// always full.
+    pub overlap: f64,
+}
+
+impl Run {
+    /// Returns whether both are what they say: a time, and a share.
+    pub fn is_sound(&self) -> bool {
+        self.dispatch_ns >= 0.0 && self.dispatch_ns.is_finite() && (0.0..=1.0).contains(&self.overlap)
+    }
+}
+
+/// How far off the answers are that a model's time is the sum of, by shapes that were held out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeldOutErrors {
+    /// The mean of the median errors of its operators' kinds, weighted by their times.
+    pub weighted_percent: f64,
+    /// The share of the time whose error is known.
+    pub known_share: f64,
+    /// The kind with the largest error.
+    pub worst: String,
+    /// Its error.
+    pub worst_error: CrossValidatedError,
+}
+
+/// The errors behind a model's time; nothing where none is known.
+pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<HeldOutErrors> {
+    let time_ns = |one: &OperatorPrediction| one.count as f64 * one.prediction.time_ns;
+    let all_ns: f64 = predictions.iter().map(time_ns).sum();
+    let known: Vec<(&str, f64, CrossValidatedError)> = operators
+        .iter()
+        .zip(predictions)
+        .filter_map(|(operator, one)| Some((operator.name.as_str(), time_ns(one), one.prediction.held_out?)))
+        .collect();
+    let known_ns: f64 = known.iter().map(|(_, time_ns, _)| time_ns).sum();
+    let weighted: f64 = known.iter().map(|(_, time_ns, error)| time_ns * error.median_percent).sum();
+    let worst = known.iter().max_by(|one, other| one.2.median_percent.total_cmp(&other.2.median_percent))?;
+    Some(HeldOutErrors {
+        weighted_percent: weighted / known_ns,
+        known_share: known_ns / all_ns,
+        worst: worst.0.to_owned(),
+        worst_error: worst.2,
+    })
+}
+
+/// What a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Total {
+    /// The time.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this; nothing where an operator has no interval.
+    pub high_ns: f64,
+    /// Sum of the operators' own times.
+    pub operators_ns: f64,
+    /// What of it, and of the executor, is starting them.
+    pub dispatch_ns: f64,
+    /// What of the starting is hidden behind operators that run.
+    pub hidden_ns: f64,
+    /// Operators that are run.
+    pub calls: u64,
+    /// What of the time is that of operators outside of what was learned.
+    pub extrapolated_ns: f64,
+    /// What of it is that of operators of which nothing was learned: their bounds, so the whole takes at least as long.
+    pub bounds_ns: f64,
+}
+
+/// Adds up the operators of a model.
+///
+/// Starting operators and running them are two queues: without overlap they take their sum, with full overlap the longer
+/// of the two. Errors of operators of one kind are taken to be the same, as one set of trees answers for them; those of
+/// different kinds to be independent.
+pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
+    let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
+    let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
+    let mut halves: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
+        let times = *count as f64;
+        let start = prediction.overhead_ns.min(prediction.time_ns);
+        starting += times * (start + run.dispatch_ns);
+        running += times * (prediction.time_ns - start);
+        calls += count;
+        match prediction.basis {
+            Basis::Learned => {}
+            Basis::Extrapolated => extrapolated_ns += times * prediction.time_ns,
+            Basis::Bound => bounds_ns += times * prediction.time_ns,
+        }
+        let half = halves.entry(&operator.name).or_default();
+        half.0 += times * (prediction.time_ns - prediction.low_ns);
+        half.1 += times * (prediction.high_ns - prediction.time_ns);
+    }
+    let hidden_ns = run.overlap * f64::min(starting, running);
+    let time_ns = starting + running - hidden_ns;
+    let off = |of: fn(&(f64, f64)) -> f64| halves.values().map(|half| of(half).powi(2)).sum::<f64>().sqrt();
+    Total {
+        time_ns,
+        low_ns: (time_ns - off(|half| half.0)).max(0.0),
+        high_ns: time_ns + off(|half| half.1),
+        operators_ns: starting + running - calls as f64 * run.dispatch_ns,
+        dispatch_ns: starting,
+        hidden_ns,
+        calls,
+        extrapolated_ns,
+        bounds_ns,
+    }
+}
+
+/// A model whose operators run in their places: what its sum misses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct InPlaceTotal {
+    /// All operators in their places.
+    pub operators_ns: f64,
+    /// That over the same operators alone.
+    pub over_alone: f64,
+    /// What a run takes beside its operators; nothing where no network was timed as a whole.
+    pub beside_ns: Option<f64>,
+    /// What it was learned from, and what it is worth.
+    pub learned: InPlace,
+}
+
+/// What is known of a model's operators in their places on the device that is asked for.
+pub fn in_place_total(
+    predictor: &Predictor,
+    operators: &[Operator],
+    predictions: &[OperatorPrediction],
+    setting: &Setting,
+) -> Result<Option<InPlaceTotal>> {
+    let Some(learned) = predictor.about.in_place.get(device(predictor, setting)?) else { return Ok(None) };
+    let (mut alone_ns, mut operators_ns, mut calls) = (0.0, 0.0, 0.0);
+    for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
+        let times = *count as f64;
+        alone_ns += times * prediction.time_ns;
+        operators_ns += times * learned.time_ns(&operator.name, prediction.time_ns);
+        calls += times;
+    }
+    let over_alone = if alone_ns > 0.0 { operators_ns / alone_ns } else { 1.0 };
+    let beside_ns = learned.beside_call_ns.map(|ns| ns * calls);
+    Ok(Some(InPlaceTotal { operators_ns, over_alone, beside_ns, learned: learned.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use learn::predictor::Prediction;
+    use proptest::prelude::*;
+    use samples::features::{Form, View, Work};
+
+    fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<OperatorPrediction>) {
+        let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
+            let name = format!("kind {}", place % 2);
+            let work = Work::of_form(Form::Other);
+            let prediction = Prediction {
+                time_ns: *time_ns,
+                low_ns: time_ns * 0.9,
+                high_ns: time_ns * 1.1,
+                attainable_ns: 1.0,
+                overhead_ns: 20.0,
+                known: View::Sizes,
+                reference_ns: 21.0,
+                bound: "memory",
+                choice: None,
+                learned_as: None,
+                threads: 1.0,
+                held_out: None,
+                basis: Basis::Learned,
+                outside: Vec::new(),
+            };
+            let operator = Operator { name, text: String::new(), work, count: *count };
+            (operator, OperatorPrediction { operator: String::new(), count: *count, prediction })
+        };
+        times.iter().enumerate().map(one).unzip()
+    }
+
+    #[test]
+    fn the_errors_of_a_model_are_weighted_by_time_and_the_worst_is_named() {
+        let (operators, mut predictions) = asked(&[(100.0, 3), (50.0, 2), (100.0, 1)]);
+        assert_eq!(held_out_errors(&operators, &predictions), None, "old files do not know");
+        let error = |median_percent: f64| CrossValidatedError { median_percent, shapes: 9, rows: 40 };
+        predictions[0].prediction.held_out = Some(error(10.0));
+        predictions[1].prediction.held_out = Some(error(50.0));
+        let found = held_out_errors(&operators, &predictions).expect("two are known");
+        assert_eq!((found.weighted_percent, found.known_share), (20.0, 0.8));
+        assert_eq!((found.worst.as_str(), found.worst_error), ("kind 1", error(50.0)));
+    }
+
+    #[test]
+    fn starting_adds_and_hides() {
+        let (operators, predictions) = asked(&[(100.0, 2), (50.0, 1)]);
+        let of = |dispatch_ns, overlap| total(&operators, &predictions, &Run { dispatch_ns, overlap });
+        assert_eq!(of(0.0, 0.0).time_ns, 250.0);
+        assert_eq!(of(10.0, 0.0).time_ns, 280.0);
+        // Starting takes 60, running 190: all of the starting is hidden.
+        assert_eq!(of(0.0, 1.0).time_ns, 190.0);
+        // Now starting takes 360, and hides the running.
+        assert_eq!(of(100.0, 1.0).time_ns, 360.0);
+        // 20 off for one kind, 5 for the other.
+        assert!((of(0.0, 0.0).high_ns - 250.0 - 425f64.sqrt()).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn a_total_lies_between_its_longest_part_and_its_sum(
+            times in prop::collection::vec((20.0f64..1e6, 1u64..9), 1..9),
+            dispatch_ns in 0.0f64..1e4,
+            overlap in 0.0f64..=1.0,
+        ) {
+            let (operators, predictions) = asked(&times);
+            let total = total(&operators, &predictions, &Run { dispatch_ns, overlap });
+            let sum = total.operators_ns + dispatch_ns * total.calls as f64;
+            prop_assert!(total.time_ns <= sum * (1.0 + 1e-9) && total.time_ns >= sum / 2.0 * (1.0 - 1e-9), "{total:?}");
+            prop_assert!(total.low_ns <= total.time_ns && total.time_ns <= total.high_ns);
+        }
+    }
+}

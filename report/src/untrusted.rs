@@ -1,0 +1,98 @@
+//! Makes untrusted texts safe for a terminal: names in files may hold control characters that move the cursor, rename the window or
+//! type for the user.
+
+use std::borrow::Cow;
+
+/// Replacement for a control character.
+const SHOWN: char = '\u{fffd}';
+
+/// Replaces the control characters of a text, except colours, line breaks and tabs.
+pub fn tame(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let mut tamed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        if let Some(colour) = colour(rest) {
+            tamed.push_str(&rest[..colour]);
+            rest = &rest[colour..];
+            continue;
+        }
+        tamed.push(if is_command(sign) { SHOWN } else { sign });
+        rest = &rest[sign.len_utf8()..];
+    }
+    Cow::Owned(tamed)
+}
+
+/// The longest line of an error: messages of parsers quote the line that is wrong, and a line of a file can be megabytes long.
+const ERROR_LINE_CHARS: usize = 1000;
+/// The most lines of an error.
+const ERROR_LINES: usize = 60;
+
+/// The most notes of one kind that are shown.
+const MAX_NOTES: usize = 20;
+
+/// Returns the lines of notes of one kind, such as `warning`: each note is as short as an error, and of very many the first are shown
+/// with the number of the rest.
+pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
+    let mut notes = notes.into_iter();
+    let mut lines: String =
+        notes.by_ref().take(MAX_NOTES).map(|note| format!("{kind}: {}\n", error_text(&note.to_string()))).collect();
+    match notes.count() {
+        0 => {}
+        left => lines.push_str(&format!("{kind}: and {left} more of this kind\n")),
+    }
+    lines
+}
+
+/// An error as a terminal shows it: without control characters and of bounded length.
+pub fn error_text(text: &str) -> String {
+    let lines = tame(text);
+    let shown = lines.lines().take(ERROR_LINES).map(|line| match line.char_indices().nth(ERROR_LINE_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
+        None => Cow::Borrowed(line),
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns whether a character controls the terminal; those that change the direction of text count, too.
+fn is_command(sign: char) -> bool {
+    (sign.is_control() && sign != '\n' && sign != '\t')
+        || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Returns the length of a colour sequence at the beginning of a text, if there is one.
+fn colour(text: &str) -> Option<usize> {
+    let numbers = text.strip_prefix("\x1b[")?;
+    let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;
+    numbers[end..].starts_with('m').then_some("\x1b[".len() + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_reach_a_terminal() {
+        assert_eq!(tame("a\tb\nc · µs \x1b[1;31mred\x1b[0m"), "a\tb\nc · µs \x1b[1;31mred\x1b[0m");
+        assert_eq!(tame("\x1b]0;title\x07x"), "\u{fffd}]0;title\u{fffd}x");
+        assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), "\u{fffd}[2Jx\u{fffd}\u{fffd}2J\u{fffd}");
+        assert_eq!(tame("a\u{202e}b\x1b["), "a\u{fffd}b\u{fffd}[");
+    }
+
+    #[test]
+    fn notes_are_few_and_short() {
+        assert_eq!(note_lines("note", ["a", "b\x07"]), "note: a\nnote: b\u{fffd}\n");
+        assert_eq!(note_lines("note", [""; 0]), "");
+        let many = note_lines("warning", vec!["x".repeat(1 << 20); 1000]);
+        assert!(many.ends_with("x…\nwarning: and 980 more of this kind\n") && many.len() < 64 << 10, "{}", many.len());
+    }
+
+    #[test]
+    fn errors_are_short_whatever_they_quote() {
+        assert_eq!(error_text("error: a\n  at b\x07\n"), "error: a\n  at b\u{fffd}");
+        let long = error_text(&format!("error: it is wrong\n{}\nhint: µ\n{}", "µ".repeat(1 << 20), "x\n".repeat(1000)));
+        assert!(long.contains("hint: µ") && long.len() < 4000, "{}", long.len());
+    }
+}
