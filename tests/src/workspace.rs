@@ -22,7 +22,8 @@ pub fn files(end: &str) -> Vec<String> {
         for entry in folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display())) {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
-            if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && !name.starts_with("target") {
+            let is_build = folder == root && name.starts_with("target");
+            if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && !is_build {
                 folders.push(path);
             } else if name.ends_with(end) {
                 found.push(path.strip_prefix(&root).expect("it lies in the workspace").to_string_lossy().into_owned());

@@ -27,8 +27,6 @@ mod profile;
 mod program;
 mod progress;
 mod race;
-#[doc(hidden)]
-pub mod readers;
 mod replay;
 mod revisions;
 mod settings;

@@ -7,14 +7,22 @@ use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm, is_mali};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// The file that says what is in the folder.
 pub const PLAN: &str = "plan.json";
 /// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
 /// launches may follow from extents; format 4 says which code the program made that built, format 5 how results are stored.
 pub const FORMAT: u32 = 5;
+
+/// Limits the text of one entry of a plan: the target, the configuration, a task or a build. `serde` keeps what an operator or a
+/// knob is read from in a tree that takes many times its text, so entries are read one at a time.
+const MAX_ENTRY_BYTES: usize = 1 << 20;
 
 /// Everything about a folder of artifacts but the code.
 #[derive(Serialize, Deserialize)]
@@ -23,10 +31,14 @@ pub struct Plan {
     pub(super) format: u32,
     pub(super) program_version: String,
     pub(super) versions: Versions,
+    #[serde(deserialize_with = "read_entry")]
     pub(super) target: Target,
+    #[serde(deserialize_with = "read_entry")]
     pub(super) config: Config,
     pub(super) revisions: Revisions,
+    #[serde(deserialize_with = "read_entries")]
     pub(super) tasks: Vec<PlannedTask>,
+    #[serde(deserialize_with = "read_entries")]
     pub(super) builds: Vec<Built>,
 }
 
@@ -85,6 +97,45 @@ pub struct BuiltCubin {
 impl Built {
     pub(super) fn is_built(&self) -> bool {
         self.object.is_some() || self.device.is_some()
+    }
+}
+
+/// Reads an entry of bounded length.
+fn read_entry<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
+    parse_entry(<&RawValue>::deserialize(deserializer)?)
+}
+
+fn parse_entry<T: DeserializeOwned, E: Error>(text: &RawValue) -> Result<T, E> {
+    let length = text.get().len();
+    if length > MAX_ENTRY_BYTES {
+        let start: String = text.get().chars().take(40).collect();
+        let most = MAX_ENTRY_BYTES >> 20;
+        return Err(E::custom(format!("the entry `{start}…` has {length} bytes; an entry has at most {most} MiB")));
+    }
+    serde_json::from_str(text.get()).map_err(E::custom)
+}
+
+/// Reads a list of entries one at a time.
+fn read_entries<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(Entries(PhantomData))
+}
+
+/// Reads a list of entries.
+struct Entries<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(text) = list.next_element::<&RawValue>()? {
+            entries.push(parse_entry(text)?);
+        }
+        Ok(entries)
     }
 }
 
@@ -292,6 +343,42 @@ mod tests {
             }
         });
         assert!(tried > 2000 && refused > tried / 2, "{refused} of {tried} refused");
+    }
+
+    /// Returns the most memory that this process has had.
+    fn peak_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_length_of_a_plan() {
+        const BYTES: usize = 16 << 20;
+        let whole = serde_json::to_value(plan()).unwrap();
+        let nested = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        let filler = |length: usize| format!("[{}]", vec![nested.as_str(); length / nested.len()].join(","));
+        for path in ["/target/machine", "/config/models/0/name", "/tasks/0/task/steps/0/op", "/builds/0/packings"] {
+            let mut changed = whole.clone();
+            let place = changed.pointer_mut(path).unwrap();
+            *place = json!({ "kind": "dense", "filler": "FILLER" });
+            let text = changed.to_string().replace("\"FILLER\"", &filler(BYTES));
+            let before = peak_bytes();
+            let error = Plan::parse(&text).err().unwrap();
+            let taken = peak_bytes() - before;
+            assert!(taken < 4 * text.len(), "{path}: {taken} bytes for {}", text.len());
+            assert!(error.contains("an entry has at most 1 MiB"), "{path}: {error}");
+        }
+        // Sound entries take memory only for what is kept of them.
+        let mut many = whole.clone();
+        let build = many["builds"][0].clone();
+        many["builds"] = json!("BUILDS");
+        let builds = vec![build.to_string(); BYTES / build.to_string().len()].join(",");
+        let text = many.to_string().replace("\"BUILDS\"", &format!("[{builds}]"));
+        let before = peak_bytes();
+        let plan = Plan::parse(&text).unwrap();
+        let taken = peak_bytes() - before;
+        assert!(taken < 16 * text.len() && plan.builds.len() > 1000, "{taken} bytes for {}", text.len());
     }
 
     #[test]

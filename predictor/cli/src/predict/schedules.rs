@@ -15,8 +15,7 @@ pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> 
     let [op] = &predict.op[..] else {
         return Err(Error::Query("--space needs one --op".to_owned()));
     };
-    let mut ranked = rank_schedules(predictor, path, op, &setting(predict)?)?;
-    ranked.best.truncate(predict.best);
+    let ranked = rank_schedules(predictor, path, op, &setting(predict)?, predict.best)?;
     let mut table = Table::new([figures("time"), words("schedule")]);
     for (place, one) in ranked.best.iter().enumerate() {
         let named = one.knobs.as_object().into_iter().flatten();

@@ -1,0 +1,78 @@
+//! Fuzz targets: functions that feed a reader of outside data with arbitrary bytes, and panic where an answer breaks a rule.
+//!
+//! `fuzz/run` runs a target under libFuzzer, guided by coverage; `tests/seeds.rs` runs all targets with mutated seeds. A target has
+//! its inputs in `fuzz/seeds`, in a folder of its name.
+
+#[path = "../../collector/capture/tests/tpu/card.rs"]
+#[allow(dead_code, reason = "targets write some kinds of captures only")]
+mod card;
+mod events;
+mod small_program;
+mod targets;
+
+/// Calls a macro with the names of all targets. A target's name is that of its module, and that of its folders of seeds and findings.
+#[macro_export]
+macro_rules! for_each_target {
+    ($macro:ident) => {
+        $macro! {
+            agent_session
+            arrays
+            bucket
+            campaign
+            chrome_trace
+            config
+            core_program
+            fabric
+            host_trace
+            mapping
+            object
+            onnx
+            perfetto
+            perfetto_events
+            plan
+            predictor
+            profile
+            program
+            pt2
+            race
+            records
+            replay
+            rpc_session
+            rpc_tracker
+            safetensors
+            safetensors_index
+            schedule
+            stages
+            store
+            store_files
+            target
+            tensor_location
+            tflite
+            tpu
+            tvm_report
+            xgboost
+        }
+    };
+}
+
+/// Something that is fed with arbitrary bytes.
+pub struct Target {
+    /// The name.
+    pub name: &'static str,
+    /// Feeds the target with one input.
+    pub run: fn(&[u8]),
+}
+
+macro_rules! table {
+    ($($name:ident)*) => {
+        /// All targets.
+        pub const TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: targets::$name::run }),*];
+    };
+}
+
+for_each_target!(table);
+
+/// Returns the target of a name.
+pub fn find_target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,15 @@
+//! Runs one target under libFuzzer: the one that the environment variable `OPCOLLECT_FUZZ_TARGET` names. `fuzz/run` builds and starts
+//! it.
+
+#![no_main]
+
+use fuzz::find_target;
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+
+static RUN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    let name = std::env::var("OPCOLLECT_FUZZ_TARGET").expect("OPCOLLECT_FUZZ_TARGET names a target");
+    find_target(&name).unwrap_or_else(|| panic!("there is no target `{name}`")).run
+});
+
+fuzz_target!(|bytes: &[u8]| RUN(bytes));

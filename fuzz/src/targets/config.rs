@@ -1,0 +1,20 @@
+//! Feeds arbitrary texts to the reader of transformers' configurations; it must answer with an error or a graph.
+//!
+//! Run with `fuzz/run config`; a good start is the folder `configs/transformers`.
+
+use super::valid_text;
+use zoo::transformers::{Options, Phase, from_config};
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let text = valid_text(bytes);
+    for phase in [Phase::Prefill, Phase::Decode] {
+        let options = Options { batch: 2, sequence: 7, phase };
+        if let Ok(loaded) = from_config(text, "fuzz.json", None, &options)
+            && loaded.graph.nodes.len() < 1000
+        {
+            let simplified = passes::simplify(&loaded.graph).expect("a graph of a family has no rough edges");
+            let _ = passes::split_attention(&simplified);
+        }
+    }
+}

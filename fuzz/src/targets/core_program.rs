@@ -1,0 +1,41 @@
+//! Feeds arbitrary bits to the reader of a core's instructions, and arbitrary streams of them to what checks, computes and
+//! times programs; each must answer with an error or go on, and what passes the check must compute.
+//!
+//! Run with `fuzz/run core_program`; any file will do as a start.
+
+use accelerator::{Core, Machine, Program, check, decode, default_knobs, encode, generate, layer_of, simulate};
+use models::Task;
+use std::sync::OnceLock;
+
+const LAYER: &str = r#"conv(i8[1,16,4,4], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
+
+fn program() -> &'static Program {
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let core = Core::named("1x16").expect("a published core");
+        let layer = layer_of(&Task::from_text(LAYER).expect("a task")).expect("a layer of the core");
+        let knobs = default_knobs(&core, &layer).expect("a cut that fits");
+        generate(&core, &layer, &knobs).expect("a program")
+    })
+}
+
+/// Length of an edit: the place of an instruction, which half of it, and the bits that change.
+const EDIT_BYTES: usize = 11;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let mut wrong = program().clone();
+    let (edits, _) = bytes.as_chunks::<EDIT_BYTES>();
+    for [low, high, half, bits @ ..] in edits {
+        let place = usize::from(u16::from_le_bytes([*low, *high])) % wrong.instructions.len();
+        wrong.instructions[place][usize::from(half & 1)] ^= u64::from_le_bytes(*bits);
+        let halves = wrong.instructions[place];
+        if let Ok(instruction) = decode(&wrong.core, halves) {
+            assert_eq!(encode(&wrong.core, &instruction), halves);
+        }
+    }
+    if check(&wrong).is_ok() {
+        Machine::new(&wrong).expect("a checked program is read").run(1).expect("a checked program runs");
+        simulate(&wrong, &accelerator::timing_sets()[0].timing).expect("a checked program ends");
+    }
+}

@@ -1,0 +1,25 @@
+//! Feeds arbitrary bytes to the reader of host traces and merges what it finds with a small capture; it must answer with
+//! an error, or with a trace that can be asked.
+//!
+//! Run with `fuzz/run host_trace`; good starts are traces of Chrome or of PyTorch's
+//! profiler, after eight bytes that say how long the host waited for the profiler to end.
+
+use crate::card;
+use capture::tpu::{Reading, loss::Losses, read, trace};
+use capture::trace::Bounds;
+use std::path::Path;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let Some((offset, text)) = bytes.split_first_chunk::<8>() else { return };
+    let tail = (1210, Some(i64::from_le_bytes(*offset) >> 8));
+    let mut losses = Losses::default();
+    let Ok(host) = trace::host::parse(Path::new("fuzz"), text, tail, &mut losses) else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let capture = card::write(folder.path(), &[(0, card::small_core(0))]);
+    let timeline = read(&capture, &Reading::default()).expect("our own capture");
+    let path = folder.path().join("perfetto.pftrace");
+    trace::write(&timeline, Some(&host), &path).expect("the folder is writable");
+    let question = "select count(*), sum(dur) from slice";
+    capture::trace::query(&path, question, &Bounds::default()).expect("our own trace");
+}

@@ -1,0 +1,44 @@
+//! Feeds arbitrary bytes to the reader of predictors and to the server's questions; both must answer or refuse.
+//!
+//! An input that begins with `{` is a question to the published predictor for CPUs. Any other is a predictor's file without its hash,
+//! which is no secret and is put on here; what can be read is asked. Run with `fuzz/run predictor`; good starts are a question and what
+//! `oppredict train` wrote, less its last 32 bytes.
+
+use learn::predictor::Query;
+use predictor::bundle;
+use predictor::serve::{PATIENCE, Service, answer};
+use samples::features::Work;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+const PUBLISHED: &[u8] = include_bytes!("../../../datasets/published/cpu.opp");
+
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Service {
+        predictor: bundle::from_bytes(PUBLISHED).expect("our own file"),
+        mapping: None,
+        patience: PATIENCE,
+        known: None,
+    })
+}
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    if bytes.first() == Some(&b'{') {
+        let _ = answer(bytes, service());
+        return;
+    }
+    let mut file = bytes.to_vec();
+    file.extend_from_slice(blake3::hash(bytes).as_bytes());
+    let Ok(predictor) = bundle::from_bytes(&file) else { return };
+    let work = Work::contraction(3.0, 200.0, 300.0, 100.0, false);
+    let extras = BTreeMap::from([("knob.tile_x".to_owned(), 4.0)]);
+    for operator in predictor.learned.operators.keys() {
+        for device in predictor.about.devices.keys() {
+            let query = Query { operator, work: &work, device, threads: None, extras: &extras };
+            let _ = predictor.predict(&query);
+            let _ = predictor::explain::explain(&predictor, &query);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Feeds arbitrary texts to the reader of profiles that `opcollect profile diff` compares; each must be refused, or summed up,
+//! compared and written.
+//!
+//! A zero byte separates the two profiles; without one the profile is compared with itself. Run with `fuzz/run profile`.
+
+use profile::Profile;
+use profile::compare::compare;
+use profile::cycle;
+use profile::summary::GroupBy;
+
+fn read(text: &[u8]) -> Option<Profile> {
+    let profile: Profile = serde_json::from_slice(text).ok()?;
+    profile.check().ok().map(|()| profile)
+}
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let Some(before) = read(&bytes[..split]) else { return };
+    let after = bytes.get(split + 1..).and_then(read);
+    let after = after.as_ref().unwrap_or(&before);
+    for group_by in [GroupBy::Name, GroupBy::Call, GroupBy::Scope(2), GroupBy::InputShape] {
+        let _ = compare(&before, after, group_by);
+    }
+    for cycle in cycle::cycles(&before) {
+        cycle::cut(&before, cycle).check().expect("a part of a sound profile is sound");
+    }
+}

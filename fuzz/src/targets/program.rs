@@ -1,0 +1,80 @@
+//! Replaces one file of a program's folder, as `opcollect run` reads it, by arbitrary bytes; the folder must be refused, or hold a
+//! program whose every tensor lies inside of what the folder and the program declare.
+//!
+//! The first byte chooses the file: `0` the description of the program, `1` that of the model, `2` the expected outputs. Hashes of
+//! replaced files, which an input cannot guess, are put on. Run with `fuzz/run program`.
+
+use crate::small_program;
+use engine::network::constant_bytes;
+use engine::network::portable::{self, Found};
+use executor::{Place, Program, folder};
+use models::TensorType;
+use serde_json::Value;
+use std::path::Path;
+
+/// A program may claim so much memory, in bytes.
+const CLAIM_MAX: u64 = 1 << 46;
+
+/// Inputs are drawn up to this size.
+const DRAWN_BYTES_MAX: u64 = 1 << 16;
+
+fn hash(bytes: &[u8]) -> Value {
+    blake3::hash(bytes).to_hex().to_string().into()
+}
+
+/// Replaces one file, with its hash in the description of the model where `field` names it.
+fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
+    std::fs::write(root.join(name), bytes).expect("a file");
+    let Some(field) = field else { return };
+    let model = std::fs::read(portable::path(root)).expect("a file");
+    let mut model: Value = serde_json::from_slice(&model).expect("a description of our own");
+    model[field] = hash(bytes);
+    std::fs::write(portable::path(root), model.to_string()).expect("a file");
+}
+
+/// What a tensor of this type takes.
+fn size(ty: &TensorType) -> u64 {
+    ty.bytes().filter(|bytes| *bytes <= CLAIM_MAX).expect("a size was checked")
+}
+
+fn check(program: &Program) {
+    let ports = |ports: &[executor::Port]| ports.iter().map(|port| size(&port.ty)).collect::<Vec<_>>();
+    let (inputs, outputs) = (ports(&program.inputs), ports(&program.outputs));
+    for call in &program.calls {
+        assert!(call.code < program.codes && !call.arguments.is_empty());
+        for argument in &call.arguments {
+            let bytes = size(&TensorType::new(argument.dtype, &argument.extents));
+            match argument.place {
+                Place::Activation(offset) => assert!(offset + bytes <= program.activation_bytes),
+                Place::Input(index) => assert!(bytes <= inputs[index]),
+                Place::Output(index) => assert!(bytes <= outputs[index]),
+                Place::Constant(index) => assert!(index < program.constants.len()),
+            }
+        }
+    }
+    let _ = (constant_bytes(program), program.writing());
+}
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let [choice, bytes @ ..] = bytes else { return };
+    let root = tempfile::tempdir().expect("a temporary folder");
+    small_program::write(root.path());
+    match choice % 3 {
+        0 => replace(root.path(), "program.json", Some("program_hash"), bytes),
+        1 => replace(root.path(), "model.json", None, bytes),
+        _ => replace(root.path(), "expected.bin", Some("expected_hash"), bytes),
+    }
+    if let Ok(content) = folder::read(root.path()) {
+        check(&content.program);
+        assert_eq!(content.codes.len(), content.program.codes);
+    }
+    if let Ok(Found { portable, program, expected }) = portable::read(root.path()) {
+        let _ = (portable.needs(), portable.lacking("x86_64", &|_| false));
+        assert!(expected.is_none_or(|tensors| tensors.len() == program.outputs.len()));
+        let types = program.inputs.iter().map(|port| &port.ty);
+        if types.clone().map(size).fold(0, u64::saturating_add) <= DRAWN_BYTES_MAX {
+            let _ = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), portable.seed);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Feeds arbitrary bytes to the readers of records; they must answer with records that keep the rules or with an error.
+//!
+//! The first byte chooses the format: `0` CSV, `1` Parquet, `2` JSON lines. Run with `fuzz/run records`; good starts are exports of a small store, each after such a byte.
+
+use datasets::{Format, read};
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let [choice, bytes @ ..] = bytes else { return };
+    let format = Format::ALL[usize::from(*choice) % Format::ALL.len()];
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), bytes).expect("a temporary file can be written");
+    if let Ok(records) = read(file.path(), format) {
+        for record in records.map_while(Result::ok).take(10_000) {
+            record.check().expect("what was read keeps the rules");
+        }
+    }
+}

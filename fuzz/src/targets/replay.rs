@@ -1,0 +1,15 @@
+//! Feeds arbitrary bytes to the reader of trace files that `opcollect replay` measures again; each must be refused, or give a task
+//! and moves of the allow list.
+//!
+//! Run with `fuzz/run replay`.
+
+use engine::replay::read_moves;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), bytes).expect("a temporary file can be written");
+    let Ok((task, candidates)) = read_moves(file.path()) else { return };
+    task.check().expect("a task of the model");
+    candidates.iter().for_each(|moves| moves.check().expect("what is read is on the list"));
+}

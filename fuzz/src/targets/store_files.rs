@@ -1,0 +1,45 @@
+//! Puts arbitrary bytes into a store as each of the small files that lie beside its records: marker, manifest, claims, status,
+//! configurations and peaks. Opening the store either fails with an error or succeeds; no record is lost.
+//!
+//! The first byte chooses the file. Files that are named after their content get the right name. Run with `fuzz/run store_files`;
+//! good starts are such files of a store.
+
+use datasets::peaks::Peaks;
+use datasets::store::config_hash;
+use datasets::{Choose, Store};
+
+fn name(choice: u8, content: &[u8]) -> String {
+    match choice % 8 {
+        0 => "opcollect-store.json".to_owned(),
+        1 => "manifest.json".to_owned(),
+        2 => "claims/1-2-elsewhere.txt".to_owned(),
+        3 => "claims/turn".to_owned(),
+        4 => "status/1-2-elsewhere.json".to_owned(),
+        5 => format!("configs/{}.json", config_hash(&String::from_utf8_lossy(content))),
+        6 => format!("hosts/host/peaks-{}.json", blake3::hash(content).to_hex()),
+        _ => "hosts/host/peaks-0.json".to_owned(),
+    }
+}
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().join("store");
+    Store::create(&root).expect("a new store");
+    let path = root.join(name(first, rest));
+    std::fs::create_dir_all(path.parent().expect("it lies in the store")).expect("a folder");
+    std::fs::write(&path, rest).expect("a file");
+    let Ok(store) = Store::open(&root) else { return };
+    let _ = (store.statuses(), store.keys(), store.stats(Choose::All), store.verify());
+    let _ = (store.config_texts(), store.config(&config_hash(&String::from_utf8_lossy(rest))));
+    let measured = store.peaks().unwrap_or_default();
+    if !measured.is_empty() {
+        let mut peaks = Peaks::of(&measured);
+        peaks.assume(2, (1e9, 1e9), &Default::default());
+        assert!(peaks.is_sound());
+        let _ = (peaks.flops_per_second(1.0), peaks.bytes_per_second(3.0, 4096.0));
+    }
+    let mut claims = store.claims().expect("a folder that can be written");
+    claims.take(&[]).expect("files of other processes do not stop this one");
+}

@@ -1,0 +1,42 @@
+//! Feeds arbitrary bytes to the reader of TPU captures, as the files of two cores and a port, and asks every record for
+//! everything reports print; it must answer or skip, whatever the bytes are.
+//!
+//! Run with `fuzz/run tpu`; good starts are the files of any capture, each after five bytes: chip and
+//! style, then two lengths.
+
+use capture::tpu::chip::{Chip, Engine};
+use capture::tpu::settings::Settings;
+use capture::tpu::{assemble, cdma, core, loss::Losses, summary};
+use std::path::Path;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let [choice, a, b, c, d, rest @ ..] = bytes else { return };
+    let chip = [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6][usize::from(choice & 3)];
+    let settings =
+        Settings { chip, is_bmodel: choice & 4 != 0, tiu_mhz: chip.facts().tiu_mhz, compat: choice & 8 != 0 };
+    let (first, rest) = rest.split_at(usize::from(u16::from_le_bytes([*a, *b])).min(rest.len()));
+    let (port, last) = rest.split_at(usize::from(u16::from_le_bytes([*c, *d])).min(rest.len()));
+    let path = Path::new("fuzz");
+    let cores = [(0, first), (chip.facts().cores - 1, last)];
+    let cores = cores.map(|(id, bytes)| core::parse(&settings, core::Core::new(id, path), bytes.to_vec()));
+    let ports = match chip.facts().ports {
+        0 => Vec::new(),
+        _ => vec![cdma::parse(&settings, cdma::Port::default(), port.to_vec())],
+    };
+    let timeline = assemble(path, settings, 0, cores.into(), ports, Losses::default());
+    if let Some(summary) = summary::summarise(&timeline) {
+        let _ = summary.text();
+    }
+    let mut text = Vec::new();
+    for core in &timeline.cores {
+        for engine in [Engine::Tiu, Engine::Gdma, Engine::Sdma] {
+            for event in timeline.core_events(core, engine) {
+                event.info(&mut |_, value| value.write(&mut text));
+                event.meta(&mut |_, value| value.write(&mut text));
+                event.extra(&mut |_, _, value| value.write(&mut text));
+                text.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Feeds arbitrary bytes to the reader of the report that TVM had; what it makes of them is summed up, and written and read again.
+//!
+//! Run with `fuzz/run tvm_report`; a good start is the report in `collector/profile/tests/import.rs`.
+
+use profile::import::tvm;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let (report, _) = tvm::parse(bytes).expect("memory can be read");
+    report.table(100);
+    report.csv().expect("rows are texts");
+    let text = serde_json::to_vec(&report).expect("a report is text");
+    let (again, found) = tvm::parse(text.as_slice()).expect("memory can be read");
+    assert_eq!((&again, found.malformed), (&report, 0));
+}

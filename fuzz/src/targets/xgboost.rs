@@ -1,0 +1,38 @@
+//! Feeds arbitrary texts to the reader of XGBoost's JSON; it must be refused, or give trees that answer, are explained, and are
+//! the same after they are written and read.
+//!
+//! Run with `fuzz/run xgboost`; good starts are files of `oppredict export`.
+
+use super::valid_text;
+use learn::shap::contributions;
+use learn::trees::Trees;
+use samples::features::Matrix;
+
+/// More features than this make rows that take longer to fill than trees to climb.
+const FEATURES_MAX: usize = 64;
+/// Rows that are answered together.
+const ROWS: usize = 9;
+
+/// Runs the target.
+pub fn run(bytes: &[u8]) {
+    let text = valid_text(bytes);
+    let Ok(trees) = Trees::from_json(text) else { return };
+    if trees.features > FEATURES_MAX {
+        return;
+    }
+    let names: Vec<String> = (0..trees.features).map(|feature| format!("f{feature}")).collect();
+    let again = Trees::from_json(&trees.to_json(&names)).expect("what is written is read");
+    assert_eq!(again, trees);
+    if trees.features == 0 {
+        return;
+    }
+    let value = |place: usize| if place.is_multiple_of(5) { f32::NAN } else { place as f32 - 20.0 };
+    let matrix = Matrix::of(trees.features, (0..ROWS * trees.features).map(value).collect());
+    let answers = trees.predict(&matrix);
+    for (row, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.to_bits(), trees.predict_row(matrix.row(row)).to_bits());
+    }
+    if trees.len() < 100 {
+        contributions(&trees, matrix.row(0));
+    }
+}

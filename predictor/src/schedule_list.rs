@@ -1,0 +1,254 @@
+//! Schedules to choose from, as `opcollect space --sample N --json` prints them or the plan of `opcollect build` lists them.
+//!
+//! Schedules stay texts until each is read: a tree of JSON takes many times its text.
+
+use models::Task;
+use samples::records::{add_figures, of_knobs, of_schedule};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Limits the length of a list: that of the plans that `opcollect` reads.
+const MAX_BYTES: u64 = 256 << 20;
+/// Limits the text of one task, one schedule or the figures of its code.
+const MAX_ENTRY_BYTES: usize = 1 << 20;
+
+/// Reads the text of a list of bounded length.
+pub fn read_text(source: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        let most = MAX_BYTES >> 20;
+        let fewer = "`opcollect space --sample` and `opcollect build --schedules`";
+        let problem = format!("it has more than {most} MiB; list fewer schedules by {fewer}");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(text)
+}
+
+/// Schedules of several operators.
+pub enum ScheduleList<'a> {
+    /// Schedules of spaces: knobs.
+    Spaces(Vec<Space<'a>>),
+    /// Schedules of a plan: knobs, and figures of the code.
+    Plan {
+        /// Descriptions of the tasks.
+        tasks: Vec<String>,
+        /// Schedules of the tasks.
+        builds: Vec<Build<'a>>,
+    },
+}
+
+/// What is needed of a space.
+#[derive(Deserialize)]
+pub struct Space<'a> {
+    text: String,
+    #[serde(default, borrow)]
+    sample: Vec<Knobs<'a>>,
+}
+
+/// The text of an object whose fields are knobs.
+struct Knobs<'a>(&'a str);
+
+/// What is needed of the plan of a folder of artifacts.
+#[derive(Deserialize)]
+struct Plan<'a> {
+    #[serde(borrow)]
+    tasks: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    builds: Vec<Build<'a>>,
+}
+
+/// What is needed of a task of a plan.
+#[derive(Deserialize)]
+struct PlannedTask {
+    task: Task,
+}
+
+/// What is needed of a build of a plan.
+#[derive(Deserialize)]
+pub struct Build<'a> {
+    task: usize,
+    schedule: String,
+    failure: Option<String>,
+    #[serde(default)]
+    code_bytes: f64,
+    #[serde(borrow)]
+    features: Option<&'a RawValue>,
+}
+
+/// A schedule as it is shown, and its features.
+pub type NamedSchedule = (Value, BTreeMap<String, f64>);
+
+/// One schedule of an operator.
+pub struct ListedSchedule<'a>(Source<'a>);
+
+enum Source<'a> {
+    Knobs(&'a str),
+    Build(&'a Build<'a>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Knobs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        match text.starts_with('{') {
+            true => Ok(Knobs(text)),
+            false => Err(de::Error::custom("knobs are fields of an object")),
+        }
+    }
+}
+
+fn check_length(text: &str) -> Result<(), String> {
+    if text.len() <= MAX_ENTRY_BYTES {
+        return Ok(());
+    }
+    let start: String = text.chars().take(40).collect();
+    let most = MAX_ENTRY_BYTES >> 20;
+    Err(format!("the entry `{start}…` has {} bytes; an entry has at most {most} MiB", text.len()))
+}
+
+impl<'a> ScheduleList<'a> {
+    /// Parses a plan, which is one document, or a list of spaces, which is the last line of what was printed.
+    pub fn parse(text: &'a str) -> Result<ScheduleList<'a>, String> {
+        let is_neither =
+            "it is neither what `opcollect space --sample N --json` prints nor the plan of `opcollect build`";
+        let last = text.lines().last().unwrap_or_default();
+        for document in [text, last] {
+            if let Ok(spaces) = serde_json::from_str(document) {
+                return Ok(ScheduleList::Spaces(spaces));
+            }
+            if let Ok(Plan { tasks, builds }) = serde_json::from_str(document) {
+                let tasks = tasks.into_iter().map(|task| {
+                    check_length(task.get())?;
+                    let planned: PlannedTask = serde_json::from_str(task.get()).map_err(|_| is_neither.to_owned())?;
+                    Ok(planned.task.describe())
+                });
+                return Ok(ScheduleList::Plan { tasks: tasks.collect::<Result<_, String>>()?, builds });
+            }
+        }
+        Err(is_neither.to_owned())
+    }
+
+    /// Returns the schedules of an operator.
+    pub fn schedules(&self, operator: &str) -> Vec<ListedSchedule<'_>> {
+        match self {
+            ScheduleList::Spaces(spaces) => {
+                let samples = spaces.iter().find(|space| space.text == operator).map(|space| &space.sample);
+                samples.into_iter().flatten().map(|knobs| ListedSchedule(Source::Knobs(knobs.0))).collect()
+            }
+            ScheduleList::Plan { tasks, builds } => {
+                let is_wanted: Vec<bool> = tasks.iter().map(|task| task == operator).collect();
+                let is_built =
+                    |build: &&Build<'_>| build.failure.is_none() && is_wanted.get(build.task).is_some_and(|is| *is);
+                builds.iter().filter(is_built).map(|build| ListedSchedule(Source::Build(build))).collect()
+            }
+        }
+    }
+}
+
+impl ListedSchedule<'_> {
+    /// Reads the schedule; a text that is no schedule has none.
+    pub fn read(&self) -> Result<Option<NamedSchedule>, String> {
+        match self.0 {
+            Source::Knobs(text) => {
+                check_length(text)?;
+                let knobs = serde_json::from_str(text).map_err(|error| error.to_string())?;
+                let extras = of_knobs(&knobs);
+                Ok(Some((knobs.into(), extras)))
+            }
+            Source::Build(build) => build.read(),
+        }
+    }
+}
+
+impl Build<'_> {
+    fn read(&self) -> Result<Option<NamedSchedule>, String> {
+        check_length(&self.schedule)?;
+        let Ok(schedule) = serde_json::from_str::<Value>(&self.schedule) else { return Ok(None) };
+        let mut extras = of_schedule(&schedule);
+        if let Some(features) = self.features {
+            check_length(features.get())?;
+            add_figures(&serde_json::from_str(features.get()).map_err(|error| error.to_string())?, &mut extras);
+            extras.insert("code.bytes".to_owned(), self.code_bytes);
+        }
+        Ok(Some((schedule.get("knobs").cloned().unwrap_or(schedule), extras)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Returns the most memory that this process has had.
+    fn peak_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+    }
+
+    fn plan(schedule: &Value, features: &str) -> String {
+        let task = Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap();
+        let build = json!({ "task": 0, "schedule": schedule.to_string(), "features": "FEATURES", "code_bytes": 7 });
+        let plan = json!({ "tasks": [{ "task": task }], "builds": [build] });
+        plan.to_string().replace("\"FEATURES\"", features)
+    }
+
+    fn read(text: &str) -> Result<Vec<NamedSchedule>, String> {
+        let list = ScheduleList::parse(text)?;
+        let schedules = list.schedules(&Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap().describe());
+        schedules.iter().filter_map(|schedule| schedule.read().transpose()).collect()
+    }
+
+    #[test]
+    fn schedules_of_a_plan_and_of_a_printed_space_are_read() {
+        let knobs = json!({ "tile_x": 4, "layout": "plain" });
+        let (shown, extras) =
+            read(&plan(&json!({ "from": "template", "knobs": knobs }), r#"{"loads":2.0}"#)).unwrap().remove(0);
+        assert_eq!(shown, knobs);
+        assert_eq!((extras["code.bytes"], extras["code.loads"], extras["knob.tile_x"]), (7.0, 2.0, 4.0));
+        let (_, extras) = read(&plan(&json!({ "from": "template", "knobs": knobs }), "null")).unwrap().remove(0);
+        assert!(!extras.contains_key("code.bytes"));
+
+        let text = Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap().describe();
+        let printed = format!("a line\n{}\n", json!([{ "text": text, "size": 9, "sample": [knobs] }]));
+        assert_eq!(read(&printed).unwrap()[0].0, knobs);
+        assert!(read(&printed.replace("[{\"layout", "[7,{\"layout")).is_err());
+        assert!(read("{}").is_err() && read("").is_err());
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_length_of_a_list() {
+        const BYTES: usize = 16 << 20;
+        let nested = format!("{}0{}", r#"{"":"#.repeat(100), "}".repeat(100));
+        let filler = format!("[{}]", vec![nested.as_str(); BYTES / nested.len()].join(","));
+        let text = Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap().describe();
+        let schedule = json!({ "from": "template", "knobs": {} });
+        let lists = [
+            plan(&schedule, &filler),
+            plan(&schedule, &filler).replace("\"kind\":\"dense\"", &format!("\"kind\":\"dense\",\"a\":{filler}")),
+            json!([{ "text": text, "sample": [{ "a": "FILLER" }] }]).to_string().replace("\"FILLER\"", &filler),
+        ];
+        for list in lists {
+            let before = peak_bytes();
+            assert!(read(&list).is_err());
+            let taken = peak_bytes() - before;
+            assert!(taken < 4 * list.len(), "{taken} bytes for {} of {:.80}", list.len(), list);
+        }
+        let many = vec![schedule.to_string(); BYTES / 64].join(",");
+        let list =
+            json!([{ "text": text, "sample": "SAMPLE" }]).to_string().replace("\"SAMPLE\"", &format!("[{many}]"));
+        let before = peak_bytes();
+        assert_eq!(ScheduleList::parse(&list).unwrap().schedules(&text).len(), BYTES / 64);
+        let taken = peak_bytes() - before;
+        assert!(taken < 16 * list.len(), "{taken} bytes for {}", list.len());
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        let error = read_text(std::io::repeat(b' ')).unwrap_err().to_string();
+        assert!(error.starts_with("it has more than 256 MiB; list fewer schedules by"), "{error}");
+    }
+}
