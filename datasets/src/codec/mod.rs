@@ -3,12 +3,14 @@
 pub mod csv;
 pub mod json_lines;
 pub(crate) mod parquet;
+pub(crate) mod rows;
 
-use crate::error::{Counted, Error, IoContext, Result};
-use crate::record::batch::{Batch, BatchRow, Row};
+use crate::error::{IoContext, Result};
+use crate::record::batch::{Batch, Row};
 use crate::record::table::{COLUMNS, ColumnId, Record};
 use models::names;
 use parquet::{PartCursor, PartWriter};
+use rows::{BatchRecords, Batches};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ pub fn read(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Resul
     Ok(match format {
         Format::JsonLines => Box::new(json_lines::Reader::open(path)?),
         Format::Csv => Box::new(csv::Reader::open(path)?),
-        Format::Parquet => Box::new(ParquetRecords::open(path)?),
+        Format::Parquet => Box::new(BatchRecords::new(path, PartCursor::open(path, &all_columns())?)),
     })
 }
 
@@ -129,57 +131,10 @@ fn unbuffer<W: Write>((path, sink): (PathBuf, BufWriter<W>)) -> Result<W> {
     sink.into_inner().map_err(|error| error.into_error()).context("writing", &path)
 }
 
-/// The records of a Parquet file.
-struct ParquetRecords {
-    path: PathBuf,
-    cursor: PartCursor,
-    batch: Batch,
-    /// Rows of the batch that were given out, and of the file before the batch.
-    row: usize,
-    rows_before: u64,
-    has_failed: bool,
-}
-
-impl ParquetRecords {
-    fn open(path: &Path) -> Result<ParquetRecords> {
-        let cursor = PartCursor::open(path, &all_columns())?;
-        let batch = Batch::of_rows(0);
-        Ok(ParquetRecords { path: path.to_owned(), cursor, batch, row: 0, rows_before: 0, has_failed: false })
+impl Batches for PartCursor {
+    fn next_batch(&mut self) -> Result<Option<Batch>> {
+        self.next(BATCH_ROWS)
     }
-
-    fn advance(&mut self) -> Result<Option<Record>> {
-        if self.row == self.batch.len() {
-            self.rows_before += self.batch.len() as u64;
-            match self.cursor.next(BATCH_ROWS)? {
-                Some(batch) => self.batch = batch,
-                None => return Ok(None),
-            }
-            self.row = 0;
-        }
-        let number = self.rows_before + self.row as u64 + 1;
-        let record = checked(&self.path, number, self.batch.row(self.row))?;
-        self.row += 1;
-        Ok(Some(record))
-    }
-}
-
-impl Iterator for ParquetRecords {
-    type Item = Result<Record>;
-
-    fn next(&mut self) -> Option<Result<Record>> {
-        if self.has_failed {
-            return None;
-        }
-        let next = self.advance().transpose();
-        self.has_failed = matches!(next, Some(Err(_)));
-        next
-    }
-}
-
-/// A row of a Parquet file as a record that keeps the rules.
-pub(crate) fn checked(path: &Path, number: u64, row: BatchRow<'_>) -> Result<Record> {
-    let record = row.record().and_then(|record| record.check().map(|()| record));
-    record.map_err(|row| Error::Row { file: path.to_owned(), counted: Counted::Row, number, row })
 }
 
 /// Opens a file for reading, buffered.

@@ -1,0 +1,64 @@
+//! Records of batches, one after the other.
+
+use crate::error::{Counted, Error, Result};
+use crate::record::batch::{Batch, BatchRow};
+use crate::record::table::Record;
+use std::path::{Path, PathBuf};
+
+/// A source of batches of rows.
+pub(crate) trait Batches {
+    /// Returns the next batch, which has a row, or None at the end.
+    fn next_batch(&mut self) -> Result<Option<Batch>>;
+}
+
+/// The records of a source, each checked; the first error ends the reading.
+pub(crate) struct BatchRecords<S> {
+    /// The file or folder that errors name.
+    path: PathBuf,
+    source: S,
+    batch: Batch,
+    /// Rows of the batch that were returned, and all rows before the batch.
+    row: usize,
+    rows_before: u64,
+    has_failed: bool,
+}
+
+impl<S: Batches> BatchRecords<S> {
+    pub(crate) fn new(path: &Path, source: S) -> BatchRecords<S> {
+        let batch = Batch::of_rows(0);
+        BatchRecords { path: path.to_owned(), source, batch, row: 0, rows_before: 0, has_failed: false }
+    }
+
+    fn advance(&mut self) -> Result<Option<Record>> {
+        if self.row == self.batch.len() {
+            self.rows_before += self.batch.len() as u64;
+            match self.source.next_batch()? {
+                Some(batch) => self.batch = batch,
+                None => return Ok(None),
+            }
+            self.row = 0;
+        }
+        let number = self.rows_before + self.row as u64 + 1;
+        let record = checked(&self.path, number, self.batch.row(self.row))?;
+        self.row += 1;
+        Ok(Some(record))
+    }
+}
+
+impl<S: Batches> Iterator for BatchRecords<S> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.has_failed {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.has_failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+pub(crate) fn checked(path: &Path, number: u64, row: BatchRow<'_>) -> Result<Record> {
+    let record = row.record().and_then(|record| record.check().map(|()| record));
+    record.map_err(|row| Error::Row { file: path.to_owned(), counted: Counted::Row, number, row })
+}
