@@ -118,6 +118,33 @@ fn the_engine_and_the_predictor_are_libraries() {
     no_faults(wrong);
 }
 
+/// A command line holds arguments and tables, and no file holds two subjects.
+#[test]
+fn command_lines_and_files_stay_small() {
+    const LARGEST_CLI_LINES: usize = 5500;
+    const LARGEST_FILE_LINES: usize = 700;
+    let sources: Vec<(String, usize)> = files(".rs")
+        .into_iter()
+        .map(|path| (text(&path).lines().count(), path))
+        .map(|(lines, path)| (path, lines))
+        .collect();
+    let mut wrong: Vec<String> = Vec::new();
+    for cli in ["collector/cli/", "predictor/cli/"] {
+        let lines: usize = sources.iter().filter(|(path, _)| path.starts_with(cli)).map(|(_, lines)| lines).sum();
+        if lines > LARGEST_CLI_LINES {
+            wrong.push(format!("{cli} has {lines} lines; work belongs to the library below it"));
+        }
+    }
+    let is_product = |path: &str| path.contains("/src/") && !path.starts_with("tests/");
+    wrong.extend(
+        sources
+            .iter()
+            .filter(|(path, lines)| is_product(path) && *lines > LARGEST_FILE_LINES)
+            .map(|(path, lines)| format!("{path} has {lines} lines")),
+    );
+    no_faults(wrong);
+}
+
 /// Returns the commands of both programs with their options, read from the command references; `help.rs` compares those with the
 /// programs.
 fn commands() -> BTreeMap<String, BTreeSet<String>> {

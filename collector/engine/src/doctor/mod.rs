@@ -3,6 +3,8 @@
 //! [`doctor`] looks, [`findings`] judges: the judging is a plain function of what was seen. Printing is left to the
 //! command line.
 
+mod gpu;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,12 +13,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use cuda::cupti::{self, Cupti, CuptiError};
-use cuda::driver::{self, Device, DeviceFacts};
+use cuda::cupti::{Cupti, CuptiError};
+use cuda::driver::{Device, DeviceFacts};
 use cuda::nvml::Nvml;
-use cuda::nvrtc::{self, Nvrtc};
+use cuda::nvrtc::Nvrtc;
 use cuda::profiler::Profiler;
-use job::device::is_too_new;
 use measure::counters::gpu::{GPU_NAMES, WantedMetric};
 use measure::counters::{Availability, CounterRequest, Step, available, papi};
 use measure::host::{Facts, Noise};
@@ -255,11 +256,11 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
     findings.extend([
-        gpu_compiler(&evidence.gpu),
-        gpu_device(&evidence.gpu),
-        gpu_state(&evidence.gpu),
-        gpu_profiler(&evidence.gpu),
-        gpu_counters(&evidence.gpu),
+        gpu::gpu_compiler(&evidence.gpu),
+        gpu::gpu_device(&evidence.gpu),
+        gpu::gpu_state(&evidence.gpu),
+        gpu::gpu_profiler(&evidence.gpu),
+        gpu::gpu_counters(&evidence.gpu),
         processors(&evidence.facts),
         memory(evidence),
         noise(&evidence.noise),
@@ -295,113 +296,6 @@ fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
         }
     };
     finding(topic, status, seen, consequence, advice)
-}
-
-fn gpu_compiler(gpu: &GpuFound) -> Finding {
-    let topic = "CUDA compiler (NVRTC)";
-    match &gpu.compiler {
-        Ok((version, path, known)) => {
-            let newest = known.iter().max().copied().unwrap_or(0);
-            let oldest = known.iter().min().copied().unwrap_or(0);
-            let found = format!("{version} in {}, for sm_{oldest} to sm_{newest}", path.display());
-            let (status, consequence, advice) = match (gpu.has_half_precision, gpu.has_fragments) {
-                (true, true) => (Status::Ok, "", ""),
-                (true, false) => (
-                    Status::Limited,
-                    "kernels for tensor cores cannot be compiled: `crt/mma.h` is missing",
-                    "install the wheel nvidia-cuda-crt of the same release",
-                ),
-                (false, _) => (
-                    Status::Limited,
-                    "kernels of half precision cannot be compiled: `cuda_fp16.h` is missing",
-                    "install the wheel nvidia-cuda-runtime of the same release",
-                ),
-            };
-            finding(topic, status, found, consequence, advice)
-        }
-        Err(why) => finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT),
-    }
-}
-
-fn gpu_device(gpu: &GpuFound) -> Finding {
-    let topic = "GPU";
-    let facts = match &gpu.device {
-        Ok(facts) => facts,
-        Err(why) => {
-            let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
-            return finding(topic, Status::Limited, why.clone(), consequence, driver::HINT);
-        }
-    };
-    let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
-    let found = format!(
-        "{} (sm_{}), {} multiprocessors, {gib:.0} GiB, driver for CUDA {}",
-        facts.name, facts.capability, facts.multiprocessors, facts.driver_cuda
-    );
-    let (status, consequence, advice) = match &gpu.compiler {
-        Ok((version, ..)) if is_too_new(version, &facts.driver_cuda) => (
-            Status::Limited,
-            "the driver refuses what the newer NVRTC compiles",
-            "install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`",
-        ),
-        Ok((_, _, known)) if !known.contains(&facts.capability) => (
-            Status::Limited,
-            "NVRTC does not compile for this very architecture",
-            "name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier \
-             architecture of the same family",
-        ),
-        _ => (Status::Ok, "", ""),
-    };
-    finding(topic, status, found, consequence, advice)
-}
-
-fn gpu_state(gpu: &GpuFound) -> Finding {
-    let topic = "GPU state (NVML)";
-    match &gpu.state {
-        Ok(()) => {
-            finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", "")
-        }
-        Err(why) => finding(
-            topic,
-            Status::Limited,
-            why.clone(),
-            "records do not say at which clocks a GPU ran",
-            "install libnvidia-ml, which is part of the NVIDIA driver",
-        ),
-    }
-}
-
-fn gpu_profiler(gpu: &GpuFound) -> Finding {
-    let topic = "GPU profiler (CUPTI)";
-    let consequence = "times of kernels without the gaps between them, and what the hardware counts, are refused";
-    match &gpu.profiler {
-        Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
-        Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
-        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
-    }
-}
-
-fn gpu_counters(gpu: &GpuFound) -> Finding {
-    let topic = "GPU counters";
-    let consequence = "what the hardware counts of kernels is refused; their times are not touched by that";
-    let why = match &gpu.counters {
-        Ok(GpuCounters { chip, given, lacking }) => {
-            let found = format!("{given} of {} on the chip {chip}", given + lacking.len());
-            let (status, advice) = match lacking.as_slice() {
-                [] => (Status::Ok, String::new()),
-                lacking => (Status::Limited, format!("do without {}", lacking.join(", "))),
-            };
-            return finding(topic, status, found, "the chip lacks some counters", &advice);
-        }
-        Err(why) => why,
-    };
-    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, since only one may use a device; run on the device itself, not a part of it";
-    let (found, advice) = match gpu.counters_restricted {
-        Some(true) => (format!("for administrators only (RmProfilingAdminOnly): {why}"), cupti::PERMISSION_HINT),
-        _ if gpu.device.is_err() => (why.clone(), driver::HINT),
-        _ if gpu.profiler.is_err() => (why.clone(), cupti::SETUP_HINT),
-        _ => (why.clone(), STOP_OTHERS),
-    };
-    finding(topic, Status::Limited, found, consequence, advice)
 }
 
 fn processors(facts: &Facts) -> Finding {
@@ -591,152 +485,4 @@ fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "../../measure/src/host/example.rs"]
-mod example;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-    use measure::counters::{Coverage, Refusal};
-
-    fn evidence() -> Evidence {
-        let root = example::machine();
-        let counter = |name, given: bool| Availability {
-            name,
-            unit: "count",
-            description: "",
-            given: given.then_some((Step::Perf, Coverage::ThreadUser)),
-            refusals: vec![Refusal {
-                event: name.into(),
-                step: Step::Papi,
-                errno: Some(-7),
-                why: "no such event".into(),
-            }],
-        };
-        Evidence {
-            gpu: GpuFound {
-                compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
-                has_half_precision: false,
-                has_fragments: false,
-                state: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
-                profiler: Err("there is no CUPTI: libcupti.so: not found".into()),
-                device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
-                counters: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
-                counters_restricted: None,
-            },
-            facts: Facts::read_from(root.path()),
-            perf_event_paranoid: Some(3),
-            papi: Err("no PAPI library".into()),
-            counters: vec![counter("cycles", true), counter("instructions", false)],
-            noise: Noise {
-                elapsed_ns: 200_000_000,
-                cpu_share: 0.7,
-                lost_share: 0.3,
-                gaps_per_second: 100.0,
-                gap_max_ns: 4_000_000,
-            },
-            clock_precision_ns: 40,
-            memory_limit: Some((1 << 30, "control group".into())),
-            libraries: LIBRARIES.iter().map(|library| find(library, &[])).collect(),
-            library_folders: vec!["lib".into()],
-        }
-    }
-
-    #[test]
-    fn every_lack_is_told_with_its_consequence_and_cure() {
-        let lines: Vec<String> = findings(&evidence())
-            .into_iter()
-            .map(|one| {
-                format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
-            })
-            .collect();
-        expect![[r#"
-            Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or name their folder
-            Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
-            Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
-            Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
-            Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
-            Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-            Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
-            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them, and what the hardware counts, are refused | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
-            Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | what the hardware counts of kernels is refused; their times are not touched by that | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-            Ok processors: 3 of 4 processors may be used |  | 
-            Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
-            Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
-            Ok timer: precise to 40 ns |  | 
-            Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
-            Ok clock boost: off |  | 
-            Limited SMT: on: cores share their units between two threads | a neighbour on the same core changes times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
-            Ok core isolation: processors [3] are isolated |  | 
-            Ok virtual machine: no |  | 
-            Limited hardware counters: cycles, but not all: no such event | records hold times, faults and processor time, but nothing of what the processor did | run on a machine, or a virtual one, that exposes its counters
-            Ok perf events: kernel.perf_event_paranoid is 3 |  | 
-            Limited PAPI: no PAPI library | floating-point counters are not available; others come from perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
-        "#]].assert_eq(&lines.concat());
-    }
-
-    /// What is said of a machine with a GPU.
-    fn with_gpu(counters: Result<GpuCounters, &str>, driver_cuda: &str, capability: u32, restricted: bool) -> String {
-        let facts = DeviceFacts {
-            name: "emulated GPU".into(),
-            capability,
-            multiprocessors: 132,
-            memory_bytes: 80 << 30,
-            l2_bytes: 50 << 20,
-            driver_cuda: driver_cuda.into(),
-        };
-        let gpu = GpuFound {
-            device: Ok(facts),
-            profiler: Ok(Some(130_500)),
-            counters: counters.map_err(str::to_owned),
-            counters_restricted: Some(restricted),
-            ..evidence().gpu
-        };
-        let lines = [gpu_device(&gpu), gpu_counters(&gpu)].map(|one| {
-            format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
-        });
-        lines.concat()
-    }
-
-    #[test]
-    fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
-        let all = GpuCounters { chip: "GH100".into(), given: 14, lacking: Vec::new() };
-        let some = GpuCounters { given: 12, lacking: vec!["gpu_dram_percent".into()], ..all.clone() };
-        let refused = "`cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
-        expect![[r#"
-            Ok GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 |  | 
-            Ok GPU counters: 14 of 14 on the chip GH100 |  | 
-        "#]]
-        .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
-        expect![[r#"
-            Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver refuses what the newer NVRTC compiles | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
-            Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
-        "#]]
-        .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
-        expect![[r#"
-            Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not compile for this very architecture | name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier architecture of the same family
-            Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | what the hardware counts of kernels is refused; their times are not touched by that | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
-        "#]]
-        .assert_eq(&with_gpu(Err(refused), "13.0", 70, true));
-    }
-
-    #[test]
-    fn a_library_is_found_in_the_first_folder_that_has_it() {
-        let folder = tempfile::tempdir().expect("folder");
-        fs::write(folder.path().join("libtvm.so"), "").expect("file");
-        let found = find(&LIBRARIES[2], &["nowhere".into(), folder.path().into()]);
-        assert_eq!(found.path, Some(folder.path().join("libtvm.so")));
-        assert_eq!(library(&found, &[]).status, Status::Ok);
-    }
-
-    #[test]
-    fn this_machine_is_judged() {
-        let findings = doctor(&DoctorRequest::default());
-        assert_eq!(findings.len(), LIBRARIES.len() + 17);
-        for one in findings {
-            assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
-            assert!(!one.found.is_empty(), "{one:?}");
-        }
-    }
-}
+mod tests;
