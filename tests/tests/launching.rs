@@ -10,7 +10,9 @@ use tests::workspace::{members, root};
 
 /// Says what it is asked, and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
+[ "$1" != tree ] || { printf 'a\nb\n'; exit; }
 echo "$*" >>../asked
+[ ! -e ../messages ] || cat ../messages >&2
 [ ! -e models/broken ] || exit 101
 sources=$(for file in models/src/*.rs configs/* Cargo.lock; do printf '%s ' "$(cat "$file")"; done)
 [ ! -e ../meanwhile ] || mv ../meanwhile models/src/lib.rs
@@ -159,6 +161,20 @@ fn neither_a_failure_nor_a_change_during_a_build_leaves_an_old_program() {
     checkout.write("meanwhile", "new");
     assert_eq!(checkout.start(checkout.command()), (Ok("old config lock".to_owned()), true));
     checkout.expect_built("new config lock", "a change while cargo read");
+}
+
+#[test]
+fn a_first_build_shows_its_progress_and_all_messages() {
+    let checkout = Checkout::new();
+    checkout.write("messages", "   Compiling a v1\nwarning: a is old\n   Compiling b v1\n    Finished `release` profile\n");
+    let output = checkout.command().output().expect("the script can be started");
+    let errors = "building opcollect for the first time: 2 crates, 5 to 10 minutes on two cores\nwarning: a is old\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
+    // Later builds are short, and show what they compile.
+    checkout.write("root/models/src/lib.rs", "new");
+    let output = checkout.command().output().expect("the script can be started");
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("   Compiling a v1\nwarning"));
 }
 
 /// A path without steps up.
