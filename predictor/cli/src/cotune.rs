@@ -1,6 +1,7 @@
 //! `oppredict cotune`.
 
 use crate::installation::collector;
+use crate::loading::read_times;
 use crate::options::TimesFlags;
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -57,7 +58,7 @@ pub struct CotuneArguments {
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = begin(arguments.choice.as_deref())?;
-    let found = question.choose(&arguments.times.read(true)?)?;
+    let found = question.choose(&read_times(&arguments.times, true)?)?;
     print(&describe(&found))?;
     let choice = found.choice();
     finish(file, || choice.to_string().into_bytes())?;

@@ -1,8 +1,9 @@
 //! Samples and predictors from files, with notes about what was left out.
 
-use crate::options::Data;
+use crate::options::{Data, TimesFlags};
 use learn::predictor::Predictor;
 use predictor::origin::Origin;
+use predictor::planning::{Host, KnownTimes, RecordChoice};
 use predictor::{Result, bundle, queries};
 use report::terminal::print_notes;
 use samples::Samples;
@@ -65,4 +66,14 @@ pub fn read_described(path: &Path, mapping: Option<&Path>) -> Result<(Predictor,
         queries::describe_devices(&mut predictor, mapping);
     }
     Ok((predictor, mapping))
+}
+
+/// Reads times of operators from records, a predictor or both, and says what was left out.
+pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> {
+    let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
+    let host = flags.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
+    print_left_out(host.as_ref().map_or(0, |host| host.left_out));
+    let predictor = flags.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
+    let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
+    KnownTimes::new(host, predictor, device)
 }

@@ -1,10 +1,8 @@
 //! Flags that several commands share.
 
-use crate::loading::{print_left_out, read_predictor};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
-use predictor::planning::{Host, KnownTimes, RecordChoice};
 use predictor::queries::ModelSource;
 use predictor::{Error, Result};
 use samples::records::{self, Policy};
@@ -114,16 +112,4 @@ fn setting(text: &str) -> Result<(String, String)> {
         .ok_or_else(|| Error::Query(format!("`--setting {text}` is not COLUMN=VALUE, such as cache_state=cold")))?;
     records::check_setting(column)?;
     Ok((column.to_owned(), value.to_owned()))
-}
-
-impl TimesFlags {
-    /// Reads the times, and says what was left out.
-    pub fn read(&self, any_schedule: bool) -> Result<KnownTimes> {
-        let choice = RecordChoice { class: self.hardware.as_deref(), any_schedule, all_versions: self.all_versions };
-        let host = self.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
-        print_left_out(host.as_ref().map_or(0, |host| host.left_out));
-        let predictor = self.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
-        let device = if host.is_none() { self.hardware.clone() } else { self.device.clone() };
-        KnownTimes::new(host, predictor, device)
-    }
 }

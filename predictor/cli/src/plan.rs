@@ -1,5 +1,6 @@
 //! `oppredict plan` and `oppredict stages`.
 
+use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source};
 use crate::{DONE, begin, finish, paper, print, print_json};
 use clap::Args;
@@ -92,7 +93,7 @@ fn keep(
 
 /// Returns the plan and the versions of the measured times.
 fn planned(arguments: &PlanArguments) -> Result<(Planned, Vec<String>)> {
-    let known = arguments.times.read(false)?;
+    let known = read_times(&arguments.times, false)?;
     let question = NetworkQuestion {
         source: arguments.modelsource,
         name: &arguments.model,
