@@ -240,9 +240,6 @@ pub struct WrittenTrace {
     pub inputs: Vec<Input>,
     /// Slices and values for which there was no room.
     pub left_out: u64,
-    /// What the reader of each trace counted.
-    #[serde(skip)]
-    pub found: Vec<Found>,
 }
 
 /// A trace among several that were merged.
@@ -254,17 +251,27 @@ pub struct Input {
     pub offset_ns: i64,
 }
 
+/// Receives what the reader counted of each trace that was read.
+pub type HearFound<'a> = &'a mut dyn FnMut(&Found);
+
 /// Writes a trace in another format, which the name of the file says.
-pub fn convert(input: &Path, output: &Path, bounds: WriteBounds) -> Result<WrittenTrace> {
+pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, hear: HearFound<'_>) -> Result<WrittenTrace> {
     let format = format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
     let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
+    hear(&trace.found);
     let written = write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
     Ok(WrittenTrace { inputs: Vec::new(), ..written })
 }
 
 /// Puts several traces into one.
-pub fn merge(inputs: &[PathBuf], output: &Path, clocks: &Clocks<'_>, bounds: WriteBounds) -> Result<WrittenTrace> {
+pub fn merge(
+    inputs: &[PathBuf],
+    output: &Path,
+    clocks: &Clocks<'_>,
+    bounds: WriteBounds,
+    hear: HearFound<'_>,
+) -> Result<WrittenTrace> {
     let format = format(output)?;
     if let Clocks::Offsets(offsets) = clocks
         && offsets.len() != inputs.len()
@@ -274,8 +281,12 @@ pub fn merge(inputs: &[PathBuf], output: &Path, clocks: &Clocks<'_>, bounds: Wri
             .with_hint("give one for each, such as `--offset-ns 0,-1250000`"));
     }
     let file = Output::create(output).map_err(Failure::environment)?;
-    let read = |input: &PathBuf| held::read(input, bounds.memory_mib).map_err(unread);
-    let traces = inputs.iter().map(read).collect::<Result<Vec<Trace>>>()?;
+    let mut traces: Vec<Trace> = Vec::new();
+    for input in inputs {
+        let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
+        hear(&trace.found);
+        traces.push(trace);
+    }
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
         Clocks::Align(align) => convert::offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
@@ -303,10 +314,6 @@ fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) 
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
-    let (mut inputs, mut found) = (Vec::new(), Vec::new());
-    for Part { name, trace, offset_ns } in parts {
-        inputs.push(Input { file: name, offset_ns });
-        found.push(trace.found);
-    }
-    Ok(WrittenTrace { bytes, events, inputs, left_out, found })
+    let inputs = parts.into_iter().map(|part| Input { file: part.name, offset_ns: part.offset_ns }).collect();
+    Ok(WrittenTrace { bytes, events, inputs, left_out })
 }

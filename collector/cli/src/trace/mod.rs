@@ -55,8 +55,10 @@ fn check(check: &Check) -> Result<u8> {
 }
 
 fn convert(convert: &Convert) -> Result<u8> {
-    let written = trace::convert(&convert.input, &convert.output, convert.bounds.into())?;
-    tell_written(&written, &convert.output, convert.json)
+    let mut code = DONE;
+    let mut hear = |found: &Found| code = tell_found(found);
+    let written = trace::convert(&convert.input, &convert.output, convert.bounds.into(), &mut hear)?;
+    Ok(code.max(tell_written(&written, &convert.output, convert.json)?))
 }
 
 fn merge(merge: &Merge) -> Result<u8> {
@@ -65,8 +67,10 @@ fn merge(merge: &Merge) -> Result<u8> {
         [] => Clocks::Align(merge.align),
         offsets => Clocks::Offsets(offsets),
     };
-    let written = trace::merge(inputs, place, &clocks, merge.bounds.into())?;
-    tell_written(&written, place, merge.json)
+    let mut code = DONE;
+    let mut hear = |found: &Found| code = code.max(tell_found(found));
+    let written = trace::merge(inputs, place, &clocks, merge.bounds.into(), &mut hear)?;
+    Ok(code.max(tell_written(&written, place, merge.json)?))
 }
 
 fn import(import: &Import) -> Result<u8> {
@@ -101,7 +105,6 @@ fn query(query: &Query) -> Result<u8> {
 
 /// Prints what was written, and returns the exit code that says whether anything is missing.
 fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
-    let codes = written.found.iter().map(tell_found).collect::<Vec<u8>>();
     if as_json {
         print_json(written)?;
     } else {
@@ -111,11 +114,11 @@ fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u
         let WrittenTrace { events, bytes, .. } = written;
         print(&format!("wrote {events} events, {bytes} bytes before packing, into `{}`", place.display()))?;
     }
-    if written.left_out > 0 {
-        eprintln!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
-        return Ok(DONE_WITH_LOSSES);
+    if written.left_out == 0 {
+        return Ok(DONE);
     }
-    Ok(codes.into_iter().max().unwrap_or(DONE))
+    eprintln!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
+    Ok(DONE_WITH_LOSSES)
 }
 
 fn tell_found(found: &Found) -> u8 {
