@@ -3,7 +3,6 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
-use predictor::answers::{Conditions, NetworkAnswer, predict_network};
 use predictor::bundle;
 use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use pyo3::exceptions::PyValueError;
@@ -104,8 +103,9 @@ impl Predictor {
         let setting = Setting { device, threads, ..Setting::default() };
         py.detach(|| -> predictor::Result<String> {
             let question = NetworkQuestion { source: ModelSource::from_name(source)?, name, batch, tokens: sequence };
-            let conditions = Conditions::new(&self.predictor, setting, None)?;
-            let NetworkAnswer { layers, total, .. } = predict_network(&conditions, &question, &Run::default())?;
+            let operators = question.operators()?;
+            let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
+            let total = queries::total(&operators, &layers, &Run::default());
             Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total }).to_string())
         })
         .map_err(refused)
