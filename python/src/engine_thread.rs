@@ -115,10 +115,10 @@ pub fn run<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if thread.is_finished() => break,
             Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(()),
         };
-        match (delivered.and_then(|()| py.check_signals()), &raised) {
-            (Ok(()), _) => {}
-            (Err(again), Some(_)) => return Err(again),
-            (Err(first), None) => {
+        match delivered.and_then(|()| py.check_signals()) {
+            Ok(()) => {}
+            Err(again) if raised.is_some() => return Err(again),
+            Err(first) => {
                 signal.store(SIGINT, Ordering::Relaxed);
                 raised = Some(first);
             }

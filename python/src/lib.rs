@@ -6,11 +6,18 @@ mod predictor;
 mod settings;
 mod store;
 
+use engine::failure::Failure;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use serde::Serialize;
 use std::path::PathBuf;
 
-pyo3::create_exception!(opcollect, Error, PyException, "What is wrong with a request or with this machine, and what to do.");
+pyo3::create_exception!(
+    opcollect,
+    Error,
+    PyException,
+    "What is wrong with a request or with this machine, and what to do."
+);
 
 /// Returns the exception of an error message.
 fn refused(error: impl std::fmt::Display) -> PyErr {
@@ -18,9 +25,14 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 }
 
 /// Returns the exception of an engine's failure: its message, and its hint on a line of its own.
-fn failed(failure: engine::failure::Failure) -> PyErr {
+fn failed(failure: Failure) -> PyErr {
     let text = failure.to_string();
     Error::new_err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
+}
+
+/// Writes a report as JSON.
+fn json(report: &impl Serialize) -> engine::Result<String> {
+    serde_json::to_string(report).map_err(Failure::environment)
 }
 
 /// Sets the folder of the package's programs: workers lie there, and libraries beside the package.

@@ -3,27 +3,25 @@
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};
 use crate::store::Records;
-use crate::refused;
+use crate::{json, refused};
+use ::profile::SortBy;
+use ::profile::summary::GroupBy;
 use datasets::Shard;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
-use engine::failure::Failure;
 use engine::given::InputFiles;
 use engine::machine::allowed_cpus;
 use engine::model_run::{self, ModelRunOptions, write_outputs};
 use engine::observer::Observer;
-use engine::profile::{self, CodeOptions, FileOptions, ProfileOptions};
+use engine::profile::{self as profiles, CodeOptions, FileOptions, ProfileOptions};
 use engine::repeat::RepeatOptions;
 use engine::report::profile::View;
 use engine::session::{Session, SessionOptions};
 use models::{Choice, Parallel, names};
-use ::profile::SortBy;
-use ::profile::summary::GroupBy;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use report::Paper;
-use serde::Serialize;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -196,14 +194,14 @@ pub fn profile(
     callbacks: Callbacks,
 ) -> PyResult<(String, String)> {
     let mut settings = one_schedule(settings::read(configuration, settings)?, options.threads);
-    settings.request_counters(&profile::counters(&options.counters));
+    settings.request_counters(&profiles::counters(&options.counters));
     let group_by = group_of(&options.group_by, options.levels)?;
     let schedule = options.schedule.as_deref().map(str::parse::<::profile::Schedule>).transpose().map_err(refused)?;
     engine_thread::run(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input.clone(), inputs: options.inputs.clone() };
         let profiling = ProfileOptions { schedule, group_by, signal, ..profiling(&options, &inputs) };
         let Resolved { config, loaded } = resolve(settings)?;
-        let profiled = profile::run(&profiling, config, &loaded, &observer)?;
+        let profiled = profiles::run(&profiling, config, &loaded, &observer)?;
         let view = View { row_limit: options.row_limit, has_memory: false };
         Ok((json(&profiled.report)?, profiled.text(view, &Paper::plain(options.width))))
     })
@@ -252,10 +250,6 @@ fn one_schedule(settings: Settings, threads: Option<usize>) -> Settings {
 
 fn resolve(settings: Settings) -> engine::Result<Resolved> {
     settings.resolve(allowed_cpus()?.len())
-}
-
-fn json(report: &impl Serialize) -> engine::Result<String> {
-    serde_json::to_string(report).map_err(Failure::environment)
 }
 
 fn parallel_of(name: &str) -> PyResult<Parallel> {

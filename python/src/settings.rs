@@ -47,7 +47,8 @@ fn merge(table: &mut Table, over: Table) {
 fn table(dict: &Bound<'_, PyDict>, place: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (name, value) in dict {
-        let name: String = name.extract().map_err(|_| refused(format!("the name of a setting is a text, not {name}")))?;
+        let name: String =
+            name.extract().map_err(|_| refused(format!("the name of a setting is a text, not {name}")))?;
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
         if !value.is_none() {
             table.insert(name, self::value(&value, &place)?);

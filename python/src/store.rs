@@ -1,7 +1,7 @@
 //! Records of stores as columns, and reports on stores as JSON.
 
 use crate::engine_thread::Callbacks;
-use crate::{failed, refused};
+use crate::{failed, json, refused};
 use capture::trace::{Bounds, Value};
 use datasets::{COLUMNS, Cell, Choose, Column, Format, Kind, Record};
 use engine::observer::{Observer, Progress, StoreStatus};
@@ -9,7 +9,6 @@ use engine::stores;
 use models::names;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use serde::Serialize;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,10 +128,6 @@ fn detached<T: Send>(
 
 fn choice(name: &str) -> PyResult<Choose> {
     Choose::named(name).map_err(|hint| refused(format!("unknown choice `{name}`; {hint}")))
-}
-
-fn json(report: &impl Serialize) -> engine::Result<String> {
-    serde_json::to_string(report).map_err(engine::failure::Failure::environment)
 }
 
 /// The records of a store as columns.

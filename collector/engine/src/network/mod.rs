@@ -82,7 +82,7 @@ pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
 }
 
 /// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder; its calls run
-/// one after the other, or side by side as a plan of stages says.
+/// one after the other, or side by side as a plan of stages says. `goes_on` is called after each build; `false` ends the builds.
 pub fn make(
     numbers: &mut Numbers<'_>,
     (plan, stages): (&Plan, Option<&StagePlan>),
