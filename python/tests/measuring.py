@@ -173,7 +173,8 @@ def interruptions():
 
 def predictions(program):
     # The store of the last collection teaches a predictor.
-    train = [program, "train", "--data", "stopped", "--out", "measured.opp"]
+    # Each attempt is one visit, which does not tell how well its median is known.
+    train = [program, "train", "--data", "stopped", "--max-uncertainty", "inf", "--out", "measured.opp"]
     subprocess.run(train, check=True, timeout=PATIENCE_SECONDS, stdout=subprocess.DEVNULL)
     predictor = oppredict.load("measured.opp")
     answer = predictor.predict("matmul:m=48,n=48,k=64", threads=1)
