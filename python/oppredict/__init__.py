@@ -15,8 +15,8 @@ import os as _os
 from collections.abc import Mapping as _Mapping
 from numbers import Real as _Real
 
-from . import _oppredict
-from ._oppredict import Error
+from _opcollect import native as _native
+from _opcollect.native import PredictorError as Error
 
 __all__ = ["Error", "Predictor", "load"]
 
@@ -33,7 +33,7 @@ class Predictor:
     """What was learned; ask it with `predict`."""
 
     def __init__(self, path, mapping=None):
-        self._inner = _oppredict.Predictor(_path(path), None if mapping is None else _path(mapping))
+        self._inner = _native.Predictor(_path(path), None if mapping is None else _path(mapping))
 
     @property
     def operators(self):

@@ -1,136 +1,63 @@
-//! The compiled half of the Python package `oppredict`: rows in, columns out.
-//!
-//! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
-//! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
+//! The compiled half of the Python packages `opcollect` and `oppredict`, one library for both.
 
-use predictor::bundle;
-use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
-use pyo3::exceptions::PyValueError;
+mod engine_thread;
+mod measuring;
+mod predictor;
+mod settings;
+mod store;
+
+use engine::failure::Failure;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
-use samples::table::Mapping;
+use serde::Serialize;
 use std::path::PathBuf;
 
-pyo3::create_exception!(oppredict, Error, PyValueError, "What is wrong with a file or a question, and what to do.");
+pyo3::create_exception!(
+    opcollect,
+    Error,
+    PyException,
+    "What is wrong with a request or with this machine, and what to do."
+);
 
+/// Returns the exception of an error message.
 fn refused(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
-/// A predictor that `oppredict train` wrote.
-#[pyclass(frozen)]
-struct Predictor {
-    predictor: learn::predictor::Predictor,
-    mapping: Option<Mapping>,
+/// Returns the exception of an engine's failure: its message, and its hint on a line of its own.
+fn failed(failure: Failure) -> PyErr {
+    let text = failure.to_string();
+    Error::new_err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
 }
 
-#[pymethods]
-impl Predictor {
-    #[new]
-    fn new(path: PathBuf, mapping: Option<PathBuf>) -> PyResult<Predictor> {
-        let mut predictor = bundle::read(&path).map_err(refused)?;
-        let mapping = mapping.as_deref().map(Mapping::read).transpose().map_err(refused)?;
-        if let Some(mapping) = &mapping {
-            queries::describe_devices(&mut predictor, mapping);
-        }
-        Ok(Predictor { predictor, mapping })
-    }
-
-    #[getter]
-    fn operators(&self) -> Vec<String> {
-        self.predictor.learned.operators.keys().cloned().collect()
-    }
-
-    #[getter]
-    fn devices(&self) -> Vec<String> {
-        self.predictor.about.devices.keys().cloned().collect()
-    }
-
-    #[getter]
-    fn rows(&self) -> usize {
-        self.predictor.about.rows
-    }
-
-    /// The answers as columns: one entry per row in each.
-    fn predict<'py>(
-        &self,
-        py: Python<'py>,
-        rows: Vec<Bound<'py, PyDict>>,
-        device: Option<String>,
-        threads: Option<f64>,
-        extrapolate: bool,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let usual = Setting { device, threads, extrapolate, ..Setting::default() };
-        let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
-            let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
-            let cells = row.iter().map(|(name, value)| Ok((name.extract()?, cell(&value)?))).collect::<PyResult<_>>();
-            let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
-            queries::row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
-        };
-        let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
-        let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
-        let number = |of: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
-            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
-        };
-        let columns = PyDict::new(py);
-        columns.set_item("time_ns", number(|answer| answer.time_ns))?;
-        columns.set_item("low_ns", number(|answer| answer.low_ns))?;
-        columns.set_item("high_ns", number(|answer| answer.high_ns))?;
-        columns.set_item("attainable_ns", number(|answer| answer.attainable_ns))?;
-        let bounds: Vec<Option<&str>> =
-            answers.iter().map(|answer| answer.as_ref().ok().map(|answer| answer.bound)).collect();
-        columns.set_item("bound", bounds)?;
-        let reasons: Vec<Vec<String>> = answers
-            .into_iter()
-            .map(|answer| answer.map_or_else(|error| vec![error.to_string()], |answer| answer.outside))
-            .collect();
-        columns.set_item("reasons", reasons)?;
-        Ok(columns)
-    }
-
-    /// The layers of a neural network and their total, as the text of a JSON document.
-    #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
-    fn model(
-        &self,
-        py: Python<'_>,
-        source: &str,
-        name: &str,
-        batch: i64,
-        sequence: i64,
-        device: Option<String>,
-        threads: Option<f64>,
-    ) -> PyResult<String> {
-        let setting = Setting { device, threads, ..Setting::default() };
-        py.detach(|| -> predictor::Result<String> {
-            let question = NetworkQuestion { source: ModelSource::from_name(source)?, name, batch, tokens: sequence };
-            let operators = question.operators()?;
-            let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
-            let total = queries::total(&operators, &layers, &Run::default());
-            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total }).to_string())
-        })
-        .map_err(refused)
-    }
+/// Writes a report as JSON.
+fn json(report: &impl Serialize) -> engine::Result<String> {
+    serde_json::to_string(report).map_err(Failure::environment)
 }
 
-/// A cell of a row; what data frames hold in place of nothing is nothing.
-fn cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
-    if value.is_none() {
-        return Ok(Cell::Absent);
-    }
-    if value.is_instance_of::<PyString>() {
-        return Ok(Cell::Word(value.extract()?));
-    }
-    // Numbers of NumPy become one of these by `float()`, too, but so does a text that is one.
-    if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() || value.hasattr("__float__")? {
-        let number: f64 = value.extract()?;
-        return Ok(if number.is_nan() { Cell::Absent } else { Cell::Number(number) });
-    }
-    Err(PyValueError::new_err(format!("{} is neither a number nor a text", value.repr()?)))
+/// Sets the folder of the package's programs: workers lie there, and libraries beside the package.
+#[pyfunction]
+fn set_program_folder(folder: PathBuf) {
+    bench::set_worker_program(folder.join("opcollect-worker"));
+    learn::set_program(folder.join("oppredict"));
 }
 
-/// The compiled half of `oppredict`.
+/// The functions and classes of both packages.
 #[pymodule]
-fn _oppredict(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Predictor>()?;
-    module.add("Error", module.py().get_type::<Error>())
+fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<predictor::Predictor>()?;
+    module.add("PredictorError", py.get_type::<predictor::Error>())?;
+    module.add_class::<store::Records>()?;
+    module.add("Error", py.get_type::<Error>())?;
+    module.add_function(wrap_pyfunction!(set_program_folder, module)?)?;
+    module.add_function(wrap_pyfunction!(measuring::collect, module)?)?;
+    module.add_function(wrap_pyfunction!(measuring::run_model, module)?)?;
+    module.add_function(wrap_pyfunction!(measuring::profile, module)?)?;
+    module.add_function(wrap_pyfunction!(store::column_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(store::records, module)?)?;
+    module.add_function(wrap_pyfunction!(store::query, module)?)?;
+    module.add_function(wrap_pyfunction!(store::stats, module)?)?;
+    module.add_function(wrap_pyfunction!(store::export, module)?)?;
+    module.add_function(wrap_pyfunction!(store::verify, module)?)
 }

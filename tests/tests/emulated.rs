@@ -260,7 +260,7 @@ fn model(folder: &Path, target: &Target, library: &Path) -> String {
     fs::create_dir(folder.join(PROGRAM)).expect("a new folder");
     let mut bench = Prebuilt::new(&mut workers, given(builds));
     let made =
-        network::make(&mut numbers, (&plan, None), target, &choose, &mut bench, &mut || (), &folder.join(PROGRAM));
+        network::make(&mut numbers, (&plan, None), target, &choose, &mut bench, &mut || true, &folder.join(PROGRAM));
     made.expect("a program");
     fs::write(folder.join(GRAPH), serde_json::to_vec(&graph).expect("plain data")).expect("it can be written");
     source

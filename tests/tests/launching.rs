@@ -166,7 +166,8 @@ fn neither_a_failure_nor_a_change_during_a_build_leaves_an_old_program() {
 #[test]
 fn a_first_build_shows_its_progress_and_all_messages() {
     let checkout = Checkout::new();
-    checkout.write("messages", "   Compiling a v1\nwarning: a is old\n   Compiling b v1\n    Finished `release` profile\n");
+    checkout
+        .write("messages", "   Compiling a v1\nwarning: a is old\n   Compiling b v1\n    Finished `release` profile\n");
     let output = checkout.command().output().expect("the script can be started");
     let errors = "building opcollect for the first time: 2 crates, 5 to 10 minutes on two cores\nwarning: a is old\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);

@@ -145,7 +145,7 @@ impl Rig {
         let constants = reference::constants(&self.graph).expect("small constants");
         let mut numbers = Numbers::of(&self.graph, &constants);
         let Rig { workers, target, plan, .. } = self;
-        let made = network::make(&mut numbers, (plan, stages), target, choose, workers, &mut || (), &folder);
+        let made = network::make(&mut numbers, (plan, stages), target, choose, workers, &mut || true, &folder);
         (folder, made.expect("a program"))
     }
 

@@ -23,7 +23,7 @@ pub use fabric::{FabricBoard, NoCore};
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;
 pub use simulator::Simulator;
-pub use workers::{WorkerLimits, Workers, library_program, worker_program};
+pub use workers::{WorkerLimits, Workers, library_program, set_worker_program, worker_program};
 
 use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply, TogetherJob};
 use std::collections::BTreeMap;
@@ -103,13 +103,26 @@ pub trait Bench {
 
     /// Builds all jobs, where nothing else is in hand; results in the order of the jobs. `done` hears of each as it ends.
     fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
+        let mut done = || {
+            done();
+            true
+        };
+        self.build_while(jobs, &mut done)
+    }
+
+    /// Builds jobs as `build` does, until `goes_on`, which is called after each build, returns false. The jobs in hand are then
+    /// forgotten, and there are fewer results than jobs.
+    fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
             self.submit(ticket, Work::Build(job.clone()));
         }
         let mut builds = BTreeMap::new();
         while let Some((ticket, Done::Built(build))) = self.next(&mut || true) {
             builds.insert(ticket, build);
-            done();
+            if !goes_on() {
+                self.abandon();
+                break;
+            }
         }
         builds.into_values().collect()
     }

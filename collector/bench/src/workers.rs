@@ -85,9 +85,15 @@ enum Run {
     Together(TogetherJob, Vec<usize>, Duration),
 }
 
-/// The worker program beside this one.
+/// Returns the worker program, which lies beside this one unless [`set_worker_program`] was called.
 pub fn worker_program() -> std::io::Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("opcollect-worker"))
+    Ok(worker::libraries::program()?.with_file_name("opcollect-worker"))
+}
+
+/// Sets the worker program of this process, for a library that another program hosts, such as Python. Only the first call has an
+/// effect.
+pub fn set_worker_program(path: PathBuf) {
+    worker::libraries::set_program(path);
 }
 
 /// The program that computes tasks through PyTorch's library, beside the worker program where it was built.

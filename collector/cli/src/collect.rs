@@ -5,21 +5,15 @@ use super::signals::watch_signals;
 use super::{DONE, DONE_WITH_LOSSES, Result, boards, paper, print, print_json, settings, sharing, tell};
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
 use clap::Args;
-use datasets::{KNOWN_WELL, Outcome, Output, Peaks, Record, Shard, Store};
-use engine::campaign::{Config, ModelRequest, Outcomes};
-use engine::collection::Collected;
+use datasets::{Output, Shard, Store};
+use engine::campaign::{Config, ModelRequest};
+use engine::collection_report::{CollectionReport, describe};
 use engine::failure::Failure;
 use engine::ifcompare::Compared;
-use engine::in_place::InPlace;
-use engine::losses::{Loss, describe, losses};
-use engine::peaks;
-use engine::report::learning::{self, Course, Effort, Learning, Searched};
+use engine::report::learning::Searched;
 use engine::report::learning_page::learning_page;
-use engine::report::operators::{Summary, render};
 use engine::session::{Session, SessionOptions};
 use engine::stores::failed;
-use measure::host::Load;
-use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -73,35 +67,6 @@ pub struct Collect {
     pub boards: BoardFlags,
 }
 
-/// Everything `--json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    store: String,
-    host: &'a str,
-    host_class: &'a str,
-    source: &'static str,
-    target: &'a str,
-    config_hash: String,
-    attempts: usize,
-    known_before: usize,
-    outcomes: &'a Outcomes,
-    losses: Vec<Loss>,
-    load: Option<Load>,
-    seconds: f64,
-    peaks: &'a Peaks,
-    models: &'a [Summary],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    searches: Option<&'a [Learning]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    courses: Option<&'a [Course]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'a Effort>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    in_place: &'a [InPlace],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    comparisons: Option<Vec<Compared>>,
-}
-
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
@@ -145,14 +110,14 @@ pub fn collect(session: &Session, shown: Shown<'_>) -> Result<u8> {
     }
     let seconds = session.seconds();
     if !shown.as_json {
-        print_tables(session, &done, seconds)?;
+        print(&describe(session, &done, seconds, &paper()))?;
     }
     let is_away = shown.sink.is_some_and(|sink| is_sink_away(&session.store, sink));
     let in_network = session.time_in_network(&done);
     let comparisons = session.compare(&done);
     let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
     if shown.as_json {
-        print_json(&report(session, &done, seconds, &in_network, comparisons))?;
+        print_json(&CollectionReport::new(session, &done, seconds, &in_network, comparisons))?;
     } else {
         for one in &in_network {
             print(&format!("\n{}", one.describe()))?;
@@ -167,54 +132,6 @@ pub fn collect(session: &Session, shown: Shown<'_>) -> Result<u8> {
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
     })
-}
-
-fn print_tables(session: &Session, done: &Collected, seconds: f64) -> Result<()> {
-    if let Some(board) = &session.on.board {
-        print(&board.heading())?;
-    }
-    for summary in &done.summaries {
-        print(&format!("{}\n", render(summary, &paper())))?;
-    }
-    for peak in peaks::describe(&done.peaks) {
-        print(&peak)?;
-    }
-    if let Some(searched) = &done.searched {
-        let what = if done.source == datasets::Source::Simulated { "all times are simulated\n" } else { "" };
-        print(&format!("\n{what}{}\n", learning::render(searched, &paper())))?;
-    }
-    let losses = describe(&losses(&done.records), session.repeat.retry_faults);
-    print(&format!("{losses}{}", footer(done, &session.store, seconds)))
-}
-
-fn report<'a>(
-    session: &'a Session,
-    done: &'a Collected,
-    seconds: f64,
-    in_place: &'a [InPlace],
-    comparisons: Option<Vec<Compared>>,
-) -> Report<'a> {
-    Report {
-        store: session.store.root().display().to_string(),
-        host: &done.host,
-        host_class: &done.host_class,
-        source: done.source.name(),
-        target: &session.target.text,
-        config_hash: session.config.hash(),
-        attempts: done.attempts,
-        known_before: done.known_before,
-        outcomes: &done.outcomes,
-        losses: losses(&done.records),
-        load: done.load,
-        seconds,
-        peaks: &done.peaks,
-        models: &done.summaries,
-        searches: done.searched.as_ref().map(|searched| &searched.learnings[..]),
-        courses: done.searched.as_ref().map(|searched| &searched.courses[..]),
-        effort: done.searched.as_ref().map(|searched| &searched.effort),
-        in_place,
-        comparisons,
-    }
 }
 
 /// Pushes the records to an address. Returns whether that failed; the store keeps them for a later push.
@@ -248,37 +165,4 @@ fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
         Some(text) => text.parse().map(Some).map_err(Failure::usage),
         None => Shard::from_environment(|name| std::env::var(name).ok()).map_err(Failure::usage),
     }
-}
-
-fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
-    let counts: Vec<String> =
-        done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-    let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
-    let mut text = format!("{} attempts: {made}", done.attempts);
-    if done.known_before > 0 {
-        text.push_str(&format!(", {} known before", done.known_before));
-    }
-    if done.outcomes.elsewhere > 0 {
-        text.push_str(&format!(", {} made by other processes", done.outcomes.elsewhere));
-    }
-    if done.outcomes.left > 0 {
-        text.push_str(&format!(", {} left", done.outcomes.left));
-    }
-    if done.outcomes.held > 0 {
-        text.push_str(&format!(", of which other processes are at {}", done.outcomes.held));
-    }
-    let timed: Vec<&Record> = done.records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
-    let uncertain = timed.iter().filter(|record| !record.is_known_well()).count();
-    if uncertain > 0 {
-        let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
-        let share = 100.0 * uncertain as f64 / all as f64;
-        text.push_str(&format!(
-            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine or more `--visits` help"
-        ));
-    }
-    if let Some(what) = done.load.and_then(|load| load.disturbance()) {
-        text.push_str(&format!("; meanwhile {what}"));
-    }
-    text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
-    text
 }

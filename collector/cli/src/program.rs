@@ -1,6 +1,6 @@
 //! `model build`, and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
 
-use super::model::{self, Ran};
+use super::model;
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, Result, print, print_json, settings};
@@ -9,6 +9,7 @@ use clap::Args;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
+use engine::model_run::{ModelReport, RanProgram, size};
 use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
 use std::path::{Path, PathBuf};
 
@@ -84,7 +85,7 @@ fn describe(built: &BuiltProgram) -> String {
         built.calls,
         built.tasks,
         found.unwrap_or_default(),
-        model::size(built.constant_bytes),
+        size(built.constant_bytes),
         built.folder,
         built.code_for,
         if built.is_checkable { "with the outputs of the reference" } else { "none" },
@@ -148,7 +149,7 @@ pub fn run(
         wait_seconds: measuring.wait,
     };
     let run = run_program(folder, options, terminal(Pace::default()))?;
-    let ran = Ran {
+    let report = ModelReport::new(&RanProgram {
         model: run.portable.model.clone(),
         batch: run.portable.batch,
         target: &run.portable.target,
@@ -161,6 +162,7 @@ pub fn run(
         kept: None,
         stages: None,
         board: None,
-    };
-    model::tell(&ran, &run.outputs, arguments.running.output.as_deref(), as_json)
+    })
+    .map_err(Failure::environment)?;
+    model::tell(&report, (&run.program, &run.outputs), arguments.running.output.as_deref(), as_json)
 }

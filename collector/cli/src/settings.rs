@@ -6,7 +6,6 @@ use engine::campaign::settings::Resolved;
 use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
-use measure::counters::Backend;
 use models::Choice;
 use std::collections::BTreeMap;
 
@@ -56,17 +55,7 @@ fn merge(models: &Models, sweep: &Sweep) -> Result<Settings> {
     }
     sweep.sampling.apply(&mut settings.measure);
     settings.limits.builders = sweep.builders.unwrap_or(settings.limits.builders);
-    match sweep.counters.as_slice() {
-        [] => {}
-        [only] if only == "none" => settings.counters.backend = Backend::None,
-        names => {
-            settings.counters.events = names.to_vec();
-            // The flag wins over a file that disables counters.
-            if settings.counters.backend == Backend::None {
-                settings.counters.backend = Backend::default();
-            }
-        }
-    }
+    settings.request_counters(&sweep.counters);
     Ok(settings)
 }
 

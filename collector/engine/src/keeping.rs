@@ -67,8 +67,8 @@ impl Keeping {
         records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
         let mut base = whole.base()?;
-        if let Some(after) = &whole.runs.after {
-            base.run_id.clone_from(&after.run_id);
+        if let Some(run_id) = &whole.runs.run_id {
+            base.run_id.clone_from(run_id);
         }
         let records = records(whole, &base)?;
         let store = open_store(Some(path))?;

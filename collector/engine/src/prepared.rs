@@ -31,6 +31,8 @@ use runtimes::{onnxruntime, openvino};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A model with all that running it takes.
 pub struct PreparedModel {
@@ -144,7 +146,11 @@ impl PreparedModel {
         choose: &dyn Fn(&Task) -> Schedule,
     ) -> std::result::Result<Made, NetworkError> {
         let mut progress = self.runs.observer.begin(self.plan.tasks.len(), None);
-        let mut done = || progress.hear(&Event::Built);
+        let signal = Arc::clone(&self.runs.signal);
+        let mut goes_on = || {
+            progress.hear(&Event::Built);
+            signal.load(Ordering::Relaxed) == 0
+        };
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         let bench = self.runs.bench.as_mut();
         let made = network::make(
@@ -153,7 +159,7 @@ impl PreparedModel {
             &self.target,
             choose,
             bench,
-            &mut done,
+            &mut goes_on,
             folder,
         );
         progress.finish();
@@ -457,7 +463,8 @@ pub fn each<T>(
     });
     let mut whole = match whole {
         Ok(mut whole) => {
-            whole.runs.after = Some(after.clone());
+            whole.runs.run_id = Some(after.run_id.clone());
+            whole.runs.signal = Arc::clone(&after.signal);
             whole
         }
         Err(failure) => {

@@ -39,8 +39,10 @@ pub struct Runs {
     pub bench: Box<dyn Bench>,
     /// Hears notes and progress.
     pub observer: Rc<dyn Observer>,
-    /// The campaign that this follows, where it follows one.
-    pub after: Option<After>,
+    /// The campaign's name in records, where this follows one.
+    pub run_id: Option<String>,
+    /// The number of the signal that ends the run, or 0.
+    pub signal: Arc<AtomicUsize>,
     folder: TempDir,
 }
 
@@ -65,7 +67,7 @@ impl Runs {
     /// On this bench, on these CPUs of its machine.
     pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-        Ok(Runs { config, cpus, bench, observer, after: None, folder })
+        Ok(Runs { config, cpus, bench, observer, run_id: None, signal: Arc::default(), folder })
     }
 
     /// A place for something of this name.
@@ -75,11 +77,9 @@ impl Runs {
 
     /// Refuses to begin anything more once a signal came.
     pub fn go_on(&self) -> Result<()> {
-        match &self.after {
-            Some(after) if after.signal.load(Ordering::Relaxed) != 0 => {
-                Err(Failure::environment("a signal ended the run before"))
-            }
-            _ => Ok(()),
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(Failure::environment("a signal ended the run before")),
         }
     }
 
@@ -123,7 +123,7 @@ impl Runs {
     }
 
     /// What becomes of the run of a job: of its only visit where it says, or of all visits of its method, each placed elsewhere and
-    /// the last in a fresh process.
+    /// the last in a fresh process. A signal ends it after the visit in flight.
     pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
         let visits = if job.profile.is_some() { 1 } else { job.method.visits() };
@@ -138,6 +138,9 @@ impl Runs {
             match self.bench.run_network(&job, deadline)? {
                 RunReply::Measured(one) => measured.push(*one),
                 other => return Ok(other),
+            }
+            if self.go_on().is_err() {
+                break;
             }
         }
         let peak_memory_bytes = measured.iter().map(|one| one.peak_memory_bytes).max().unwrap_or(0);

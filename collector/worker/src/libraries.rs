@@ -6,9 +6,23 @@
 //! beside each other, so that NVIDIA's are found from there.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Names the only folder to be searched.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the program beside which workers and libraries lie, for a process that another program hosts, such as Python. Only the first
+/// call has an effect, and only before the first worker starts.
+pub fn set_program(path: PathBuf) {
+    let _ = PROGRAM.set(path);
+}
+
+/// Returns the program beside which workers and libraries lie: the one of this process unless another was set.
+pub fn program() -> std::io::Result<PathBuf> {
+    PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
+}
 
 /// Folders that may hold TVM's libraries, best first.
 pub fn tvm() -> Vec<PathBuf> {
@@ -18,7 +32,7 @@ pub fn tvm() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = beside_program().into_iter().collect();
     folders.extend(beside_package());
     folders.extend(option_env!("OPCOLLECT_TVM_LIB").map(PathBuf::from));
-    let program = std::env::current_exe().unwrap_or_default();
+    let program = program().unwrap_or_default();
     for root in program.ancestors().skip(1).take(4) {
         if let Ok(entries) = root.join(".venv/lib").read_dir() {
             for entry in entries.flatten() {
@@ -68,14 +82,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// TVM's folder where a wheel brought the program: `opcollect/bin` and `tvm/lib` stand in one folder of packages.
 fn beside_package() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
+    let program = program().ok()?;
     let folder = program.ancestors().nth(3)?.join("tvm/lib");
     folder.is_dir().then_some(folder)
 }
 
 /// The folder `lib` beside the program's own, for installations that bring the libraries along.
 pub fn beside_program() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
+    let program = program().ok()?;
     Some(program.parent().and_then(Path::parent)?.join("lib"))
 }
 

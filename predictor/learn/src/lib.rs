@@ -35,6 +35,7 @@ pub mod tune;
 mod xgboost;
 
 pub use error::{Error, Result};
+pub use xgboost::set_program;
 
 use boosted::BoostingParameters;
 use ensemble::Purpose;

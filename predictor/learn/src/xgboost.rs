@@ -84,9 +84,17 @@ fn functions() -> Result<&'static Functions> {
     FUNCTIONS.get_or_init(open).as_ref().map_err(|problem| Error::XgBoost(problem.clone()))
 }
 
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the program of the package beside which XGBoost's package stands, for a process that another program hosts, such as Python.
+/// Only the first call has an effect.
+pub fn set_program(path: PathBuf) {
+    let _ = PROGRAM.set(path);
+}
+
 fn library_file() -> std::result::Result<PathBuf, String> {
     let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
-    let program = std::env::current_exe().unwrap_or_default();
+    let program = PROGRAM.get().cloned().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
     // Where a wheel brought the program, XGBoost's stands beside it.
     let beside = program.ancestors().nth(3).map(|packages| packages.join("xgboost/lib"));
     let folder = given

@@ -11,6 +11,7 @@ use engine::campaign::settings::Resolved;
 use engine::given::InputFiles;
 use engine::profile::{self, CodeOptions, FileOptions, ProfileOptions};
 use engine::report::profile::View;
+use std::sync::Arc;
 
 /// Profiles a model, or compares two profiles.
 pub fn run(arguments: &ProfileRun) -> Result<u8> {
@@ -70,6 +71,7 @@ fn options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> ProfileOpti
             page: pictures.html.as_deref(),
             trace_mib: pictures.trace_mib,
         },
+        signal: Arc::default(),
     }
 }
 

@@ -48,6 +48,8 @@ pub enum NetworkError {
     Folder(#[from] FolderError),
     #[error(transparent)]
     Model(#[from] models::Error),
+    #[error("a signal ended the build")]
+    Ended,
 }
 
 type Result<T> = std::result::Result<T, NetworkError>;
@@ -80,14 +82,14 @@ pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
 }
 
 /// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder; its calls run
-/// one after the other, or side by side as a plan of stages says.
+/// one after the other, or side by side as a plan of stages says. `goes_on` is called after each build; `false` ends the builds.
 pub fn make(
     numbers: &mut Numbers<'_>,
     (plan, stages): (&Plan, Option<&StagePlan>),
     target: &Target,
     choose: &dyn Fn(&Task) -> Schedule,
     bench: &mut dyn Bench,
-    done: &mut dyn FnMut(),
+    goes_on: &mut dyn FnMut() -> bool,
     folder: &Path,
 ) -> Result<Made> {
     let schedules: Vec<Schedule> = plan.tasks.iter().map(|one| choose(&one.task)).collect();
@@ -101,7 +103,7 @@ pub fn make(
         })
         .collect();
     let mut artifacts = Vec::with_capacity(jobs.len());
-    for (build, one) in bench.build(&jobs, done).into_iter().zip(&plan.tasks) {
+    for (build, one) in bench.build_while(&jobs, goes_on).into_iter().zip(&plan.tasks) {
         let why = match build {
             Build::Built(artifact) => {
                 artifacts.push(*artifact);
@@ -112,6 +114,9 @@ pub fn make(
         };
         let place = one.places.first().cloned().unwrap_or_default();
         return Err(NetworkError::Build { task: one.task.describe(), place, why });
+    }
+    if artifacts.len() < jobs.len() {
+        return Err(NetworkError::Ended);
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
     let writing = if target.kind == Kind::Cuda { Writing::Apart } else { Writing::InPlace };

@@ -36,6 +36,8 @@ use profile::{Plan, Profile, Schedule, SortBy};
 use report::Paper;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// The folder of the program.
 const PROGRAM: &str = "program";
@@ -76,6 +78,8 @@ pub struct ProfileOptions<'a> {
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
+    /// Set to the number of a signal that ends the work after the build or the run in flight, without a result.
+    pub signal: Arc<AtomicUsize>,
 }
 
 /// The profile of a model with its tables.
@@ -174,7 +178,7 @@ fn prepare(
         config.counters.backend = Backend::None;
     }
     counting::check_target(options.counters, &options.code, &config.target)?;
-    PreparedModel::of(Asked {
+    let mut model = PreparedModel::of(Asked {
         config,
         models,
         threads: options.threads,
@@ -183,7 +187,9 @@ fn prepare(
         engines: &[],
         on: On::CpusOrGpu,
         observer: Rc::clone(observer),
-    })
+    })?;
+    model.runs.signal = Arc::clone(&options.signal);
+    Ok(model)
 }
 
 fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> NetworkJob {
@@ -216,6 +222,7 @@ fn measure(
     let made = match model.make(folder, &|task| network::default_schedule(task, &target)) {
         Ok(made) => made,
         Err(error) => {
+            model.runs.go_on()?;
             let why = chain(&error);
             keep(keeping, |_, row| {
                 record::fail(row, Outcome::BuildFailed, why.clone());
@@ -224,7 +231,10 @@ fn measure(
             return Err(not_built(error));
         }
     };
-    let profiled = match model.runs.reply(job) {
+    model.runs.go_on()?;
+    let reply = model.runs.reply(job);
+    model.runs.go_on()?;
+    let profiled = match reply {
         Ok(RunReply::Profiled(profiled)) => *profiled,
         other => {
             keep(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;

@@ -16,7 +16,7 @@ use super::tune::TuneSettings;
 #[cfg(feature = "clap")]
 use crate::flags::choices;
 use measure::Plan;
-use measure::counters::CounterRequest;
+use measure::counters::{self, CounterRequest};
 use models::{Fuse, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -205,6 +205,21 @@ impl SweepSettings {
 }
 
 impl Settings {
+    /// Requests counters by their names: only these, or none for the name `none`. No names change nothing.
+    pub fn request_counters(&mut self, names: &[String]) {
+        match names {
+            [] => {}
+            [only] if only == "none" => self.counters.backend = counters::Backend::None,
+            names => {
+                self.counters.events = names.to_vec();
+                // The request wins over settings that disable counters.
+                if self.counters.backend == counters::Backend::None {
+                    self.counters.backend = counters::Backend::default();
+                }
+            }
+        }
+    }
+
     /// Reads a TOML file.
     pub fn read(path: &Path) -> Result<Settings, ConfigError> {
         let unreadable =

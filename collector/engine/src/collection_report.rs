@@ -1,0 +1,125 @@
+//! The report of a collection, as values and as text.
+
+use crate::boards::Board;
+use crate::campaign::Outcomes;
+use crate::collection::Collected;
+use crate::ifcompare::Compared;
+use crate::in_place::InPlace;
+use crate::losses::{self, Loss, losses};
+use crate::peaks;
+use crate::report::learning::{self, Course, Effort, Learning};
+use crate::report::operators::{Summary, render};
+use crate::session::Session;
+use datasets::{KNOWN_WELL, Outcome, Peaks, Record, Store};
+use measure::host::Load;
+use report::Paper;
+use serde::Serialize;
+
+/// The report of a collection, for programs.
+#[derive(Serialize)]
+pub struct CollectionReport<'a> {
+    store: String,
+    host: &'a str,
+    host_class: &'a str,
+    source: &'static str,
+    target: &'a str,
+    config_hash: String,
+    attempts: usize,
+    known_before: usize,
+    outcomes: &'a Outcomes,
+    losses: Vec<Loss>,
+    load: Option<Load>,
+    seconds: f64,
+    peaks: &'a Peaks,
+    models: &'a [Summary],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    searches: Option<&'a [Learning]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    courses: Option<&'a [Course]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a Effort>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    in_place: &'a [InPlace],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparisons: Option<Vec<Compared>>,
+}
+
+impl<'a> CollectionReport<'a> {
+    /// Summarises a collection with the runs of whole models that followed it.
+    pub fn new(
+        session: &'a Session,
+        done: &'a Collected,
+        seconds: f64,
+        in_place: &'a [InPlace],
+        comparisons: Option<Vec<Compared>>,
+    ) -> CollectionReport<'a> {
+        CollectionReport {
+            store: session.store.root().display().to_string(),
+            host: &done.host,
+            host_class: &done.host_class,
+            source: done.source.name(),
+            target: &session.target.text,
+            config_hash: session.config.hash(),
+            attempts: done.attempts,
+            known_before: done.known_before,
+            outcomes: &done.outcomes,
+            losses: losses(&done.records),
+            load: done.load,
+            seconds,
+            peaks: &done.peaks,
+            models: &done.summaries,
+            searches: done.searched.as_ref().map(|searched| &searched.learnings[..]),
+            courses: done.searched.as_ref().map(|searched| &searched.courses[..]),
+            effort: done.searched.as_ref().map(|searched| &searched.effort),
+            in_place,
+            comparisons,
+        }
+    }
+}
+
+/// Describes a collection: tables of the operators of each model, peak rates, searches, losses and counts.
+pub fn describe(session: &Session, done: &Collected, seconds: f64, paper: &Paper) -> String {
+    let mut lines: Vec<String> = session.on.board.iter().map(Board::heading).collect();
+    lines.extend(done.summaries.iter().map(|summary| format!("{}\n", render(summary, paper))));
+    lines.extend(peaks::describe(&done.peaks));
+    if let Some(searched) = &done.searched {
+        let what = if done.source == datasets::Source::Simulated { "all times are simulated\n" } else { "" };
+        lines.push(format!("\n{what}{}\n", learning::render(searched, paper)));
+    }
+    let losses = losses::describe(&losses(&done.records), session.repeat.retry_faults);
+    lines.push(format!("{losses}{}", footer(done, &session.store, seconds)));
+    lines.join("\n")
+}
+
+fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
+    let counts: Vec<String> =
+        done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+    let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
+    let mut text = format!("{} attempts: {made}", done.attempts);
+    if done.known_before > 0 {
+        text.push_str(&format!(", {} known before", done.known_before));
+    }
+    if done.outcomes.elsewhere > 0 {
+        text.push_str(&format!(", {} made by other processes", done.outcomes.elsewhere));
+    }
+    if done.outcomes.left > 0 {
+        text.push_str(&format!(", {} left", done.outcomes.left));
+    }
+    if done.outcomes.held > 0 {
+        text.push_str(&format!(", of which other processes are at {}", done.outcomes.held));
+    }
+    let timed: Vec<&Record> = done.records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
+    let uncertain = timed.iter().filter(|record| !record.is_known_well()).count();
+    if uncertain > 0 {
+        let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
+        let share = 100.0 * uncertain as f64 / all as f64;
+        text.push_str(&format!(
+            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine or more `--visits` help"
+        ));
+    }
+    if let Some(what) = done.load.and_then(|load| load.disturbance()) {
+        text.push_str(&format!("; meanwhile {what}"));
+    }
+    text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
+    text
+}

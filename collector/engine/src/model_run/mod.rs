@@ -1,0 +1,177 @@
+//! Runs of whole models: builds a model, runs it as programs do, compares its outputs with the reference, and reports its times.
+
+mod report;
+
+pub use report::{ModelReport, RanProgram, size};
+
+use crate::boards::BoardOptions;
+use crate::campaign::record;
+use crate::campaign::settings::Resolved;
+use crate::failure::{Failure, chain};
+use crate::given::InputFiles;
+use crate::keeping::{Keeping, Kept};
+use crate::network;
+use crate::observer::Observer;
+use crate::prepared::{Asked, On, PreparedModel, not_built};
+use crate::runs::{Runs, method};
+use crate::{Result, machine, staging};
+use bench::Access;
+use datasets::{Outcome, Record, RowError, ScheduleSource};
+use executor::Program;
+use job::{NetworkJob, RunReply};
+use models::{Parallel, Task};
+use reference::Tensor;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// The folder of the program beside its inputs.
+const PROGRAM: &str = "program";
+
+/// How a whole model is run.
+pub struct ModelRunOptions<'a> {
+    /// The board that it runs on, if that is not this machine.
+    pub board: Option<(&'a Access, BoardOptions<'a>)>,
+    /// Number of threads; one per CPU without it.
+    pub threads: Option<usize>,
+    /// Inputs from files.
+    pub inputs: &'a InputFiles,
+    /// Whether outputs are compared with the reference.
+    pub is_checked: bool,
+    /// A file with a plan of calls side by side.
+    pub plan: Option<&'a Path>,
+    /// Without such a plan, the rule of one.
+    pub parallel: Option<Parallel>,
+    /// The store for a record of the run.
+    pub store: Option<&'a Path>,
+    /// How long to wait for another process that measures on the same CPUs, in seconds.
+    pub wait_seconds: u64,
+    /// Set to the number of a signal that ends the run after the build or the visit in flight, without a record.
+    pub signal: Arc<AtomicUsize>,
+}
+
+/// A whole model that ran.
+pub struct ModelRun {
+    /// The report.
+    pub report: ModelReport,
+    /// The program.
+    pub program: Program,
+    /// Outputs of the last run.
+    pub outputs: Vec<Tensor>,
+}
+
+/// Refuses a plan on a board.
+pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
+    if options.board.is_some() && (options.plan.is_some() || options.parallel.is_some()) {
+        return Err(Failure::usage("a board makes the calls of a model one after the other")
+            .with_hint("leave out `--plan` and `--parallel`"));
+    }
+    Ok(())
+}
+
+/// Runs the one model of a configuration.
+pub fn run(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
+    let Resolved { config, loaded } = resolved;
+    let mut whole = PreparedModel::of(Asked {
+        config,
+        models: &loaded,
+        threads: options.threads,
+        inputs: options.inputs,
+        is_checked: options.is_checked,
+        engines: &[],
+        on: options.board.map_or(On::CpusOrGpu, |(access, board)| On::Board(access, board)),
+        observer: Rc::clone(&observer),
+    })?;
+    whole.runs.signal = Arc::clone(&options.signal);
+    whole.stages = match (options.plan, options.parallel) {
+        (Some(path), _) => Some(staging::read(path, &whole)?),
+        (None, Some(parallel)) => Some(staging::by_rule(parallel, &whole)),
+        (None, None) => None,
+    };
+    let folder = whole.new_folder(PROGRAM)?;
+    let config = &whole.runs.config;
+    let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
+    let is_here = whole.standing.board.is_none();
+    let _exclusive = if is_here { Some(machine::exclusive(options.wait_seconds, observer.as_ref())?) } else { None };
+    measure(options, &mut whole, &folder, &job)
+}
+
+/// Builds and runs a model, and keeps the record of it.
+fn measure(
+    options: &ModelRunOptions<'_>,
+    whole: &mut PreparedModel,
+    folder: &Path,
+    job: &NetworkJob,
+) -> Result<ModelRun> {
+    let target = whole.target.clone();
+    let choose = |task: &Task| network::default_schedule(task, &target);
+    // Last, so that no error before leaves an empty store behind.
+    let keeping = match options.store {
+        Some(store) => {
+            let schedules = whole.schedules(&choose);
+            Some(Keeping::begin(store, whole, (&schedules, ScheduleSource::Default), &job.method, options.inputs)?)
+        }
+        None => None,
+    };
+    let made = match whole.make(folder, &choose) {
+        Ok(made) => made,
+        Err(error) => {
+            whole.runs.go_on()?;
+            let why = chain(&error);
+            keep(keeping, |row| {
+                record::fail(row, Outcome::BuildFailed, why);
+                Ok(())
+            })?;
+            return Err(not_built(error));
+        }
+    };
+    whole.runs.go_on()?;
+    let reply = whole.runs.reply(job);
+    whole.runs.go_on()?;
+    let outputs = if let Ok(RunReply::Measured(_)) = &reply { whole.outputs(job)? } else { Vec::new() };
+    let check = if reply.is_ok() && !outputs.is_empty() { whole.check(&outputs) } else { None };
+    let kept = keep(keeping, |row| {
+        network::record::describe_made(row, &made)?;
+        network::record::describe_run(row, &reply, check)
+    })?;
+    let measured = Runs::measured(reply)?;
+    let report = ModelReport::new(&RanProgram {
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        target: &whole.target.text,
+        code_for: None,
+        threads: whole.runs.cpus.len(),
+        seed: whole.runs.config.seed,
+        program: &made.program,
+        measured: &measured,
+        check,
+        kept,
+        stages: whole.stages.as_ref(),
+        board: whole.standing.board.as_ref(),
+    });
+    Ok(ModelRun { report: report.map_err(Failure::environment)?, program: made.program, outputs })
+}
+
+/// Keeps a record where one is wanted.
+fn keep(
+    keeping: Option<Keeping>,
+    fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
+) -> Result<Option<Kept>> {
+    keeping.map(|keeping| keeping.keep(fill)).transpose()
+}
+
+/// Writes each output of a run to a file of NumPy's format in a folder.
+pub fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result<()> {
+    let failed = |error| Failure::usage(format!("cannot write to `{}`: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)?;
+    for (place, (port, tensor)) in program.outputs.iter().zip(outputs).enumerate() {
+        // Names come from files, and are no paths.
+        let plain: String = port.name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
+        let bytes = network::npy::bytes(tensor);
+        let path = folder.join(format!("{place}-{}.npy", plain.chars().take(60).collect::<String>()));
+        datasets::output::write(&path, &bytes).map_err(|error| Failure::usage(chain(&error)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! The compiled half of the package `oppredict`: rows in, columns out.
+//!
+//! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
+//! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
+
+use predictor::bundle;
+use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
+use samples::table::Mapping;
+use std::path::PathBuf;
+
+pyo3::create_exception!(oppredict, Error, PyValueError, "What is wrong with a file or a question, and what to do.");
+
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    Error::new_err(error.to_string())
+}
+
+/// A predictor that `oppredict train` wrote.
+#[pyclass(frozen)]
+pub struct Predictor {
+    predictor: learn::predictor::Predictor,
+    mapping: Option<Mapping>,
+}
+
+#[pymethods]
+impl Predictor {
+    #[new]
+    fn new(path: PathBuf, mapping: Option<PathBuf>) -> PyResult<Predictor> {
+        let mut predictor = bundle::read(&path).map_err(refused)?;
+        let mapping = mapping.as_deref().map(Mapping::read).transpose().map_err(refused)?;
+        if let Some(mapping) = &mapping {
+            queries::describe_devices(&mut predictor, mapping);
+        }
+        Ok(Predictor { predictor, mapping })
+    }
+
+    #[getter]
+    fn operators(&self) -> Vec<String> {
+        self.predictor.learned.operators.keys().cloned().collect()
+    }
+
+    #[getter]
+    fn devices(&self) -> Vec<String> {
+        self.predictor.about.devices.keys().cloned().collect()
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.predictor.about.rows
+    }
+
+    /// The answers as columns: one entry per row in each.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Vec<Bound<'py, PyDict>>,
+        device: Option<String>,
+        threads: Option<f64>,
+        extrapolate: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let usual = Setting { device, threads, extrapolate, ..Setting::default() };
+        let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
+            let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
+            let cells = row.iter().map(|(name, value)| Ok((name.extract()?, cell(&value)?))).collect::<PyResult<_>>();
+            let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
+            queries::row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
+        };
+        let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
+        let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
+        let number = |of: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
+            answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
+        };
+        let columns = PyDict::new(py);
+        columns.set_item("time_ns", number(|answer| answer.time_ns))?;
+        columns.set_item("low_ns", number(|answer| answer.low_ns))?;
+        columns.set_item("high_ns", number(|answer| answer.high_ns))?;
+        columns.set_item("attainable_ns", number(|answer| answer.attainable_ns))?;
+        let bounds: Vec<Option<&str>> =
+            answers.iter().map(|answer| answer.as_ref().ok().map(|answer| answer.bound)).collect();
+        columns.set_item("bound", bounds)?;
+        let reasons: Vec<Vec<String>> = answers
+            .into_iter()
+            .map(|answer| answer.map_or_else(|error| vec![error.to_string()], |answer| answer.outside))
+            .collect();
+        columns.set_item("reasons", reasons)?;
+        Ok(columns)
+    }
+
+    /// The layers of a neural network and their total, as the text of a JSON document.
+    #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
+    fn model(
+        &self,
+        py: Python<'_>,
+        source: &str,
+        name: &str,
+        batch: i64,
+        sequence: i64,
+        device: Option<String>,
+        threads: Option<f64>,
+    ) -> PyResult<String> {
+        let setting = Setting { device, threads, ..Setting::default() };
+        py.detach(|| -> predictor::Result<String> {
+            let question = NetworkQuestion { source: ModelSource::from_name(source)?, name, batch, tokens: sequence };
+            let operators = question.operators()?;
+            let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
+            let total = queries::total(&operators, &layers, &Run::default());
+            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total }).to_string())
+        })
+        .map_err(refused)
+    }
+}
+
+/// A cell of a row; what data frames hold in place of nothing is nothing.
+fn cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
+    if value.is_none() {
+        return Ok(Cell::Absent);
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(Cell::Word(value.extract()?));
+    }
+    // Numbers of NumPy become one of these by `float()`, too, but so does a text that is one.
+    if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() || value.hasattr("__float__")? {
+        let number: f64 = value.extract()?;
+        return Ok(if number.is_nan() { Cell::Absent } else { Cell::Number(number) });
+    }
+    Err(PyValueError::new_err(format!("{} is neither a number nor a text", value.repr()?)))
+}

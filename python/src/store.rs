@@ -1,0 +1,223 @@
+//! Records of stores as columns, and reports on stores as JSON.
+
+use crate::engine_thread::Callbacks;
+use crate::{failed, json, refused};
+use capture::trace::{Bounds, Value};
+use datasets::{COLUMNS, Cell, Choose, Column, Format, Kind, Record};
+use engine::observer::{Observer, Progress, StoreStatus};
+use engine::stores;
+use models::names;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Records in memory.
+#[pyclass(frozen)]
+pub struct Records {
+    records: Vec<Record>,
+}
+
+impl Records {
+    /// Keeps records for Python.
+    pub fn new(records: Vec<Record>) -> Records {
+        Records { records }
+    }
+}
+
+#[pymethods]
+impl Records {
+    fn __len__(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The values of these columns, by default of all: a list for each.
+    fn columns<'py>(&self, py: Python<'py>, names: Option<Vec<String>>) -> PyResult<Bound<'py, PyDict>> {
+        columns_of(py, &self.records, &chosen(names)?)
+    }
+}
+
+/// Returns the columns of these names; all without names.
+fn chosen(names: Option<Vec<String>>) -> PyResult<Vec<&'static Column>> {
+    let Some(names) = names else { return Ok(COLUMNS.iter().collect()) };
+    let find = |name: &String| {
+        let known = || COLUMNS.iter().map(|column| column.name);
+        let unknown = || refused(format!("unknown column `{name}`; {}", names::hint(name, known())));
+        COLUMNS.iter().find(|column| column.name == name).ok_or_else(unknown)
+    };
+    names.iter().map(find).collect()
+}
+
+fn columns_of<'py>(py: Python<'py>, records: &[Record], columns: &[&Column]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for column in columns {
+        let list = PyList::empty(py);
+        for record in records {
+            append(&list, record.cell(column.id))?;
+        }
+        dict.set_item(column.name, list)?;
+    }
+    Ok(dict)
+}
+
+fn append(list: &Bound<'_, PyList>, cell: Cell<'_>) -> PyResult<()> {
+    match cell {
+        Cell::Null => list.append(list.py().None()),
+        Cell::Bool(claim) => list.append(claim),
+        Cell::Integer(number) => list.append(number),
+        Cell::Float(number) => list.append(number),
+        Cell::Text(text) => list.append(text),
+        Cell::List(numbers) => list.append(numbers.to_vec()),
+        Cell::Key(key) => list.append(key.hex()),
+    }
+}
+
+/// Returns the name of each column with the kind of its values.
+#[pyfunction]
+pub fn column_kinds(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let kinds = PyDict::new(py);
+    for column in COLUMNS {
+        let kind = match column.kind {
+            Kind::Bool => "bool",
+            Kind::Integer | Kind::Time => "int",
+            Kind::Float => "float",
+            Kind::List => "list",
+            Kind::Text | Kind::Label | Kind::Json | Kind::Key => "str",
+        };
+        kinds.set_item(column.name, kind)?;
+    }
+    Ok(kinds)
+}
+
+/// Keeps notes until the call has ended.
+#[derive(Default)]
+struct Notes {
+    texts: RefCell<Vec<String>>,
+}
+
+impl Observer for Notes {
+    fn notes(&self, notes: &[String]) {
+        self.texts.borrow_mut().extend_from_slice(notes);
+    }
+
+    fn begin(&self, _: usize, _: Option<StoreStatus>) -> Box<dyn Progress> {
+        unreachable!("nothing is measured in a store")
+    }
+}
+
+impl Notes {
+    fn deliver(self, py: Python<'_>, callbacks: &Callbacks) -> PyResult<()> {
+        self.texts.into_inner().iter().try_for_each(|note| callbacks.note(py, note))
+    }
+}
+
+/// Does something with a store without the lock of the interpreter, and delivers its notes.
+fn detached<T: Send>(
+    py: Python<'_>,
+    callbacks: &Callbacks,
+    work: impl FnOnce(&dyn Observer) -> engine::Result<T> + Send,
+) -> PyResult<T> {
+    let (done, notes) = py.detach(|| {
+        let notes = Notes::default();
+        (work(&notes), notes)
+    });
+    notes.deliver(py, callbacks)?;
+    done.map_err(failed)
+}
+
+fn choice(name: &str) -> PyResult<Choose> {
+    Choose::named(name).map_err(|hint| refused(format!("unknown choice `{name}`; {hint}")))
+}
+
+/// The records of a store as columns.
+#[pyfunction]
+pub fn records<'py>(
+    py: Python<'py>,
+    store: PathBuf,
+    columns: Option<Vec<String>>,
+    choose: &str,
+    callbacks: Callbacks,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (columns, choose) = (chosen(columns)?, choice(choose)?);
+    let records = detached(py, &callbacks, |observer| {
+        let records = stores::open(&store)?.records(choose).map_err(stores::failed)?;
+        stores::note_damage(records.damage(), observer);
+        records.collect::<datasets::Result<Vec<Record>>>().map_err(stores::failed)
+    })?;
+    columns_of(py, &records, &columns)
+}
+
+/// The answer to a statement in SQL as columns.
+#[pyfunction]
+pub fn query<'py>(
+    py: Python<'py>,
+    store: PathBuf,
+    sql: String,
+    choose: &str,
+    seconds: f64,
+    memory_mib: u32,
+    callbacks: Callbacks,
+) -> PyResult<Bound<'py, PyDict>> {
+    let choose = choice(choose)?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(refused)?;
+    let bounds = Bounds { time, memory_mib, ..Bounds::default() };
+    let answer = detached(py, &callbacks, |observer| {
+        engine::query::query(&store, &sql, choose, bounds, observer).map(|report| report.answer)
+    })?;
+    let dict = PyDict::new(py);
+    for (place, name) in answer.columns.iter().enumerate() {
+        let list = PyList::empty(py);
+        for row in &answer.rows {
+            match &row[place] {
+                Value::Null => list.append(py.None())?,
+                Value::Integer(number) => list.append(number)?,
+                Value::Real(number) => list.append(number)?,
+                Value::Text(text) => list.append(text)?,
+            }
+        }
+        dict.set_item(name, list)?;
+    }
+    Ok(dict)
+}
+
+/// Counts of a store as JSON.
+#[pyfunction]
+pub fn stats(py: Python<'_>, store: PathBuf, choose: &str, callbacks: Callbacks) -> PyResult<String> {
+    let choose = choice(choose)?;
+    detached(py, &callbacks, |observer| {
+        let stats = stores::open(&store)?.stats(choose).map_err(stores::failed)?;
+        stores::note_damage(&stats.damage, observer);
+        json(&stats)
+    })
+}
+
+/// Writes the records of a store to a file; the report as JSON.
+#[pyfunction]
+pub fn export(
+    py: Python<'_>,
+    store: PathBuf,
+    path: PathBuf,
+    format: Option<String>,
+    choose: &str,
+    callbacks: Callbacks,
+) -> PyResult<String> {
+    let choose = choice(choose)?;
+    let format = match format {
+        Some(name) => Format::named(&name).map_err(refused)?,
+        None => Format::of_path(&path).ok_or_else(|| {
+            refused(format!("the name `{}` does not say the format; give csv, parquet or jsonl", path.display()))
+        })?,
+    };
+    detached(py, &callbacks, |observer| {
+        let done = stores::open(&store)?.export(&path, format, choose).map_err(stores::failed)?;
+        stores::note_damage(&done.damage, observer);
+        json(&done)
+    })
+}
+
+/// Reads all of a store and checks it; the report as JSON.
+#[pyfunction]
+pub fn verify(py: Python<'_>, store: PathBuf, callbacks: Callbacks) -> PyResult<String> {
+    detached(py, &callbacks, |_| json(&stores::verify(&store, false)?))
+}
