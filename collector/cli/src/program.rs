@@ -9,8 +9,9 @@ use clap::Args;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
-use engine::model_run::{ModelReport, RanProgram, size};
+use engine::model_run::{ModelReport, RanProgram};
 use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
+use report::size;
 use std::path::{Path, PathBuf};
 
 /// How a whole model becomes a folder.

@@ -226,7 +226,7 @@ impl Built {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::campaign::graphs::LoadedModels;
     use crate::campaign::{Settings, planned_tasks};
@@ -237,7 +237,7 @@ mod tests {
                           threads = [1]\nschedules = 2\nbudget_seconds = 60.0\n[counters]\nbackend = 'none'";
 
     /// A plan as `build` writes it.
-    fn plan() -> Plan {
+    pub fn plan() -> Plan {
         let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
         let target = job::target::llvm("x86-64", &[], 1);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Returns the most memory that this process has had.
-    fn peak_bytes() -> usize {
+    pub fn peak_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10

@@ -10,15 +10,18 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Kind;
 use job::{Artifact, BuildJob};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The content of a folder of artifacts.
 pub struct Artifacts {
+    folder: PathBuf,
     plan: Plan,
-    /// The builds by task and schedule.
-    builds: HashMap<(String, String), Build>,
+    /// Numbers of the tasks by what is compiled for them, which several tasks may share.
+    tasks: HashMap<String, usize>,
+    /// Places of the builds in the plan by the number of the task and the schedule.
+    builds: HashMap<(usize, String), usize>,
 }
 
 impl Artifacts {
@@ -28,13 +31,19 @@ impl Artifacts {
         if plan.target.kind == Kind::Opencl {
             return Err(machine::refuse_mali());
         }
-        let builds = read_builds(dir, &plan)?;
+        check_builds(dir, &plan)?;
         let cpus = machine::allowed_cpus()?.len();
         plan.config.threads.retain(|&threads| threads <= cpus);
         if plan.config.threads.is_empty() {
             return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
         }
-        Ok(Artifacts { plan, builds })
+        let (mut tasks, mut builds) = (HashMap::new(), HashMap::new());
+        for (place, built) in plan.builds.iter().enumerate() {
+            let number = tasks.len();
+            let task = *tasks.entry(plan.tasks[built.task].compiled_json().to_owned()).or_insert(number);
+            builds.insert((task, built.schedule.clone()), place);
+        }
+        Ok(Artifacts { folder: dir.to_owned(), plan, tasks, builds })
     }
 
     /// Returns the configuration that the folder was built with.
@@ -65,11 +74,15 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Returns the build of a job, or None for tasks that are not of the folder, such as those that measure peaks.
+    /// Reads the build of a job. Returns None for tasks that are not of the folder, such as those that measure peaks.
     pub fn find(&self, job: &BuildJob) -> Option<Build> {
-        let built = self.builds.get(&(job.task.clone(), job.schedule.clone())).cloned();
-        let is_planned = || self.builds.keys().any(|(task, _)| *task == job.task);
-        built.or_else(|| is_planned().then(|| Build::Failed("the folder of artifacts has no such schedule".to_owned())))
+        let task = *self.tasks.get(&job.task)?;
+        let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
+            return Some(Build::Failed("the folder of artifacts has no such schedule".to_owned()));
+        };
+        let build = read_build(&self.folder, &self.plan, &self.plan.builds[place]);
+        // Files were sound when the run began.
+        Some(build.unwrap_or_else(|failure| Build::Failed(failure.to_string())))
     }
 }
 
@@ -88,30 +101,39 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
-fn read_builds(dir: &Path, plan: &Plan) -> Result<HashMap<(String, String), Build>> {
-    let mut builds = HashMap::new();
+/// Checks the files of all builds. Their content is read again when it is run: a short plan may name one file many times.
+fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
+    let mut objects = HashSet::new();
     for built in &plan.builds {
-        let planned = &plan.tasks[built.task];
-        let build = match (&built.object, &built.device) {
-            (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
-            (object, device) => Build::Built(Box::new(Artifact {
-                listing: None,
-                object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
-                // A loader does not ask for them.
-                instruction_sets: Vec::new(),
-                device: device.as_ref().map(|device| read_device(dir, device, built, planned)).transpose()?,
-                code_bytes: built.code_bytes,
-                packings: built.packings.clone(),
-                trace: built.trace.clone(),
-                schedule_ms: built.schedule_ms,
-                lower_ms: built.lower_ms,
-                codegen_ms: built.codegen_ms,
-                features: built.features.clone(),
-            })),
-        };
-        builds.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);
+        if let Some(name) = built.object.as_ref().filter(|name| objects.insert(name.as_str())) {
+            read_code(dir, name, "o")?;
+        }
+        if let Some(device) = &built.device {
+            read_device(dir, device, built, &plan.tasks[built.task])?;
+        }
     }
-    Ok(builds)
+    Ok(())
+}
+
+fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
+    let (object, device) = (&built.object, &built.device);
+    if object.is_none() && device.is_none() {
+        return Ok(Build::Failed(built.failure.clone().unwrap_or_default()));
+    }
+    Ok(Build::Built(Box::new(Artifact {
+        listing: None,
+        object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
+        // A loader does not ask for them.
+        instruction_sets: Vec::new(),
+        device: device.as_ref().map(|device| read_device(dir, device, built, &plan.tasks[built.task])).transpose()?,
+        code_bytes: built.code_bytes,
+        packings: built.packings.clone(),
+        trace: built.trace.clone(),
+        schedule_ms: built.schedule_ms,
+        lower_ms: built.lower_ms,
+        codegen_ms: built.codegen_ms,
+        features: built.features.clone(),
+    })))
 }
 
 /// Reads device code that was built for a task.
@@ -146,4 +168,36 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
         return Err(wrong(&"its content is not what was built"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::{peak_bytes, plan};
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_plan_names_often_is_in_memory_once() {
+        const FILE_BYTES: usize = 1 << 20;
+        const BUILDS: usize = 300;
+        let dir = tempfile::tempdir().unwrap();
+        let code = vec![7; FILE_BYTES];
+        let name = format!("{}.o", &blake3::hash(&code).to_hex()[..32]);
+        fs::write(dir.path().join(&name), &code).unwrap();
+        let plan = plan();
+        let mut document = serde_json::to_value(&plan).unwrap();
+        document["builds"][0]["object"] = name.into();
+        document["builds"] = vec![document["builds"][0].clone(); BUILDS].into();
+        fs::write(dir.path().join(PLAN), document.to_string()).unwrap();
+        let before = peak_bytes();
+        let artifacts = Artifacts::read(dir.path()).unwrap();
+        let schedule = Schedule::from_json(&plan.builds[0].schedule).unwrap();
+        let job = BuildJob::new(plan.tasks[0].compiled_json(), &plan.target, &schedule);
+        let Some(Build::Built(artifact)) = artifacts.find(&job) else { panic!("the folder has the build") };
+        let taken = peak_bytes() - before;
+        assert!(taken < 64 * FILE_BYTES, "{taken} bytes for {BUILDS} builds by one file");
+        assert_eq!(artifact.object, code);
+        // What changed meanwhile is a build that failed.
+        fs::write(dir.path().join(format!("{}.o", &blake3::hash(&code).to_hex()[..32])), "other").unwrap();
+        assert!(matches!(artifacts.find(&job), Some(Build::Failed(why)) if why.contains("not what was built")));
+    }
 }

@@ -2,7 +2,7 @@
 
 mod report;
 
-pub use report::{ModelReport, RanProgram, size};
+pub use report::{ModelReport, RanProgram};
 
 use crate::boards::BoardOptions;
 use crate::campaign::record;

@@ -10,7 +10,7 @@ use job::Measured;
 use job::target::is_cuda;
 use models::stages::Promise;
 use models::{Choice, Parallel, StagePlan};
-use report::{between, duration};
+use report::{between, duration, size};
 use serde::Serialize;
 
 /// A program that ran.
@@ -174,14 +174,6 @@ fn lanes(ran: &RanProgram<'_>) -> Vec<Lane> {
         }));
     }
     lanes
-}
-
-/// Returns a size in KiB or MiB.
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
-        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
-    }
 }
 
 fn describe(report: &ModelReport) -> String {
