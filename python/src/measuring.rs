@@ -8,8 +8,10 @@ use ::profile::SortBy;
 use ::profile::summary::GroupBy;
 use datasets::Shard;
 use engine::campaign::Settings;
+use engine::campaign::config::PYNQ;
 use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
+use engine::failure::Failure;
 use engine::given::InputFiles;
 use engine::machine::allowed_cpus;
 use engine::model_run::{self, ModelRunOptions, write_outputs};
@@ -249,6 +251,12 @@ fn one_schedule(settings: Settings, threads: Option<usize>) -> Settings {
 }
 
 fn resolve(settings: Settings) -> engine::Result<Resolved> {
+    let is_core = settings.model.unit.as_deref() == Some("fpga");
+    if settings.model.target.as_deref() == Some(PYNQ) && !is_core {
+        return Err(Failure::usage("`pynq` is a board, and boards are reached from the command line").with_hint(
+            "collect with `opcollect --target pynq --host`, or from a core that is simulated: `unit=\"fpga\"`",
+        ));
+    }
     settings.resolve(allowed_cpus()?.len())
 }
 
