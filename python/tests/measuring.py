@@ -21,7 +21,9 @@ MATMUL = "matmul:m=32,n=32,k=32"
 MANY = [f"matmul:m={16 * m},n={16 * n},k=64" for m in range(1, 7) for n in range(1, 5)]
 # A child that collects until Ctrl-C, and says how far it is.
 CHILD = f"""
-import opcollect, sys
+import opcollect, signal, sys
+# A process that a script starts in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def tell(status):
     print(status["done"], flush=True)
 try:
