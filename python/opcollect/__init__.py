@@ -268,6 +268,22 @@ class Store:
         """
         return _native.query(self._path, sql, choose, seconds, memory_mib, self._notes)
 
+    def best(self, *, operator=None, task=None, model=None, threads=None, host=None, all_versions=False):
+        """The best known schedule and time of each task, as a `Report` with `tasks`: what `opcollect dataset best` prints.
+
+        `operator` is a kind, `task` a part of its text or the beginning of its hash, `model` a name, whose time is then
+        `total_ns`. For this machine, times of the installed versions count, unless `all_versions=True`; `host` names another.
+        """
+        question = {
+            "operator": operator,
+            "task": task,
+            "model": model,
+            "threads": threads,
+            "host": host,
+            "all_versions": bool(all_versions),
+        }
+        return Report(*_native.best(self._path, question, _width(), self._notes))
+
     def stats(self, *, choose="middle"):
         """Counts of records by outcome, source, target, host and operator, as a dictionary."""
         return _json.loads(_native.stats(self._path, choose, self._notes))

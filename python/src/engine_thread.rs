@@ -8,13 +8,15 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
 /// Longest time until a signal is noticed.
 const TICK: Duration = Duration::from_millis(50);
+/// Messages that wait for a slow function of the caller before the engine waits for it.
+const MAX_MESSAGES: usize = 256;
 /// As much as the main thread of a program has.
 const STACK_BYTES: usize = 8 << 20;
 /// Number of the signal that Ctrl-C sends.
@@ -55,7 +57,7 @@ impl Callbacks {
 
 /// Sends notes and progress to the caller's thread. A caller that listens no more loses them.
 struct Channel {
-    sender: Sender<Message>,
+    sender: SyncSender<Message>,
 }
 
 impl Observer for Channel {
@@ -99,7 +101,7 @@ pub fn run<T: Send + 'static>(
     work: impl FnOnce(Rc<dyn Observer>, Arc<AtomicUsize>) -> engine::Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let signal = Arc::new(AtomicUsize::new(0));
-    let (sender, receiver) = channel();
+    let (sender, receiver) = sync_channel(MAX_MESSAGES);
     let of_work = Arc::clone(&signal);
     let thread = Builder::new()
         .name("opcollect".to_owned())

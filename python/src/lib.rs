@@ -57,6 +57,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::column_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(store::records, module)?)?;
     module.add_function(wrap_pyfunction!(store::query, module)?)?;
+    module.add_function(wrap_pyfunction!(store::best, module)?)?;
     module.add_function(wrap_pyfunction!(store::stats, module)?)?;
     module.add_function(wrap_pyfunction!(store::export, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)

@@ -3,12 +3,15 @@
 use crate::engine_thread::Callbacks;
 use crate::{failed, json, refused};
 use capture::trace::{Bounds, Value};
+use datasets::best::Question;
 use datasets::{COLUMNS, Cell, Choose, Column, Format, Kind, Record};
+use engine::best::find_best;
 use engine::observer::{Observer, Progress, StoreStatus};
 use engine::stores;
 use models::names;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use report::Paper;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -179,6 +182,36 @@ pub fn query<'py>(
         dict.set_item(name, list)?;
     }
     Ok(dict)
+}
+
+/// A question for the best known times of a store.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct BestQuestion {
+    operator: Option<String>,
+    task: Option<String>,
+    model: Option<String>,
+    threads: Option<i64>,
+    host: Option<String>,
+    all_versions: bool,
+}
+
+/// The best known schedule and time of each task: the report as JSON and the table.
+#[pyfunction]
+pub fn best(
+    py: Python<'_>,
+    store: PathBuf,
+    question: BestQuestion,
+    width: usize,
+    callbacks: Callbacks,
+) -> PyResult<(String, String)> {
+    let BestQuestion { operator, task, model, threads, host, all_versions } = question;
+    let question = Question { operator, task, model, threads, host, all_versions };
+    detached(py, &callbacks, |observer| {
+        let times = find_best(&store, &question, observer)?;
+        observer.notes(&times.elsewhere_note().filter(|_| question.host.is_none()).into_iter().collect::<Vec<_>>());
+        Ok((json(&times)?, times.table(all_versions, &Paper::plain(width))))
+    })
 }
 
 /// Counts of a store as JSON.

@@ -61,7 +61,7 @@ def models():
     assert len(short["layers"]) == len(long["layers"]), (short, long)
     assert short["total"]["time_ns"] < long["total"]["time_ns"], (short["total"], long["total"])
 
-    assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19"))
+    assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19", device="small"))
     assert "did you mean `local`" in raised(lambda: ask("mlp", source="locl"))
     assert raised(lambda: ask("mlp", batch="many")) == "`batch` is 'many'; give a whole number"
     assert "is no model" in raised(lambda: ask(3))
