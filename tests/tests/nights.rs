@@ -7,9 +7,10 @@ use measure::host::Exclusive;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
-use tests::{Bench, Ran, install_with_worker, run, start, stores};
+use tests::{Bench, Ran, install_with_worker, processes, run, start, stores};
 
 /// Two small operators: ten attempts.
 const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
@@ -82,6 +83,21 @@ fn two_do_not_measure_on_one_cpu() {
     let ran = waiting.finish().expect(0);
     assert_eq!(ended(&ran, "ok"), 10, "{ran}");
     take();
+}
+
+/// Signals finish the attempt in flight only once there is one.
+#[test]
+fn a_signal_ends_the_wait_for_another_process() {
+    let bench = Bench::new();
+    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
+    let _held = Exclusive::take(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+    let mut waiting = start(collect(&bench, &format!("{FEW} --store store --wait 86400")));
+    // Workers are started before the CPUs are locked.
+    waiting.until(|pid| Some(processes::children(pid)).filter(|workers| !workers.is_empty())).expect("it waits");
+    processes::send(waiting.pid(), nix::sys::signal::Signal::SIGTERM);
+    let ended = waiting.finish();
+    assert_eq!(ended.status.signal(), Some(nix::sys::signal::Signal::SIGTERM as i32), "{ended}");
+    assert!(!bench.path("store").exists(), "nothing was begun");
 }
 
 /// The keys of the attempts of `FEW`.

@@ -3,14 +3,15 @@
 use super::collect::{Shown, collect};
 use super::pace::Pace;
 use super::progress::terminal;
-use super::signals::watch_signals;
+use super::signals::watch_signals_for;
 use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
 use crate::options::{Measuring, Models, Sweep};
 use crate::program::ProgramRun;
 use engine::artifacts::{Artifacts, BuildCounts, build_artifacts};
 use engine::campaign::settings::Resolved;
-use engine::session::{SessionOptions, open_artifacts};
+use engine::session::{Session, SessionOptions};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Compiles a model's tasks into a folder.
@@ -25,6 +26,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
 /// Measures a folder of artifacts.
 pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &ProgramRun, as_json: bool) -> Result<u8> {
     program::refuse(dir, asked)?;
+    let signal = Arc::default();
     let options = SessionOptions {
         board: None,
         store: store.map(Path::to_owned),
@@ -34,8 +36,9 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         compares: false,
         wait_seconds: measuring.wait,
         start: Instant::now(),
-        signal: watch_signals()?,
+        signal: Arc::clone(&signal),
     };
-    let session = open_artifacts(Artifacts::read(dir)?, options, terminal(measuring.progress))?;
+    let session = Session::open_artifacts(Artifacts::read(dir)?, options, terminal(measuring.progress))?;
+    watch_signals_for(&signal)?;
     collect(&session, Shown { sink: None, as_json, curves: None })
 }

@@ -1,7 +1,7 @@
 //! The main job: collect records of models into a store.
 
 use super::progress::terminal;
-use super::signals::watch_signals;
+use super::signals::watch_signals_for;
 use super::{DONE, DONE_WITH_LOSSES, Result, boards, paper, print, print_json, settings, sharing, tell};
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
 use clap::Args;
@@ -16,6 +16,7 @@ use engine::session::{Session, SessionOptions};
 use engine::stores::failed;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Which models, and how their operators are compiled and measured.
@@ -76,7 +77,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning, access.is_some())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
-    let measuring = &arguments.measuring;
+    let (measuring, signal) = (&arguments.measuring, Arc::default());
     let options = SessionOptions {
         board: access.as_ref().map(|access| (access, wanted.of_board())),
         store: arguments.store.clone(),
@@ -86,9 +87,10 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         compares: arguments.ifcompare,
         wait_seconds: measuring.wait,
         start,
-        signal: watch_signals()?,
+        signal: Arc::clone(&signal),
     };
     let session = Session::open(resolved, options, terminal(measuring.progress))?;
+    watch_signals_for(&signal)?;
     collect(&session, Shown { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
 }
 

@@ -10,7 +10,7 @@ use engine::compare::{Wanted, Way, describe, make, time};
 use engine::failure::Failure;
 use engine::flags::choices;
 use engine::prepared::{Asked, On, PreparedModel};
-use engine::staging;
+use engine::{machine, staging};
 use job::Engine;
 use measure::ROUNDS;
 use models::Choice;
@@ -62,6 +62,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let observer = terminal(Pace::default());
     let mut whole = PreparedModel::of(Asked {
         config,
         models: &loaded,
@@ -70,13 +71,13 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         is_checked: !arguments.no_check,
         engines: &engines,
         on: On::Cpus,
-        observer: terminal(Pace::default()),
+        observer: observer.clone(),
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
     let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = make(&wanted, &mut whole)?;
-    let _exclusive = crate::exclusive(arguments.wait)?;
+    let _exclusive = machine::exclusive(arguments.wait, observer.as_ref())?;
     let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?

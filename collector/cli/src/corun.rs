@@ -2,11 +2,12 @@
 
 use super::progress::terminal;
 use super::signals::watch_signals;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
 use crate::options::{Measuring, Models, Sweep};
 use clap::Args;
 use engine::campaign::settings::Resolved;
 use engine::coruns::CoRunCampaign;
+use engine::machine;
 use engine::repeat::Repeat;
 use engine::stores::open_store;
 use std::path::PathBuf;

@@ -203,7 +203,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
             let bounds = Bounds { time: Duration::from_secs_f64(seconds), memory_mib, ..Bounds::default() };
             let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
             match json {
-                true => print_json(&&found.answer.objects())?,
+                true => print_json(&found.answer.objects())?,
                 false => print(&found.answer.table().on(&paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })

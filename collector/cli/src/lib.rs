@@ -43,10 +43,8 @@ use clap::{CommandFactory, Parser};
 use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
-use engine::machine;
 use engine::programs::has_program;
 use fleet::FleetCommand;
-use measure::host::Exclusive;
 use pace::Pace;
 use progress::terminal;
 use report::error_text;
@@ -143,11 +141,6 @@ fn unprintable(error: std::io::Error) -> Failure {
 /// Says what a person should know beside the result.
 fn tell(notes: &[String]) {
     print_notes("note", notes);
-}
-
-/// Locks the CPUs of this process for measuring, and waits for another process that holds them.
-fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
-    machine::exclusive(wait_seconds, terminal(Pace::default()).as_ref())
 }
 
 /// Reports what of a store was left out; anything is a loss.

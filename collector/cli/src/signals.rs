@@ -7,15 +7,22 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// The first interrupting signal ends the run after the attempt in flight, the second at once.
+/// Returns a number that is set by the first interrupting signal, which ends the run after the attempt in flight; the second ends the
+/// process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
-    let seen = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::default();
+    watch_signals_for(&seen)?;
+    Ok(seen)
+}
+
+/// Sets a number by the first interrupting signal. Before this call signals end the process, also while it waits for another one.
+pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let number = usize::try_from(signal).map_err(Failure::environment)?;
         flag::register_conditional_default(signal, Arc::clone(&again)).map_err(Failure::environment)?;
         flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
-        flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
+        flag::register_usize(signal, Arc::clone(seen), number).map_err(Failure::environment)?;
     }
-    Ok(seen)
+    Ok(())
 }

@@ -77,39 +77,6 @@ pub struct Session {
     _exclusive: Option<Exclusive>,
 }
 
-/// Returns a session that measures a folder of artifacts on this machine.
-pub fn open_artifacts(
-    artifacts: Artifacts,
-    options: SessionOptions<'_>,
-    observer: Rc<dyn Observer>,
-) -> Result<Session> {
-    let mut workers = machine::workers(&artifacts.config().limits)?;
-    let versions = artifacts.versions(&mut workers)?;
-    let exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
-    let repeat = Repeat::new(&options.repeat)?;
-    let Campaign { tasks, target, config, .. } = artifacts.campaign();
-    Ok(Session {
-        config: config.clone(),
-        target: target.clone(),
-        store: open_store(options.store.as_deref())?,
-        on: Standing::here()?,
-        repeat,
-        loaded: LoadedModels::default(),
-        tasks: tasks.to_vec(),
-        modules: Vec::new(),
-        versions,
-        revisions: artifacts.revisions().clone(),
-        shard: options.shard,
-        night: options.night,
-        compares: options.compares,
-        start: options.start,
-        signal: options.signal,
-        observer,
-        bench: RefCell::new(Box::new(Prebuilt::new(workers, move |job: &BuildJob| artifacts.find(job)))),
-        _exclusive: Some(exclusive),
-    })
-}
-
 /// The machine of a session, and the bench that runs code on it.
 struct Opened {
     target: Target,
@@ -160,6 +127,39 @@ impl Session {
             bench: RefCell::new(opened.bench),
             _exclusive: opened.exclusive,
             config,
+        })
+    }
+
+    /// Opens a session that measures a folder of artifacts on this machine; options of boards and of whole models do not apply.
+    pub fn open_artifacts(
+        artifacts: Artifacts,
+        options: SessionOptions<'_>,
+        observer: Rc<dyn Observer>,
+    ) -> Result<Session> {
+        let mut workers = machine::workers(&artifacts.config().limits)?;
+        let versions = artifacts.versions(&mut workers)?;
+        let exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
+        let repeat = Repeat::new(&options.repeat)?;
+        let Campaign { tasks, target, config, .. } = artifacts.campaign();
+        Ok(Session {
+            config: config.clone(),
+            target: target.clone(),
+            store: open_store(options.store.as_deref())?,
+            on: Standing::here()?,
+            repeat,
+            loaded: LoadedModels::default(),
+            tasks: tasks.to_vec(),
+            modules: Vec::new(),
+            versions,
+            revisions: artifacts.revisions().clone(),
+            shard: options.shard,
+            night: options.night,
+            compares: false,
+            start: options.start,
+            signal: options.signal,
+            observer,
+            bench: RefCell::new(Box::new(Prebuilt::new(workers, move |job: &BuildJob| artifacts.find(job)))),
+            _exclusive: Some(exclusive),
         })
     }
 
