@@ -107,7 +107,7 @@ pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap
         ("host_ns", host_call_ns + host_instruction_ns * timed.instructions),
     ];
     let counts = counts.into_iter().map(|(name, count)| (name.to_owned(), count as f64)).collect();
-    Ok((timed.cycles as f64 * 1e3 / f64::from(fabric.clock_mhz), counts))
+    Ok((fabric.time_ns(timed.cycles), counts))
 }
 
 /// How far bytes are from those of the reference. Bytes of integers are equal or wrong.

@@ -28,7 +28,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     });
     let (inputs, board) = (arguments.running.given.files(), board.transpose()?);
     let options =
-        UnitsOptions { config: &config, loaded: &loaded, inputs: &inputs, has_check: !arguments.no_check, board };
+        UnitsOptions { config: &config, loaded: &loaded, inputs: &inputs, is_checked: !arguments.no_check, board };
     let report = units::run(&options, terminal(Pace::default()).as_ref())?;
     match arguments.json {
         true => print_json(&report)?,

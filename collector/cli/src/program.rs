@@ -6,6 +6,7 @@ use super::progress::terminal;
 use super::{DONE, Result, print, print_json, settings};
 use crate::options::{Measuring, Models, Running, Sampling, Sweep};
 use clap::Args;
+use engine::appearing::Appearing;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
@@ -62,6 +63,8 @@ pub struct ProgramRun {
 
 /// Builds a model into a folder.
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
+    // First, so that a folder that is taken is refused before a model is read.
+    let folder = Appearing::begin(&arguments.out)?;
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let options = ProgramOptions {
@@ -69,7 +72,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
         best: arguments.store.as_deref().map(|store| (store, arguments.all_versions)),
         is_checked: !arguments.no_check,
     };
-    let built = build_program((config, &loaded), &arguments.out, &options, terminal(Pace::default()))?;
+    let built = build_program((config, &loaded), (folder, &arguments.out), &options, terminal(Pace::default()))?;
     if arguments.json {
         print_json(&built)?
     } else {

@@ -61,14 +61,13 @@ pub fn access(address: BoardAddress<'_>) -> Result<Access> {
         }
         BoardServer::Tracker(tracker) => (At::Tracker(tracker), address.default_key),
     };
-    let secret = address.secret_file.map(trackers::secret).transpose();
     let key = address.key.or(default_key).ok_or_else(|| {
         Failure::usage("a tracker knows devices by their keys").with_hint("give `--key`; see `opcollect fleet status`")
     })?;
     Ok(Access {
         at,
         key: key.to_owned(),
-        secret: secret?,
+        secret: address.secret_file.map(trackers::secret).transpose()?,
         patience: Duration::from_secs(address.wait_seconds),
         turn: Turn::Own,
     })

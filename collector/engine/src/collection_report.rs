@@ -92,9 +92,7 @@ pub fn describe(session: &Session, done: &Collected, seconds: f64, paper: &Paper
 }
 
 fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
-    let counts: Vec<String> =
-        done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-    let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
+    let made = done.outcomes.text();
     let mut text = format!("{} attempts: {made}", done.attempts);
     if done.known_before > 0 {
         text.push_str(&format!(", {} known before", done.known_before));

@@ -45,14 +45,14 @@ pub struct CoreTrace {
     source: &'static str,
     trace: String,
     what: String,
-    #[serde(skip)]
-    clock_mhz: u32,
 }
 
 /// The cycles of one module.
 #[derive(Serialize)]
 struct LaneTimes {
     busy_cycles: u64,
+    #[serde(skip)]
+    busy_ns: f64,
     lane: &'static str,
     port_wait_cycles: u64,
 }
@@ -94,6 +94,7 @@ impl CoreTrace {
     fn new(fabric: &Fabric, knobs: &Knobs, timed: &Timed, trace: String, what: String) -> CoreTrace {
         let lane = |lane: Lane| LaneTimes {
             busy_cycles: timed.busy[lane as usize],
+            busy_ns: fabric.time_ns(timed.busy[lane as usize]),
             lane: lane.name(),
             port_wait_cycles: timed.waited[lane as usize],
         };
@@ -105,11 +106,10 @@ impl CoreTrace {
             knobs: Knobs::NAMES.into_iter().zip(knobs.numbers()).collect(),
             lanes: Lane::ALL.into_iter().map(lane).collect(),
             port_bytes: timed.bytes,
-            simulated_ns: time_ns(timed.cycles, fabric.clock_mhz),
-            source: "simulated",
+            simulated_ns: fabric.time_ns(timed.cycles),
+            source: datasets::Source::Simulated.name(),
             trace,
             what,
-            clock_mhz: fabric.clock_mhz,
         }
     }
 
@@ -118,9 +118,8 @@ impl CoreTrace {
         let share = |cycles: u64| percent(cycles as f64 / self.cycles.max(1) as f64);
         let mut table =
             Table::new([words("module"), figures("simulated"), figures("share"), figures("waits for memory")]);
-        for LaneTimes { busy_cycles, lane, port_wait_cycles } in &self.lanes {
-            let time = duration(time_ns(*busy_cycles, self.clock_mhz));
-            table.row([(*lane).to_owned(), time, share(*busy_cycles), share(*port_wait_cycles)]);
+        for LaneTimes { busy_cycles, busy_ns, lane, port_wait_cycles } in &self.lanes {
+            table.row([(*lane).to_owned(), duration(*busy_ns), share(*busy_cycles), share(*port_wait_cycles)]);
         }
         format!(
             "{}\n{}\nsimulated {} ({} cycles), bound by {}; {} instructions, {} bytes of memory\ntrace in `{}`; open it at \
@@ -135,10 +134,6 @@ impl CoreTrace {
             self.trace
         )
     }
-}
-
-fn time_ns(cycles: u64, clock_mhz: u32) -> f64 {
-    cycles as f64 * 1e3 / f64::from(clock_mhz)
 }
 
 /// Returns the schedule with other numbers for some knobs.

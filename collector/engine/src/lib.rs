@@ -1,5 +1,5 @@
 //! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the process or parses a command line;
-//! what a person should know besides the result is told to an [`observer::Observer`].
+//! notes besides the result go to an [`observer::Observer`].
 
 pub mod appearing;
 pub mod artifacts;

@@ -27,7 +27,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
     host::allowed_cpus().map_err(Failure::environment)
 }
 
-/// The CPUs of a run on so many threads of a machine, or on all that it allows.
+/// Returns the CPUs of a run: the first `threads` of those allowed, or all.
 pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
     let count = threads.unwrap_or(allowed.len());
     match allowed.get(..count).filter(|cpus| !cpus.is_empty()) {
@@ -79,7 +79,7 @@ pub fn breeder(limits: &Limits) -> Result<Breeder> {
     Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
-/// The right to measure here: nobody else does on the CPUs of this process while the value lives.
+/// Locks the CPUs of this process: no other process measures on them while the value lives.
 pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);

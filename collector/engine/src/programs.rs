@@ -9,7 +9,7 @@ use crate::network::portable::{self, Found, Portable};
 use crate::network::{self, Best, Comparison, Made};
 use crate::observer::Observer;
 use crate::prepared::{Asked, On, PreparedModel, not_built};
-use crate::runs::{Runs, method};
+use crate::runs::{PROGRAM, Runs, method};
 use crate::{Result, machine};
 use executor::Program;
 use job::{Engine, Measured};
@@ -55,19 +55,18 @@ pub struct BuiltProgram {
     pub is_checkable: bool,
 }
 
-/// Builds the one model of a configuration into a folder, which must not exist or be empty.
+/// Builds the one model of a configuration into a folder, which appears at `out`.
 pub fn build_program(
     (config, models): (Config, &LoadedModels),
-    out: &Path,
+    (folder, out): (Appearing, &Path),
     options: &ProgramOptions<'_>,
     observer: Rc<dyn Observer>,
 ) -> Result<BuiltProgram> {
-    let folder = Appearing::begin(out)?;
     let mut whole = PreparedModel::of(Asked {
         config,
         models,
         threads: options.threads,
-        inputs: &Default::default(),
+        inputs: &InputFiles::default(),
         is_checked: options.is_checked,
         engines: &[Engine::Program],
         on: On::Cpus,
@@ -190,7 +189,7 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
         Engine::Program,
         // The runner has a working folder of its own.
         folder.canonicalize().map_err(Failure::usage)?,
-        "program",
+        PROGRAM,
         method(&runs.config),
         runs.config.counters.clone(),
     );

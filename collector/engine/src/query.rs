@@ -27,17 +27,20 @@ pub fn query(store: &Path, sql: &str, choose: Choose, bounds: Bounds, observer: 
     let database = Connection::open_in_memory().map_err(Failure::environment)?;
     bound_memory(&database, &bounds).map_err(Failure::environment)?;
     fill(&database, &named_columns(sql), records)?;
-    let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(refused)?;
+    let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(|error| {
+        let tables =
+            "the table is `records`; `opcollect dataset schema` lists its columns, and sqlite.org the functions";
+        query_failure(error, tables, "name fewer columns, or give more with `--memory-mib`")
+    })?;
     Ok(QueryReport { answer, has_damage })
 }
 
-fn refused(error: Error) -> Failure {
+/// Returns the failure of a statement, with a hint about the tables that there are, or about the memory that it needs.
+pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
-        Error::Query(_) | Error::Refused { .. } => {
-            "the table is `records`; `opcollect dataset schema` lists its columns, and sqlite.org the functions"
-        }
+        Error::Query(_) | Error::Refused { .. } => tables,
         Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
-        Error::Memory { .. } => "name fewer columns, or give more with `--memory-mib`",
+        Error::Memory { .. } => memory,
         Error::Long { .. } => "narrow it with `where` or `limit`, or sum up with `group by`",
         _ => return Failure::usage(error),
     };

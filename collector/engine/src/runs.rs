@@ -24,12 +24,28 @@ use worker::Fault;
 /// A whole model takes longer than an operator, so sampling it may, too.
 const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
+/// Name of a model's program: its folder, and the prefix of its outputs.
+pub(crate) const PROGRAM: &str = "program";
+
 /// How a whole model is measured.
 pub fn method(config: &Config) -> Method {
     Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
 }
 
-/// All that running a model takes beside the model.
+/// Returns the measurement of a reply, or why there is none.
+pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<Measured>, String> {
+    match reply {
+        Ok(RunReply::Measured(measured)) => Ok(measured),
+        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
+        Ok(RunReply::Profiled(_)) => Err("only its operators were looked at".to_owned()),
+        Ok(RunReply::Together(_)) => Err("it ran beside others".to_owned()),
+        Ok(RunReply::Simulated(_)) => Err("it was simulated, not measured".to_owned()),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+/// Everything needed to run a model, except the model.
 pub struct Runs {
     /// The configuration.
     pub config: Config,
@@ -37,7 +53,7 @@ pub struct Runs {
     pub cpus: Vec<usize>,
     /// What builds and runs.
     pub bench: Box<dyn Bench>,
-    /// Hears notes and progress.
+    /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
     /// The campaign's name in records, where this follows one.
     pub run_id: Option<String>,
@@ -46,7 +62,7 @@ pub struct Runs {
     folder: TempDir,
 }
 
-/// What is told of a campaign to what follows it.
+/// Name and signal of a campaign, for runs that follow it.
 #[derive(Clone, Debug)]
 pub struct After {
     /// The campaign's name in records.
@@ -56,7 +72,7 @@ pub struct After {
 }
 
 impl Runs {
-    /// On so many threads, or on all CPUs.
+    /// Returns runs on a number of threads, or on all CPUs.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
         observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
@@ -122,8 +138,8 @@ impl Runs {
         Runs::measured(self.reply(job))
     }
 
-    /// What becomes of the run of a job: of its only visit where it says, or of all visits of its method, each placed elsewhere and
-    /// the last in a fresh process. A signal ends it after the visit in flight.
+    /// Runs a job: one visit if it profiles, otherwise all visits of its method, each with another placement and the last in a fresh
+    /// process. A signal ends it after the visit in flight.
     pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
         let visits = if job.profile.is_some() { 1 } else { job.method.visits() };

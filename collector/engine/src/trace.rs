@@ -5,6 +5,7 @@ use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::packing;
+use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
 use crate::stores::{modified_us, take_over};
 use capture::events::check::{self, Report};
@@ -134,16 +135,9 @@ fn unread(error: events::Error) -> Failure {
 
 /// Answers a question in SQL about a trace.
 pub fn query(file: &Path, sql: &str, bounds: &Bounds) -> Result<Answer> {
-    trace::query(file, sql, bounds).map_err(|error| {
-        let hint = match error {
-            trace::Error::Query(_) | trace::Error::Refused { .. } => "the tables are slice, track, counter and args",
-            trace::Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
-            trace::Error::Memory { .. } => "narrow it with `where` or `limit`, or give more with `--memory-mib`",
-            trace::Error::Long { .. } => "narrow it with `where` or `limit`, or sum up with `group by`",
-            _ => return Failure::usage(error),
-        };
-        Failure::usage(error).with_hint(hint)
-    })
+    let memory = "narrow it with `where` or `limit`, or give more with `--memory-mib`";
+    trace::query(file, sql, bounds)
+        .map_err(|error| query_failure(error, "the tables are slice, track, counter and args", memory))
 }
 
 /// Checks whether a trace can be trusted.
@@ -252,16 +246,15 @@ pub struct Input {
 }
 
 /// Receives what the reader counted of each trace that was read.
-pub type HearFound<'a> = &'a mut dyn FnMut(&Found);
+pub type FoundSink<'a> = &'a mut dyn FnMut(&Found);
 
 /// Writes a trace in another format, which the name of the file says.
-pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, hear: HearFound<'_>) -> Result<WrittenTrace> {
+pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
     let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
-    hear(&trace.found);
-    let written = write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
-    Ok(WrittenTrace { inputs: Vec::new(), ..written })
+    report(&trace.found);
+    write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)
 }
 
 /// Puts several traces into one.
@@ -270,7 +263,7 @@ pub fn merge(
     output: &Path,
     clocks: &Clocks<'_>,
     bounds: WriteBounds,
-    hear: HearFound<'_>,
+    report: FoundSink<'_>,
 ) -> Result<WrittenTrace> {
     let format = format(output)?;
     if let Clocks::Offsets(offsets) = clocks
@@ -284,7 +277,7 @@ pub fn merge(
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
         let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
-        hear(&trace.found);
+        report(&trace.found);
         traces.push(trace);
     }
     let offsets = match clocks {
@@ -314,6 +307,11 @@ fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) 
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
-    let inputs = parts.into_iter().map(|part| Input { file: part.name, offset_ns: part.offset_ns }).collect();
+    let is_merged = parts.len() > 1;
+    let inputs = parts
+        .into_iter()
+        .filter(|_| is_merged)
+        .map(|part| Input { file: part.name, offset_ns: part.offset_ns })
+        .collect();
     Ok(WrittenTrace { bytes, events, inputs, left_out })
 }

@@ -81,7 +81,7 @@ pub struct StayingDevice {
 /// Takes all devices of a key out of service: each agent ends after the session that it is in.
 pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
     /// Shortest wait for a device, so that free ones get the request even if the time is over.
-    const LEAST: Duration = Duration::from_secs(1);
+    const MIN_PATIENCE: Duration = Duration::from_secs(1);
     let DrainOptions { tracker, key, secret, wait } = options;
     let until = Instant::now() + *wait;
     let (mut left, mut stay): (Vec<String>, Vec<StayingDevice>) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
         if left.len() + stay.len() >= count {
             break;
         }
-        let patience = until.saturating_duration_since(Instant::now()).max(LEAST);
+        let patience = until.saturating_duration_since(Instant::now()).max(MIN_PATIENCE);
         let at = At::Tracker(tracker.clone());
         let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
         let device = match Device::open(&access) {

@@ -17,7 +17,7 @@ use crate::{machine, runs};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
 use job::target::{Fabric, fabric};
-use job::{BuildJob, RunJob, RunReply};
+use job::{BuildJob, RunJob};
 use models::{Plan, TaskUse};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub struct UnitsOptions<'a> {
     /// Files of inputs.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with those of the reference.
-    pub has_check: bool,
+    pub is_checked: bool,
     /// Where layers of the CPU are measured.
     pub board: Option<CpuBoard<'a>>,
 }
@@ -123,7 +123,7 @@ pub fn run(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsR
     let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
     given::take(options.inputs, &names(&graph), &mut inputs)?;
     let constants = reference::constants(&graph).map_err(|error| usage(&error))?;
-    let expected = options.has_check.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
+    let expected = options.is_checked.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
     let expected = expected.transpose().map_err(|error| usage(&error))?;
     let mut progress = observer.begin(plan.calls.len(), None);
     let on = Core { fabric: &fabric, target: &target, seed: config.seed };
@@ -174,7 +174,7 @@ impl CpuTimes {
         observer.notes(&board.notes());
         let fleet = Fleet { devices: 1, ..board.fleet.clone() };
         let mut bench = Boards::new(workers, &fleet).map_err(Failure::environment)?;
-        let cpus: Vec<usize> = standing.cpus.iter().copied().take(threads.unwrap_or(usize::MAX)).collect();
+        let cpus = machine::cpus_of(*threads, &standing.cpus, board.described())?;
         let text = |task: usize| serde_json::to_string(&tasks[task].task).map_err(Failure::environment);
         let texts = wanted.iter().map(|task| text(*task)).collect::<Result<Vec<String>>>()?;
         let jobs = wanted
@@ -191,12 +191,8 @@ impl CpuTimes {
                     let job = RunJob { seed: config.seed, ..RunJob::new(text, cpus.clone(), runs::method(config)) };
                     let flops = tasks[*task].task.work().map_or(0, |work| work.flops);
                     let deadline = job.deadline(flops, Duration::from_secs_f64(config.limits.run_seconds));
-                    match bench.run(&job.of(&artifact), deadline) {
-                        Ok(RunReply::Measured(measured)) => Ok(measured.measurement.median_ns),
-                        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
-                        Ok(other) => Err(format!("{other:?}")),
-                        Err(fault) => Err(fault.to_string()),
-                    }
+                    runs::measurement(bench.run(&job.of(&artifact), deadline))
+                        .map(|measured| measured.measurement.median_ns)
                 }
                 Build::Failed(why) | Build::Rejected(why) => Err(why),
                 Build::Fault(fault) => Err(fault.to_string()),
@@ -241,7 +237,7 @@ impl UnitCall {
     fn new(call: &OnUnit, what: String, fabric: &Fabric, cpu: Option<&CpuTimes>) -> UnitCall {
         let (unit, source, time_ns, why) = match &call.unit {
             Unit::Core(timed) => {
-                let time_ns = timed.cycles as f64 * 1e3 / f64::from(fabric.clock_mhz);
+                let time_ns = fabric.time_ns(timed.cycles);
                 ("fpga", Some(Source::Simulated), Some(time_ns), None)
             }
             Unit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {

@@ -16,8 +16,8 @@ use std::marker::PhantomData;
 
 /// The file that says what is in the folder.
 pub const PLAN: &str = "plan.json";
-/// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
-/// launches may follow from extents; format 4 says which code the program made that built, format 5 how results are stored.
+/// Format 2 added the capability of spaces and the compiler of machine code, format 3 launch sizes that follow from extents, format 4
+/// the revisions of code generators, format 5 the packing of results.
 pub const FORMAT: u32 = 5;
 
 /// Limits the text of one entry of a plan: the target, the configuration, a task or a build. `serde` keeps what an operator or a
@@ -54,9 +54,9 @@ struct Format {
 pub struct Built {
     pub(super) task: usize,
     pub(super) schedule: String,
-    /// File beside the plan, named after its content.
+    /// File next to the plan, named after its content.
     pub(super) object: Option<String>,
-    /// Kernels for a device, their code in files beside the plan.
+    /// Kernels for a device, their code in files next to the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<BuiltDevice>,
     /// Why there is none.
@@ -173,8 +173,8 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
 
 /// Workers get the text, records the task: they must be the same.
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
-    let told: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
-    if told == *task { Ok(()) } else { Err(format!("the text of `{}` tells of another task", task.describe())) }
+    let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
+    if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
 }
 
 fn check_target(target: &Target) -> Result<(), String> {

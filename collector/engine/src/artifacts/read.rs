@@ -87,14 +87,14 @@ impl Artifacts {
 }
 
 fn read_plan(dir: &Path) -> Result<Plan> {
-    const MOST_BYTES: u64 = 256 << 20;
+    const MAX_PLAN_BYTES: u64 = 256 << 20;
     let path = dir.join(PLAN);
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot use `{}`: {error}", path.display()))
             .with_hint("make it with `opcollect build --out`")
     };
     let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
-    if size > MOST_BYTES {
+    if size > MAX_PLAN_BYTES {
         return Err(wrong(&"it is larger than 256 MiB"));
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;

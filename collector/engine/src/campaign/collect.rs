@@ -49,7 +49,13 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// These and those of what was done next.
+    /// Returns the numbers of attempts by outcome as text.
+    pub fn text(&self) -> String {
+        let counts: Vec<String> = self.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") }
+    }
+
+    /// Returns these counts plus those of the attempts made next.
     pub fn and(mut self, next: Outcomes) -> Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
         Outcomes {

@@ -1,6 +1,7 @@
 //! The report of co-runs: the slowdown of each member of each combination, and a table of operators.
 
 use crate::campaign::collect::Outcomes;
+use crate::campaign::corun::plan::SYNTHETIC;
 use crate::losses::{Loss, describe as describe_losses};
 use datasets::{Outcome, Record};
 use report::{Paper, Table, duration, figures, or_unknown, words};
@@ -82,11 +83,8 @@ pub(super) fn members(records: &[Record]) -> Vec<CoRunMember> {
     records.iter().filter(|record| record.outcome == Outcome::Ok).filter_map(member).collect()
 }
 
-/// Prefix of the names of partners that are no operators.
-const SYNTHETIC: &str = "synthetic ";
-
 fn is_synthetic(name: &str) -> bool {
-    name.starts_with(SYNTHETIC)
+    name.strip_prefix(SYNTHETIC).is_some_and(|rest| rest.starts_with(' '))
 }
 
 impl CoRunReport {
@@ -99,7 +97,7 @@ impl CoRunReport {
         partners.sort_unstable();
         partners.dedup();
         let mut columns = vec![words("operator"), figures("alone")];
-        let short = |name: &str| name.trim_start_matches(SYNTHETIC).to_owned();
+        let short = |name: &str| name.strip_prefix(SYNTHETIC).unwrap_or(name).trim_start().to_owned();
         columns.extend(partners.iter().map(|name| figures(format!("beside {}", short(name)))));
         columns.extend(partners.iter().map(|name| figures(format!("slows {}", short(name)))));
         columns.extend([figures("beside others"), figures("at worst")]);
@@ -144,8 +142,7 @@ impl CoRunReport {
     /// Returns the numbers of combinations and records in one line.
     pub fn summary(&self) -> String {
         let CoRunReport { store, combinations, known_before, outcomes, .. } = self;
-        let counts: Vec<String> = outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
-        let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
+        let made = outcomes.text();
         let known =
             if *known_before > 0 { format!(", {known_before} combinations known before") } else { String::new() };
         let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };

@@ -13,7 +13,7 @@ use crate::keeping::{Keeping, Kept};
 use crate::network;
 use crate::observer::Observer;
 use crate::prepared::{Asked, On, PreparedModel, not_built};
-use crate::runs::{Runs, method};
+use crate::runs::{PROGRAM, Runs, method};
 use crate::{Result, machine, staging};
 use bench::Access;
 use datasets::{Outcome, Record, RowError, ScheduleSource};
@@ -26,9 +26,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-
-/// The folder of the program beside its inputs.
-const PROGRAM: &str = "program";
 
 /// How a whole model is run.
 pub struct ModelRunOptions<'a> {
@@ -73,6 +70,7 @@ pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
 
 /// Runs the one model of a configuration.
 pub fn run(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
+    refuse_plan_on_board(options)?;
     let Resolved { config, loaded } = resolved;
     let mut whole = PreparedModel::of(Asked {
         config,

@@ -27,6 +27,11 @@ pub struct NightCourse {
 }
 
 impl NightCourse {
+    /// Returns the name of its night.
+    pub fn label(&self) -> &str {
+        self.id.trim_start_matches("night-")
+    }
+
     /// Returns the progress of a killed run, if it was asked to do the same and its time is not over.
     pub fn resumed(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
         file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)

@@ -1,5 +1,6 @@
 //! Measurements that a nightly run repeats: what regressed, and what is not known well enough.
 
+use super::course::NightCourse;
 use super::options::NightOptions;
 use crate::Result;
 use crate::campaign::Night;
@@ -14,9 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const KEYS_MAX: usize = 20_000;
 
 /// Returns keys of records of a run that got slower or are uncertain, slower ones first, and of older records that are uncertain.
-pub fn doubtful_keys(options: &NightOptions, id: &str, settings: &Night, observer: &dyn Observer) -> Result<Vec<Key>> {
-    let label = id.trim_start_matches("night-");
-    let found = compare_night(&options.store, label, settings.nights, options.bounds, observer)?;
+pub fn doubtful_keys(
+    options: &NightOptions,
+    course: &NightCourse,
+    settings: &Night,
+    observer: &dyn Observer,
+) -> Result<Vec<Key>> {
+    let found = compare_night(&options.store, course.label(), settings.nights, options.bounds, observer)?;
     let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
     let slower: BTreeSet<_> = slower.map(|change| place(&change.identity)).collect();
     let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
@@ -25,7 +30,7 @@ pub fn doubtful_keys(options: &NightOptions, id: &str, settings: &Night, observe
         if aspect_of(&record).is_some() || !record.is_alone() {
             continue;
         }
-        let is_slower = record.run_id == id && slower.contains(&place_of(&record));
+        let is_slower = record.run_id == course.id && slower.contains(&place_of(&record));
         if is_slower || (record.median_ns.is_some() && !record.is_known_well()) {
             keys.insert((u8::from(!is_slower), record.key));
         }

@@ -108,7 +108,7 @@ impl NightJob<'_> {
             return Ok(());
         }
         let mut phase = NightPhase::new(NAME);
-        let mut keys = doubtful_keys(self.options, &self.course.id, &self.settings, self.observer)?;
+        let mut keys = doubtful_keys(self.options, &self.course, &self.settings, self.observer)?;
         while !keys.is_empty()
             && let Some(slice) = self.slice(seconds - self.course.spent(NAME))
         {
@@ -142,7 +142,7 @@ impl NightJob<'_> {
 
     /// Returns how long the next slice may be, in seconds; None if the time is over.
     fn slice(&self, of_phase: f64) -> Option<f64> {
-        // A slice whose budget is over has as long to seal as one that is told to end.
+        // A slice whose budget is over has as long to seal as one that got SIGTERM.
         let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
         let most = (left - sealing(left)).as_secs_f64();
         let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
@@ -167,7 +167,7 @@ impl NightJob<'_> {
         self.keep_course();
         let (left, made) = self.add_report(phase, &ended)?;
         self.run_sentinels()?;
-        Ok((left == 0 && !ended.was_told, made))
+        Ok((left == 0 && !ended.was_terminated, made))
     }
 
     fn common(&self) -> [String; 7] {
@@ -178,15 +178,15 @@ impl NightJob<'_> {
     /// Adds the report of a slice to its phase, and returns the numbers of attempts left and made.
     fn add_report(&mut self, phase: &mut NightPhase, ended: &SliceEnd) -> Result<(u64, u64)> {
         match (&ended.report, ended.code) {
-            (_, Some(2)) => return Err(Failure::usage("a slice of the night was refused; what it said stands above")),
+            (_, Some(2)) => return Err(Failure::usage("a slice of the nightly run was rejected; its error is above")),
             (_, Some(3)) => {
-                return Err(Failure::environment("a slice of the night could not run; what it said stands above"));
+                return Err(Failure::environment("a slice of the nightly run could not run; its error is above"));
             }
             (None, code) => {
                 self.has_losses = true;
                 let how = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
                 phase.notes.push(format!("a slice ended with {how} and no report; its records are in the store"));
-                return Ok((1, u64::from(ended.was_told)));
+                return Ok((1, u64::from(ended.was_terminated)));
             }
             _ => {}
         }

@@ -114,7 +114,7 @@ impl PreparedNight<'_> {
 
     fn report(self, job: NightJob<'_>) -> Result<NightReport> {
         let PreparedNight { options, observer, start, .. } = self;
-        let label = job.course.id.trim_start_matches("night-");
+        let label = job.course.label();
         let found = compare_night(&options.store, label, job.settings.nights, options.bounds, observer)?;
         let report = NightReport {
             night: label.to_owned(),

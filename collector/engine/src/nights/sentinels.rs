@@ -85,7 +85,7 @@ impl Sentinels {
         let ended = SliceProcess::start(&self.program, &arguments)?.finish(left, signal)?;
         match ended.code {
             Some(0 | 1) => self.runs += 1,
-            _ if ended.was_told => self.notes.push("the last sentinels ran out of time".to_owned()),
+            _ if ended.was_terminated => self.notes.push("the last sentinels ran out of time".to_owned()),
             code => {
                 let folder = self.folder.display();
                 let failure = Failure::environment(format!("the sentinels in `{folder}` did not run, see above"));
@@ -164,26 +164,26 @@ impl Sentinels {
         let ended = SliceProcess::start(&self.program, &arguments)?.finish(left, signal)?;
         match ended.code {
             Some(0) => Ok(()),
-            _ if ended.was_told => {
+            _ if ended.was_terminated => {
                 self.notes.push("there was no time to build the sentinels".to_owned());
                 Ok(())
             }
-            _ => Err(Failure::environment("the sentinels could not be built; what was said stands above")),
+            _ => Err(Failure::environment("the sentinels could not be built; the error is above")),
         }
     }
 }
 
 /// Lists the files of a folder of sentinels, sorted. Fails if it has folders, links, many files or large ones.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
-    const MOST_FILES: usize = 1000;
-    const MOST_BYTES: u64 = 64 << 20;
+    const MAX_FILES: usize = 1000;
+    const MAX_BYTES: u64 = 64 << 20;
     let (mut paths, mut bytes) = (Vec::new(), 0);
     for entry in std::fs::read_dir(folder).map_err(Failure::environment)? {
         let entry = entry.map_err(Failure::environment)?;
         let found = entry.path().symlink_metadata().map_err(Failure::environment)?;
         bytes += found.len();
         paths.push(entry.path());
-        if !found.is_file() || paths.len() > MOST_FILES || bytes > MOST_BYTES {
+        if !found.is_file() || paths.len() > MAX_FILES || bytes > MAX_BYTES {
             return Err(Failure::environment(format!("`{}` holds more than sentinels", folder.display())));
         }
     }

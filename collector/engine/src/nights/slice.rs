@@ -17,12 +17,12 @@ pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
 /// Time between two checks of a slice.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a slice may seal after it was told to end.
+/// Time for a slice to seal after SIGTERM.
 const SEALING: Duration = Duration::from_secs(20);
 /// Longest report of a slice that is kept.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Returns how long before its deadline a slice is told to end.
+/// Returns how long before its deadline a slice gets SIGTERM.
 pub fn sealing(deadline: Duration) -> Duration {
     SEALING.min(deadline / 4)
 }
@@ -39,8 +39,8 @@ pub struct SliceEnd {
     pub code: Option<i32>,
     /// The document in the last line of its output.
     pub report: Option<Value>,
-    /// Whether it was told to end.
-    pub was_told: bool,
+    /// Whether it got SIGTERM.
+    pub was_terminated: bool,
 }
 
 impl SliceProcess {
@@ -51,26 +51,26 @@ impl SliceProcess {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command
             .spawn()
-            .map_err(|error| Failure::environment(format!("cannot start a slice of the night: {error}")))?;
+            .map_err(|error| Failure::environment(format!("cannot start a slice of the nightly run: {error}")))?;
         let stdout = read_pipe(process.stdout.take().expect("standard output is piped"), MAX_BYTES);
         Ok(SliceProcess { process, stdout })
     }
 
-    /// Waits for the end. A slice is told to end, so that it seals, some time before the deadline and once `signal` is not 0; then
-    /// it is killed.
+    /// Waits for the end. A slice gets SIGTERM some time before the deadline, or once `signal` is not 0, so that it seals; later it is
+    /// killed.
     pub fn finish(mut self, deadline: Duration, signal: &AtomicUsize) -> Result<SliceEnd> {
         let start = Instant::now();
-        let tell_at = start + deadline.saturating_sub(sealing(deadline));
+        let terminate_at = start + deadline.saturating_sub(sealing(deadline));
         let mut kill_at = start + deadline;
-        let mut was_told = false;
+        let mut was_terminated = false;
         let code = loop {
             if let Some(status) = self.process.try_wait().map_err(Failure::environment)? {
                 break status.code();
             }
             let (now, is_stopped) = (Instant::now(), signal.load(Ordering::Relaxed) != 0);
-            if !was_told && (is_stopped || now >= tell_at) {
-                self.tell();
-                was_told = true;
+            if !was_terminated && (is_stopped || now >= terminate_at) {
+                self.terminate();
+                was_terminated = true;
                 kill_at = if is_stopped { now + SEALING } else { kill_at };
             }
             if now >= kill_at {
@@ -80,10 +80,10 @@ impl SliceProcess {
         };
         let stdout = self.stdout.join().unwrap_or_default();
         let report = String::from_utf8_lossy(&stdout).lines().last().and_then(|line| serde_json::from_str(line).ok());
-        Ok(SliceEnd { code, report, was_told })
+        Ok(SliceEnd { code, report, was_terminated })
     }
 
-    fn tell(&self) {
+    fn terminate(&self) {
         if let Ok(pid) = i32::try_from(self.process.id()) {
             // The slice may have ended meanwhile.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);

@@ -64,7 +64,7 @@ pub fn annotate(
     let code = *tasks.iter().max_by_key(|code| time(code)).expect("a name matches a task at least");
     let built = model.build_listed(code, &made.schedules[code])?;
     let is_same = built.object == made.artifacts[code].object;
-    let listing = *built.listing.ok_or_else(|| Failure::environment("the builder told nothing of its code"))?;
+    let listing = *built.listing.ok_or_else(|| Failure::environment("the builder returned no listing of its code"))?;
     Ok(annotation((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
 }
 

@@ -22,7 +22,7 @@ use crate::observer::Observer;
 use crate::prepared::{Asked, On, PreparedModel, not_built};
 use crate::report::profile::{self as text, OperatorRecords, Report, View};
 use crate::report::styled::{Style, StyledTable};
-use crate::runs::Runs;
+use crate::runs::{PROGRAM, Runs};
 use crate::{Result, machine, peaks};
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use files::ProfileFiles;
@@ -39,8 +39,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The folder of the program.
-const PROGRAM: &str = "program";
 /// How long runs are profiled by default.
 const SECONDS: f64 = 2.0;
 /// How long runs are profiled by default with a schedule, which ends by itself.
@@ -253,7 +251,7 @@ fn measure(
 fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
     match Runs::measured(reply) {
         Err(failure) => failure,
-        Ok(_) => Failure::environment("the runner told nothing of operators"),
+        Ok(_) => Failure::environment("the runner reported no operators"),
     }
 }
 

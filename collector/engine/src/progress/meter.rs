@@ -65,11 +65,15 @@ impl Meter {
         state.0.clone()
     }
 
-    /// Ends the thread after its last reading.
-    pub fn finish(self) {
+    /// Ends the thread after its last reading, which dropping does, too.
+    pub fn finish(self) {}
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
         self.shared.lock().1 = true;
         self.shared.ended.notify_all();
-        if let Some(reader) = self.reader {
+        if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
     }

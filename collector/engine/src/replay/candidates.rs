@@ -4,11 +4,12 @@ use super::trace_file::{self, RecordedCandidate, TraceFile};
 use crate::campaign::config::Limits;
 use crate::failure::Failure;
 use crate::observer::Observer;
+use crate::runs::measurement;
 use crate::{Result, machine};
 use bench::{Bench, Build, Done, Work};
 use job::space::Schedule;
 use job::target::Target;
-use job::{BuildJob, Measured, RunJob, RunReply};
+use job::{BuildJob, Measured, RunJob};
 use measure::statistics::percentile;
 use measure::{Evaluator, Method};
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, words};
@@ -16,7 +17,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use worker::Fault;
 
 /// How trace files are replayed.
 #[derive(Clone, Debug)]
@@ -195,18 +195,6 @@ fn make(
         waiting = Instant::now();
     }
     Ok(Replies { build_seconds, run_seconds, measured: measured.into_values().collect() })
-}
-
-fn measurement(reply: std::result::Result<RunReply, Fault>) -> Reply {
-    match reply {
-        Ok(RunReply::Measured(measured)) => Ok(measured),
-        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
-        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
-        Ok(RunReply::Profiled(_)) => Err("only its operators were looked at".to_owned()),
-        Ok(RunReply::Together(_)) => Err("it ran beside others".to_owned()),
-        Ok(RunReply::Simulated(_)) => Err("it was simulated, not measured".to_owned()),
-        Err(fault) => Err(fault.to_string()),
-    }
 }
 
 impl CandidateTimes {

@@ -257,7 +257,7 @@ impl<'a> BucketClient<'a> {
         ));
         match code {
             401 | 403 => failure.with_hint(
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say who asks; they may list, read and write it?",
+                "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write the bucket",
             ),
             404 => failure.with_hint("make the bucket first, or set AWS_ENDPOINT_URL to the server that has it"),
             _ => failure.with_hint("nothing is lost, and the same command goes on"),

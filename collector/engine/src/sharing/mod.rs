@@ -91,7 +91,8 @@ pub fn push(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<Tran
     let sealed = store.seal(SealOptions::default()).map_err(failed)?;
     note_damage(&sealed.damage, transfer.observer);
     let report = push_sealed(&store, address, transfer)?;
-    Ok(TransferReport { has_losses: !sealed.damage.is_empty(), ..report })
+    let has_losses = report.has_losses || !sealed.damage.is_empty();
+    Ok(TransferReport { has_losses, ..report })
 }
 
 /// Copies the sealed records of a store to an address.
@@ -134,7 +135,7 @@ fn copy(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Res
         parts: report.parts + report.mended,
         known: report.known,
         rows: report.journal_rows,
-        has_losses: false,
+        has_losses: !report.damage.is_empty(),
     })
 }
 

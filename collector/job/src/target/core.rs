@@ -67,6 +67,11 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
 }
 
 impl Fabric {
+    /// Returns the time of a number of cycles, in nanoseconds.
+    pub fn time_ns(&self, cycles: u64) -> f64 {
+        cycles as f64 * 1e3 / f64::from(self.clock_mhz)
+    }
+
     /// Reads the text of a target; it is one that this program writes.
     pub fn read(text: &str) -> Result<Fabric, String> {
         let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;

@@ -97,7 +97,7 @@ fn total_lines(report: &Report) -> Vec<String> {
         let slowdown = or_unknown(totals.profiler_slowdown, |ratio| format!("{ratio:.3}×"));
         let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));
         let interval = interval.unwrap_or_default();
-        format!("not profiled    {} median, in turns with these; slowdown {slowdown}{interval}", duration(bare_ns))
+        format!("not profiled    {} median, interleaved with these; slowdown {slowdown}{interval}", duration(bare_ns))
     }));
     lines
 }
