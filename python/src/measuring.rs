@@ -13,10 +13,11 @@ use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
 use engine::failure::Failure;
 use engine::given::InputFiles;
-use engine::machine::allowed_cpus;
 use engine::model_run::{self, ModelRunOptions, write_outputs};
 use engine::observer::Observer;
-use engine::profile::{self as profiles, CodeOptions, FileOptions, ProfileOptions};
+use engine::profile::{
+    self as profiles, CodeOptions, DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB, FileOptions, ProfileOptions,
+};
 use engine::repeat::RepeatOptions;
 use engine::report::profile::View;
 use engine::session::{Session, SessionOptions};
@@ -30,11 +31,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
-
-/// Largest size of a trace, as the command has it.
-const TRACE_MIB: u32 = 1024;
-/// Samples per second of an operator's code, as the command has it.
-const SAMPLE_HERTZ: u64 = 3989;
 
 /// Options of a collection beside its settings.
 #[derive(FromPyObject)]
@@ -163,7 +159,7 @@ pub fn run_model(
     options: RunOptions,
     callbacks: Callbacks,
 ) -> PyResult<(String, String)> {
-    let settings = one_schedule(settings::read(configuration, settings)?, options.threads);
+    let settings = without_search(settings::read(configuration, settings)?, options.threads);
     let parallel = options.parallel.as_deref().map(parallel_of).transpose()?;
     engine_thread::run(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input, inputs: options.inputs };
@@ -195,7 +191,7 @@ pub fn profile(
     options: ProfilingOptions,
     callbacks: Callbacks,
 ) -> PyResult<(String, String)> {
-    let mut settings = one_schedule(settings::read(configuration, settings)?, options.threads);
+    let mut settings = without_search(settings::read(configuration, settings)?, options.threads);
     settings.request_counters(&profiles::counters(&options.counters));
     let group_by = group_of(&options.group_by, options.levels)?;
     let schedule = options.schedule.as_deref().map(str::parse::<::profile::Schedule>).transpose().map_err(refused)?;
@@ -225,7 +221,7 @@ fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> Profi
         code: CodeOptions {
             annotate: options.annotate.as_deref(),
             folder: None,
-            sample_hertz: SAMPLE_HERTZ,
+            sample_hertz: DEFAULT_SAMPLE_HERTZ,
             has_perf_map: false,
         },
         group_by: GroupBy::default(),
@@ -237,14 +233,14 @@ fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> Profi
             perfetto: options.perfetto.as_deref(),
             chrome_trace: options.chrome_trace.as_deref(),
             page: options.html.as_deref(),
-            trace_mib: TRACE_MIB,
+            trace_mib: DEFAULT_TRACE_MIB,
         },
         signal: Arc::default(),
     }
 }
 
 /// Returns the settings of a run that searches nothing, on this number of threads where one is given.
-fn one_schedule(settings: Settings, threads: Option<usize>) -> Settings {
+fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     let mut settings = Settings { tune: None, ..settings };
     settings.sweep.threads = threads.map(|count| vec![count]).or(settings.sweep.threads);
     settings
@@ -257,7 +253,7 @@ fn resolve(settings: Settings) -> engine::Result<Resolved> {
             "collect with `opcollect --target pynq --host`, or from a core that is simulated: `unit=\"fpga\"`",
         ));
     }
-    settings.resolve(allowed_cpus()?.len())
+    settings.resolve_here()
 }
 
 fn parallel_of(name: &str) -> PyResult<Parallel> {

@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
 fn dispatch(arguments: Arguments) -> Result<u8> {
     match arguments.command {
         None if arguments.collect.models.modelname.is_empty() && arguments.collect.models.config.is_none() => {
-            // Help that nobody reads changes nothing: no model was named.
+            // A closed standard output changes nothing: the error below says that no model was named.
             let _ = Arguments::command().print_help();
             Err(Failure::usage("no model was named")
                 .with_hint("start with `opcollect --modelsource local --modelname resnet-18`"))

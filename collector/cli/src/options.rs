@@ -6,6 +6,7 @@ use engine::campaign::TuneSettings;
 use engine::campaign::choices::ModelSource;
 use engine::campaign::settings::{ModelSettings, SweepSettings};
 use engine::flags::choices;
+use engine::repeat::DEFAULT_RETRY_FAULTS;
 use measure::Plan;
 use models::Parallel;
 use std::path::PathBuf;
@@ -91,7 +92,7 @@ pub struct Measuring {
     ///
     /// A worker that was killed from outside, or a machine that stood still, says nothing of an operator. Each run tries
     /// such an experiment once, until it was tried one time more than this.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(i64).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_RETRY_FAULTS, value_parser = clap::value_parser!(i64).range(0..=1000))]
     pub retry_faults: i64,
     /// Leave out experiments whose keys do not stand in this file, one on a line
     #[arg(long, value_name = "FILE")]
@@ -113,7 +114,7 @@ impl Default for Measuring {
         Measuring {
             again: false,
             unless_agree: Vec::new(),
-            retry_faults: 2,
+            retry_faults: DEFAULT_RETRY_FAULTS,
             keys: None,
             wait: 0,
             progress: Pace::default(),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Returns the configuration of a command that measures or builds, and searches nothing.
 pub fn config(models: &Models, sweep: &Sweep) -> Result<Resolved> {
-    resolve(Settings { tune: None, ..merge(models, sweep)? })
+    Settings { tune: None, ..merge(models, sweep)? }.resolve_here()
 }
 
 /// Returns the configuration of a command that may search, and may measure on a board.
@@ -21,7 +21,7 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
     let mut settings = merge(models, sweep)?;
     merge_tuning(&mut settings, tuning, sweep)?;
     if !is_on_board {
-        return resolve(settings);
+        return settings.resolve_here();
     }
     settings.sweep.threads.get_or_insert_with(|| vec![1]);
     settings.resolve(BOARD_CPUS)
@@ -31,11 +31,7 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
 pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Resolved, Option<CoRun>)> {
     let settings = Settings { tune: None, ..merge(models, sweep)? };
     let corun = settings.corun.clone();
-    Ok((resolve(settings)?, corun))
-}
-
-fn resolve(settings: Settings) -> Result<Resolved> {
-    settings.resolve(engine::machine::allowed_cpus()?.len())
+    Ok((settings.resolve_here()?, corun))
 }
 
 /// Returns the settings of flags, and those of the file where there is no flag.

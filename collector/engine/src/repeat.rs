@@ -9,6 +9,8 @@ use measure::counters::{Backend, CounterRequest};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+/// Retries of an experiment that crashed or timed out, unless another number is given.
+pub const DEFAULT_RETRY_FAULTS: i64 = 2;
 /// Medians so far apart agree, as a share of the smaller one.
 const AGREEMENT: f64 = 0.02;
 

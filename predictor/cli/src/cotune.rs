@@ -34,7 +34,7 @@ pub struct CotuneArguments {
     /// Schedules of each operator that are considered, the fastest on all cores first
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub schedules: usize,
-    /// Run the choice and one after the other in turns, keep the faster, and say what the choice would have cost
+    /// Run the choice and the sequence in interleaved rounds, keep the faster, and report what the choice would have cost
     #[arg(long)]
     pub measure: bool,
     /// Rounds of that

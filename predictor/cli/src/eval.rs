@@ -30,7 +30,7 @@ pub struct Eval {
     /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
-    /// Learners beside each other, separated by commas
+    /// Learners to compare, separated by commas
     #[arg(
         long,
         default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline",

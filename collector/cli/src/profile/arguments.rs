@@ -4,6 +4,7 @@ use crate::options::{Given, Models};
 use crate::tables::{sort_keys, styles};
 use crate::values::some_seconds;
 use clap::{Args, Subcommand, ValueEnum};
+use engine::profile::{DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB};
 use engine::report::styled::Style;
 use profile::SortBy;
 use profile::summary::GroupBy;
@@ -134,7 +135,7 @@ pub struct ProfileCode {
     #[arg(long, value_name = "DIR", requires = "annotate")]
     pub annotate_to: Option<PathBuf>,
     /// How often a second one looks where its code is
-    #[arg(long, value_name = "HERTZ", default_value_t = 3989, requires = "annotate",
+    #[arg(long, value_name = "HERTZ", default_value_t = DEFAULT_SAMPLE_HERTZ, requires = "annotate",
           value_parser = clap::value_parser!(u64).range(1..=20_000))]
     pub sample_hertz: u64,
     /// Give built code names that `perf` and debuggers find: a file in /tmp for the process that runs it, which stays there
@@ -156,7 +157,7 @@ pub struct ProfilePictures {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// How long each trace may get before it is packed, in MiB; the rest is left out, with a mark
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_TRACE_MIB, value_parser = clap::value_parser!(u32).range(1..))]
     pub trace_mib: u32,
 }
 
@@ -201,7 +202,7 @@ pub enum GroupArgument {
 }
 
 impl GroupArgument {
-    /// Returns the grouping, with so many of the outermost names of modules.
+    /// Returns the grouping, with a number of the outermost names of modules.
     pub fn with_levels(self, levels: usize) -> GroupBy {
         match self {
             GroupArgument::Name => GroupBy::Name,

@@ -47,7 +47,7 @@ pub struct TuneSettings {
     /// Trials of one task on one number of threads, at most
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub trials_per_task: Option<usize>,
-    /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
+    /// Give up a task after N trials without a gain; 0 for never [default: 100]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub patience: Option<usize>,
     // The flag is a list of texts, one for each axis.

@@ -13,6 +13,9 @@ use std::path::Path;
 /// How long the code of the running model is sampled, in nanoseconds.
 const SAMPLING_NS: u64 = 2_000_000_000;
 
+/// Samples of the running code per second, unless another number is given.
+pub const DEFAULT_SAMPLE_HERTZ: u64 = 3989;
+
 /// Which code is shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodeOptions<'a> {

@@ -12,6 +12,9 @@ use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;
 
+/// Largest size of a trace before it is packed, in MiB, unless another one is given.
+pub const DEFAULT_TRACE_MIB: u32 = 1024;
+
 /// The files to write, each where it has a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileOptions<'a> {

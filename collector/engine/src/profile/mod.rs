@@ -6,10 +6,10 @@ mod cycles;
 mod diff;
 mod files;
 
-pub use code::CodeOptions;
+pub use code::{CodeOptions, DEFAULT_SAMPLE_HERTZ};
 pub use counting::counters;
 pub use diff::{ProfileDiff, diff, read};
-pub use files::FileOptions;
+pub use files::{DEFAULT_TRACE_MIB, FileOptions};
 
 use crate::campaign::config::Config;
 use crate::campaign::graphs::LoadedModels;

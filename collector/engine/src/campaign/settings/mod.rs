@@ -102,7 +102,7 @@ pub struct ModelSettings {
     /// tasks --executor vm` says which tasks and why. No tile of a thread may be larger than 1 along a size that is open.
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Executor>()))]
     pub executor: Option<Executor>,
-    /// So many others beside each task, of other sizes [default: 0]
+    /// Also measure N resized variants of each task [default: 0]
     ///
     /// The operators stay, each size is drawn from between half and twice of what it was, and the work is at most twice
     /// as much; `--seed` draws others. They stand in no model and count for none: from them a predictor learns what lies

@@ -10,6 +10,7 @@ use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
 use crate::failure::{Failure, chain};
+use crate::machine::allowed_cpus;
 use job::device::Architecture;
 use job::target::{MALI, composite, cuda_text, fabric_text, is_llvm};
 use models::Choice;
@@ -42,6 +43,11 @@ impl ModelEntry {
 }
 
 impl Settings {
+    /// Resolves the settings for the CPUs of this machine.
+    pub fn resolve_here(self) -> crate::Result<Resolved> {
+        self.resolve(allowed_cpus()?.len())
+    }
+
     /// Checks all settings against this machine and against the models, which are read for it.
     pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
