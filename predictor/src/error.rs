@@ -46,7 +46,7 @@ impl Error {
     }
 
     /// A table that cannot be used.
-    pub fn table(path: &Path, problem: impl Into<String>) -> Error {
+    pub(crate) fn table(path: &Path, problem: impl Into<String>) -> Error {
         Error::Samples(samples::Error::table(path, problem))
     }
 
@@ -56,7 +56,7 @@ impl Error {
     }
 
     /// A bundle that cannot be used.
-    pub fn bundle(path: &Path, problem: impl Into<String>) -> Error {
+    pub(crate) fn bundle(path: &Path, problem: impl Into<String>) -> Error {
         Error::Bundle { path: path.to_owned(), problem: problem.into() }
     }
 

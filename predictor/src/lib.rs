@@ -20,7 +20,7 @@ pub mod planning;
 pub mod probe;
 pub mod published;
 pub mod queries;
-pub mod schedule_list;
+mod schedule_list;
 pub mod serve;
 pub mod this_host;
 

@@ -1,6 +1,6 @@
 //! What operators of networks are to a predictor: sizes that mean what their names say.
 
-use predictor::queries::{model, operator};
+use predictor::queries::{ModelSource, NetworkQuestion, operator};
 use samples::features::{Form, Work};
 
 fn work(text: &str) -> Work {
@@ -9,8 +9,9 @@ fn work(text: &str) -> Work {
 
 #[test]
 fn a_transposed_convolution_has_channels_for_columns() {
+    let dcgan = NetworkQuestion { source: ModelSource::Local, name: "dcgan", batch: 2, tokens: 1 };
     let found: Vec<_> =
-        model("dcgan", 2).expect("a network").into_iter().filter(|one| one.name == "conv_transpose2d").collect();
+        dcgan.operators().expect("a network").into_iter().filter(|one| one.name == "conv_transpose2d").collect();
     assert!(!found.is_empty(), "the network has some");
     for one in found {
         let (work, out) = (&one.work, &one.work.output);

@@ -3,6 +3,7 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
+use models::Choice;
 use predictor::bundle;
 use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use pyo3::exceptions::PyValueError;
@@ -102,7 +103,12 @@ impl Predictor {
     ) -> PyResult<String> {
         let setting = Setting { device, threads, ..Setting::default() };
         py.detach(|| -> predictor::Result<String> {
-            let question = NetworkQuestion { source: ModelSource::from_name(source)?, name, batch, tokens: sequence };
+            let unknown = || {
+                let known = ModelSource::ALL.iter().map(|known| known.name());
+                predictor::Error::unknown("source of models", source, known)
+            };
+            let source = ModelSource::from_name(source).ok_or_else(unknown)?;
+            let question = NetworkQuestion { source, name, batch, tokens: sequence };
             let operators = question.operators()?;
             let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
             let total = queries::total(&operators, &layers, &Run::default());

@@ -37,7 +37,7 @@ pub struct CotuneArguments {
     /// Run the choice and the sequence in interleaved rounds, keep the faster, and report what the choice would have cost
     #[arg(long)]
     pub measure: bool,
-    /// Rounds of that
+    /// Measurement rounds
     #[arg(long, default_value_t = 15, value_name = "N", requires = "measure", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Program that measures; by default the one beside this program, else the one on the search path

@@ -3,6 +3,7 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use datasets::Source;
+use models::Choice;
 use predictor::queries::ModelSource;
 use predictor::{Error, Result};
 use samples::records::{self, Policy};
@@ -81,16 +82,8 @@ pub fn saved(text: &str) -> std::result::Result<f64, String> {
 
 /// Returns the parser of words for where networks come from.
 pub fn model_source() -> impl TypedValueParser<Value = ModelSource> {
-    let value = |source: ModelSource| {
-        PossibleValue::new(source.name()).help(match source {
-            ModelSource::Local => "The zoo",
-            ModelSource::Transformers => "A shipped configuration of a transformer, or a folder with a `config.json`",
-            ModelSource::Onnx => "An ONNX file",
-            ModelSource::Tflite => "A TFLite file",
-            ModelSource::Torch => "A file of PyTorch's exporter",
-        })
-    };
-    PossibleValuesParser::new(ModelSource::ALL.map(value)).try_map(|name| ModelSource::from_name(&name))
+    let values = ModelSource::ALL.iter().map(|source| PossibleValue::new(source.name()).help(source.help()));
+    PossibleValuesParser::new(values).try_map(|name| ModelSource::from_name(&name).ok_or("there is no such value"))
 }
 
 impl Filter {

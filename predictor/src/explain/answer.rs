@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
-use learn::predictor::{Predictor, Query};
+use learn::predictor::Predictor;
 use samples::Samples;
 use serde::Serialize;
 
@@ -44,13 +44,7 @@ pub fn explain_answer(
 ) -> Result<ExplainedAnswer> {
     let operator = operator.as_learned(predictor);
     let setting = setting.asked(predictor, &operator)?;
-    let query = Query {
-        operator: &operator.name,
-        work: &operator.work,
-        device: queries::device(predictor, &setting)?,
-        threads: setting.threads,
-        extras: &setting.extras,
-    };
+    let query = queries::to_query(predictor, &operator, &setting)?;
     let explanation = explain(predictor, &query)?;
     let limits = limits(predictor, &query, &explanation.prediction)?;
     let improvements = improvements(predictor, &query)?;

@@ -54,10 +54,10 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let predicted = curve(predictor, operator, settings)?;
     let mut posterior = Posterior::of(&predicted);
     let mut probes = Vec::new();
+    let device = queries::device(predictor, usual)?;
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next() else { break };
         let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;
-        let device = queries::device(predictor, usual)?;
         if measured.device != device {
             return Err(Error::Query(format!(
                 "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",

@@ -194,12 +194,6 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
     }
 }
 
-/// The operators of a neural network of the zoo.
-pub fn model(name: &str, batch: i64) -> Result<Vec<Operator>> {
-    let graph = zoo::build(name, batch).map_err(|error| Error::Query(error.to_string()))?;
-    of_graph(&graph)
-}
-
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify(graph).map_err(refused)?;
@@ -328,7 +322,11 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
 }
 
 /// A question as the predictor takes it.
-fn to_query<'a>(predictor: &'a Predictor, operator: &'a Operator, setting: &'a Setting) -> Result<Query<'a>> {
+pub(crate) fn to_query<'a>(
+    predictor: &'a Predictor,
+    operator: &'a Operator,
+    setting: &'a Setting,
+) -> Result<Query<'a>> {
     Ok(Query {
         operator: &operator.name,
         work: &operator.work,

@@ -5,42 +5,19 @@ use crate::error::{Error, Result};
 use std::path::Path;
 use zoo::transformers;
 
-/// Where neural networks come from that are not of the zoo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelSource {
-    /// The zoo.
-    Local,
-    /// A shipped configuration of a transformer, or a folder with a `config.json`.
-    Transformers,
-    /// An ONNX file.
-    Onnx,
-    /// A TFLite file.
-    Tflite,
-    /// A file of PyTorch's exporter.
-    Torch,
-}
-
-impl ModelSource {
-    /// All of them.
-    pub const ALL: [ModelSource; 5] =
-        [ModelSource::Local, ModelSource::Transformers, ModelSource::Onnx, ModelSource::Tflite, ModelSource::Torch];
-
-    /// Returns the word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            ModelSource::Local => "local",
-            ModelSource::Transformers => "transformers",
-            ModelSource::Onnx => "onnx",
-            ModelSource::Tflite => "tflite",
-            ModelSource::Torch => "torch",
-        }
-    }
-
-    /// Returns the source of a word.
-    pub fn from_name(name: &str) -> Result<ModelSource> {
-        let known = ModelSource::ALL.into_iter();
-        let found = known.clone().find(|source| source.name() == name);
-        found.ok_or_else(|| Error::unknown("source of models", name, known.map(ModelSource::name)))
+models::choice! {
+    /// Where neural networks come from.
+    pub enum ModelSource {
+        /// The zoo
+        Local = "local",
+        /// A shipped configuration of a transformer, or a folder with a `config.json`
+        Transformers = "transformers",
+        /// An ONNX file
+        Onnx = "onnx",
+        /// A TFLite file
+        Tflite = "tflite",
+        /// A file of PyTorch's exporter
+        Torch = "torch",
     }
 }
 

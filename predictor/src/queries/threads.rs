@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// How many threads answers are for, and why so many.
+/// How many threads answers are for, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssumedThreads {
     /// Threads.

@@ -10,7 +10,7 @@ pub use http::serve;
 pub use known::Known;
 
 use crate::error::{Error, Result};
-use crate::queries::{self, Cell, Operator, Run, Setting};
+use crate::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
 use learn::predictor::Predictor;
 use samples::table::Mapping;
 use serde::Deserialize;
@@ -126,7 +126,10 @@ fn predict(request: Request, service: &Service) -> Result<Value> {
         operators.push(queries::operator(text, service.mapping.as_ref())?);
     }
     let of_model = match &request.model {
-        Some(model) => queries::model(model, request.batch.unwrap_or(1))?,
+        Some(name) => {
+            let batch = request.batch.unwrap_or(1);
+            NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1 }.operators()?
+        }
         None => Vec::new(),
     };
     if operators.is_empty() && of_model.is_empty() {

@@ -10,7 +10,6 @@ use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
 use crate::failure::{Failure, chain};
-use crate::machine::allowed_cpus;
 use job::device::Architecture;
 use job::target::{MALI, composite, cuda_text, fabric_text, is_llvm};
 use models::Choice;
@@ -45,7 +44,7 @@ impl ModelEntry {
 impl Settings {
     /// Resolves the settings for the CPUs of this machine.
     pub fn resolve_here(self) -> crate::Result<Resolved> {
-        self.resolve(allowed_cpus()?.len())
+        self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
     /// Checks all settings against this machine and against the models, which are read for it.
