@@ -3,6 +3,7 @@
 use crate::inputs;
 use crate::movement::from_last;
 use crate::refusal::{Refusal, Result};
+use models::operators::Attention;
 use models::{Op, Task};
 use tch::{Kind, Tensor};
 
@@ -112,7 +113,7 @@ pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<
     let (q, k) = (ty(0)?, ty(1)?);
     let (rows, places) = (inputs::extents(q)?[2], inputs::extents(k)?[2]);
     let has_mask = anchor.inputs.len() > 3;
-    let has_softcap = matches!(anchor.op, Op::Attention { softcap: Some(_), .. });
+    let has_softcap = matches!(anchor.op, Op::Attention(Attention { softcap: Some(_), .. }));
     let is_plain = window.is_none() && !has_mask && !has_softcap && (rows == places);
     if !(causal || window.is_some()) || is_plain || (causal && window.is_none() && rows == 1) {
         return Ok(Vec::new());

@@ -2,6 +2,7 @@
 
 use crate::inputs;
 use crate::refusal::Result;
+use models::operators::{BiasAdd, Binary, Clip, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, Operand, Step, UnaryOp};
 use tch::{Kind, Tensor};
 
@@ -22,7 +23,7 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
         Some(Operand::Step(_)) | None => None,
     };
     drop(match &step.op {
-        Op::Unary { function } => match function {
+        Op::Unary(Unary { function }) => match function {
             UnaryOp::Relu => value.f_relu_()?,
             UnaryOp::Sigmoid => value.f_sigmoid_()?,
             UnaryOp::HardSigmoid => value.f_hardsigmoid_()?,
@@ -33,12 +34,12 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
             UnaryOp::GeluTanh => value.f_gelu_("tanh")?,
             _ => return Ok(false),
         },
-        Op::Clip { low, high } if step.output.dtype.is_float() => value.f_clamp_(*low, *high)?,
-        Op::BiasAdd { axis } => match other(1) {
+        Op::Clip(Clip { low, high }) if step.output.dtype.is_float() => value.f_clamp_(*low, *high)?,
+        Op::BiasAdd(BiasAdd { axis }) => match other(1) {
             Some(bias) => value.f_add_(&along(bias, *axis, step.output.rank())?)?,
             None => return Ok(false),
         },
-        Op::Binary { function } => match (function, other(0), other(1)) {
+        Op::Binary(Binary { function }) => match (function, other(0), other(1)) {
             (BinaryOp::Add, None, Some(right)) => value.f_add_(right)?,
             (BinaryOp::Add, Some(left), None) => value.f_add_(left)?,
             (BinaryOp::Sub, None, Some(right)) => value.f_sub_(right)?,
