@@ -25,6 +25,12 @@ pub struct ConvWindow<'a> {
 }
 
 impl ConvWindow<'_> {
+    /// Returns the heads of the pads where the tails are equal.
+    pub fn even_pads(&self) -> Option<&[i64]> {
+        let (heads, tails) = self.pads.split_at(self.strides.len());
+        (heads == tails).then_some(heads)
+    }
+
     /// Returns the number of spatial dimensions, once the attributes and `x` agree on it.
     pub(super) fn spatial_rank(&self, x: &TensorType) -> Rule<usize> {
         let rank = self.strides.len();
