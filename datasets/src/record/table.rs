@@ -1,9 +1,9 @@
 //! The one table of columns.
 //!
 //! Everything that knows a column by name is generated from this list: the `Record` struct, its JSON, the CSV header,
-//! the Parquet and SQL schemas and `docs/dataset-format.md`. To add a column, append a line with the next schema
-//! version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log. Names are
-//! never changed or reused; units stand last in them.
+//! the Parquet and SQL schemas and `docs/reference/dataset-format.md`. To add a column, append a line with the next
+//! schema version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log.
+//! Names are never changed or reused; units stand last in them.
 //!
 //! A line reads `name: type = kind, unit, when known, since version`. Only columns known `Before` the run may feed a
 //! predictor that answers before the run.
