@@ -60,7 +60,7 @@ impl Gpu {
     pub(super) fn refuse_unknown(events: &[String], told: &mut Told) {
         let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
         for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
-            told.refuse(name, None, "no counter of a GPU has this name; docs/cuda.md lists them");
+            told.refuse(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
         }
     }
 
