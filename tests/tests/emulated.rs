@@ -428,6 +428,7 @@ fn on_emulated_device(folder: &Path) {
         workers.recycle_runners();
         expect_counted(&mut workers, &jobs[0].1);
         expect_counted_by_an_older_cupti(&mut workers, &jobs[1].1, folder);
+        expect_no_impossible_share(&mut workers, &jobs[1].1, folder);
         expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
         expect_counters_refused(&mut workers, &jobs[0].1, folder);
         expect_fault_costs_no_record(&mut workers, &jobs[0].1, folder);
@@ -536,6 +537,14 @@ fn expect_counted_by_an_older_cupti(workers: &mut Workers, job: &RunJob, folder:
     let _older = Behaviour::new(folder, "cupti-13.0");
     let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
     assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5), "{measured:?}");
+}
+
+/// A share far above 100 % is no share.
+fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _disagreeing = Behaviour::new(folder, "passes-disagree");
+    let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
+    let refusal = refusal(&measured, "gpu_sm_percent");
+    assert!(refusal.why.contains("is 198 %: the passes it was counted in disagree"), "{refusal:?}");
 }
 
 /// Short runs are counted many at once; sums are those of one all the same.
