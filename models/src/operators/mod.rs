@@ -76,10 +76,10 @@ pub use border_pad::Border;
 pub use compare::CompareOp;
 pub use counts::{Work, bytes_of, elements};
 pub use declaration::{Class, Facts, Operator};
+pub use lookup::ScatterOp;
 pub use pool::PoolMode;
 pub use reduce::ReduceOp;
 pub use resize::ResizeMode;
-pub use scatter_elements::ScatterOp;
 pub use unary::UnaryOp;
 pub use window::ConvWindow;
 
