@@ -15,7 +15,7 @@ use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, 
 use job::space::{ByTaps, Layout};
 use job::tiles;
 use models::einsum::Equation;
-use models::operators::{ConvTranspose, Einsum, MatMul, QConv, QDense, QMatMul};
+use models::operators::{ConvTranspose, ConvWindow, Einsum, MatMul, QConv, QDense, QMatMul};
 use models::{DType, Op, TensorType};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
@@ -64,38 +64,35 @@ fn sums_of(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> 
 }
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
-    let spatial = shape.window.strides.len();
-    let is_packed = weight.extents.len() > shape.window.strides.len() + 2;
+    let ConvWindow { strides, pads, dilations, groups, .. } = shape.window;
+    let spatial = strides.len();
+    let is_packed = weight.extents.len() > strides.len() + 2;
     let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
-    let outputs_per_group = channels / shape.window.groups;
+    let outputs_per_group = channels / groups;
     if let Layout::Columns { multiple } = writer.layout {
         return conv_of_columns(writer, shape, (data, weight), multiple, output);
     }
     if let Layout::Winograd { tile, block } = writer.layout {
         let is_one = |numbers: &[i64]| numbers.iter().all(|&number| number == 1);
-        if !is_one(shape.window.strides)
-            || !is_one(shape.window.dilations)
-            || shape.window.groups != 1
-            || shape.zeros != NO_ZEROS
-        {
+        if !is_one(strides) || !is_one(dilations) || groups != 1 || shape.zeros != NO_ZEROS {
             return Err(super::winograd::unsupported());
         }
-        return super::winograd::conv(writer, shape.window.pads, (data, weight), (tile, block), output);
+        return super::winograd::conv(writer, pads, (data, weight), (tile, block), output);
     }
-    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.window.groups > 1)?;
-    let is_depthwise = shape.window.groups > 1 && shape.window.groups == sources;
-    let names = conv_names(spatial, is_depthwise, shape.window.groups > 1, block.is_some());
+    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || groups > 1)?;
+    let is_depthwise = groups > 1 && groups == sources;
+    let names = conv_names(spatial, is_depthwise, groups > 1, block.is_some());
     let by_taps = writer.by_taps.filter(|_| !is_depthwise);
     let is_by_taps = is_packed && by_taps.is_some();
     let kernel = weight.extents[if is_by_taps { 1 } else { 2 }..][..spatial].to_vec();
     let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
-    let (pads, extents) = filled.as_ref().map_or((shape.window.pads, &output.extents[..]), |(pads, all)| (pads, all));
+    let (pads, extents) = filled.as_ref().map_or((pads, &output.extents[..]), |(pads, all)| (pads, all));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let (pads, offsets) = match by_taps {
         Some(by_taps) => reached_by_taps(writer, shape, by_taps, data, pads)?,
         None => (pads.to_vec(), vec![0; spatial]),
     };
-    let order = if is_depthwise && block.is_none() && shape.window.strides[spatial - 1] == 2 && writer.has_vectors {
+    let order = if is_depthwise && block.is_none() && strides[spatial - 1] == 2 && writer.has_vectors {
         // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
         Order::Apart
     } else if is_by_taps && is_padded {
@@ -109,7 +106,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     } else {
         data.clone()
     };
-    let per_group = sources / shape.window.groups;
+    let per_group = sources / groups;
     let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
     let kernel_axes = kernel
         .iter()
@@ -122,17 +119,16 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
                 (Some(block), Some(lane)) => channel.mul(&index(block)?)?.add(lane)?,
                 _ => channel.clone(),
             };
-            let source =
-                source_channel(&whole, channel_axis.as_ref(), shape.window.groups, per_group, outputs_per_group)?;
+            let source = source_channel(&whole, channel_axis.as_ref(), groups, per_group, outputs_per_group)?;
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
-                let tap = kernel_axes[d].variable.mul(&index(shape.window.dilations[d])?)?;
+                let tap = kernel_axes[d].variable.mul(&index(dilations[d])?)?;
                 if order == Order::Apart && d == spatial - 1 {
                     let two = index(2)?;
                     at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
                     continue;
                 }
-                let read = place[d].mul(&index(shape.window.strides[d])?)?.add(&tap)?;
+                let read = place[d].mul(&index(strides[d])?)?.add(&tap)?;
                 at.push(if offsets[d] == 0 { read } else { read.sub(&index(offsets[d])?)? });
             }
             if order == Order::Rows {
