@@ -21,6 +21,7 @@ use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
 use kernel::tvm::names::Role;
 use kernel::tvm::{device, library};
+use models::operators::Conv;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
@@ -136,7 +137,7 @@ impl Bench {
 /// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that since,
 /// this is the one that was. Convolutions whose channels share their input were padded at the root.
 fn first_defaults(task: &Task, point: &mut Knobs) {
-    let Op::Conv { groups, .. } = &task.steps[0].op else { return };
+    let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());
     if channels != Some(*groups)
         && let Some(pad_at) = point.0.get_mut("pad_at")
