@@ -97,6 +97,9 @@ const POINTS: &[(&str, &str)] = &[
         "sum=block sum_threads=32 sum_elements=2 sum_fetch=8",
     ),
     ("matmul:m=3,n=7,k=96", "sum=block sum_threads=64 sum_elements=1"),
+    ("matmul:m=64,n=64,k=64", "stage=shared pad_rows=1 fetch=4 split_r=8"),
+    ("dense:m=64,n=64,k=64,bias=1", "stage=shared pad_rows=1 fetch=2 split_r=8"),
+    ("dense(f16[32,64], const f16[48,64])", "stage=shared pad_rows=1 fetch=2 split_r=8"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1,bias=1", "split_k=4"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1", "sum=block sum_threads=32 sum_elements=2"),
     ("dense(f16[2,96], const f16[12,96])", "split_k=2"),
@@ -424,6 +427,8 @@ fn on_emulated_device(folder: &Path) {
         fs::rename(folder.join(HIDDEN), folder.join(PROFILER)).expect("a file can be renamed");
         workers.recycle_runners();
         expect_counted(&mut workers, &jobs[0].1);
+        expect_counted_by_an_older_cupti(&mut workers, &jobs[1].1, folder);
+        expect_no_impossible_share(&mut workers, &jobs[1].1, folder);
         expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
         expect_counters_refused(&mut workers, &jobs[0].1, folder);
         expect_fault_costs_no_record(&mut workers, &jobs[0].1, folder);
@@ -525,6 +530,21 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
         assert_eq!(refusal(&measured, "papi:cuda:::no_such_event").step, Step::Papi);
         assert!(!measured.is_runner_spent);
     }
+}
+
+/// Releases of CUPTI before 13.1 refuse structures with fields that came later.
+fn expect_counted_by_an_older_cupti(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _older = Behaviour::new(folder, "cupti-13.0");
+    let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
+    assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5), "{measured:?}");
+}
+
+/// A share far above 100 % is no share.
+fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _disagreeing = Behaviour::new(folder, "passes-disagree");
+    let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
+    let refusal = refusal(&measured, "gpu_sm_percent");
+    assert!(refusal.why.contains("is 198 %: the passes it was counted in disagree"), "{refusal:?}");
 }
 
 /// Short runs are counted many at once; sums are those of one all the same.

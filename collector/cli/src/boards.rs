@@ -57,7 +57,7 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
 /// Flags that mean nothing where no board is named, and a target that needs one.
 fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
-                        docs/boards.md says how a board is set up";
+                        docs/guide/boards.md says how a board is set up";
     if needs_board {
         return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
     }

@@ -93,7 +93,7 @@ pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 /// What to do when the library's worker cannot be used.
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
-                            which builds with it from then on; docs/torch.md says more";
+                            which builds with it from then on; docs/guide/torch.md says more";
 
 /// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
 /// it was not built.

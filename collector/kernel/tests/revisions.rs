@@ -36,6 +36,9 @@ const ON_TENSOR_CORES: &[&str] = &[
     "q_conv(i8[1,32,7,7], const i8[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
 ];
 
+/// Products on a GPU whose staged rows are padded while threads stage vectors, which no drawn schedule above has.
+const PADDED: &[&str] = &["matmul:m=64,n=64,k=64", "dense:m=64,n=64,k=64,bias=1", "conv2d:ci=64,hw=8,co=64,k=3"];
+
 /// Tasks that TVM's own space is drawn for.
 const DRAWN: &[&str] =
     &["matmul:m=32,n=48,k=64", "conv2d:ci=8,hw=10,co=16,k=3,p=1,bias=1,act=relu", "softmax:shape=7x100,axis=1"];
@@ -104,6 +107,20 @@ impl Bench {
             first_defaults(&task, &mut points[0]);
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
             self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
+        }
+        let padded = if self.target.kind == Kind::Cuda { PADDED } else { &[] };
+        for text in padded {
+            let task = common::task(text);
+            let mut knobs = space::space(&task, &self.target.machine).default;
+            for (name, setting) in [
+                ("stage", Setting::Choice("shared".to_owned())),
+                ("fetch", Setting::Number(4)),
+                ("pad_rows", Setting::Number(1)),
+                ("split_r", Setting::Number(8)),
+            ] {
+                knobs.0.insert(name.to_owned(), setting);
+            }
+            self.add(hashes, &operator(&task.steps[0].op), &task, &[Schedule::Template { knobs }]);
         }
         for text in DRAWN {
             let draws = (0..SCHEDULES).map(|draw| Schedule::MetaSchedule {

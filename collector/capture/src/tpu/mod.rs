@@ -7,9 +7,8 @@
 //! it for events and writes one thing.
 //!
 //! Everything here was written by strangers: the smallest broken unit is skipped and counted (`loss`), and so is what the
-//! capture declares and does not hold (`declared`). Formulas and
-//! names follow the vendor's tool where it is right; `docs/tpu.md` lists where it is not, and `Reading::compat` gives its
-//! figures back.
+//! capture declares and does not hold (`declared`). Formulas and names follow the vendor's tool where it is right;
+//! `docs/guide/tpu.md` lists where it is not, and `Reading::compat` gives its figures back.
 
 pub mod align;
 mod assemble;

@@ -121,6 +121,8 @@ struct Shape {
     is_unrolled: bool,
     is_staged: bool,
     is_padded: bool,
+    /// Elements that a thread stages at once.
+    vector: i64,
 }
 
 const DIMENSIONS: [&str; 3] = ["c", "y", "x"];
@@ -136,6 +138,7 @@ impl Shape {
             is_unrolled: number("unroll") == 1,
             is_staged: knobs.choice("stage") == Some("shared"),
             is_padded: knobs.number("pad_rows") == Some(1),
+            vector: number("fetch"),
         }
     }
 
@@ -218,8 +221,11 @@ impl Limits {
         let channels = if stage.is_depthwise { shape.along(0) } else { depth };
         let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
         let weights = shape.along(0) * depth * stage.taps;
-        // Rows of a depth grow by one element; where the depth is outside, its rows grow by less than its extent.
-        let grown = |rows: i64| if shape.is_padded { rows.max(depth * depth) } else { 0 };
+        // Rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
+        // are rounded to.
+        let vector = shape.vector.max(1);
+        let rounded = depth.max(2 * vector) + vector - 1;
+        let grown = |rows: i64| if shape.is_padded { (rows * vector).max(depth * rounded) } else { 0 };
         let slack = grown(shape.along(0)) + grown(shape.along(2));
         (data + weights + slack) * stage.element_bytes
     }
@@ -321,8 +327,16 @@ fn contraction_default(
 ) -> Knobs {
     let is_staged = limits.stage.is_some();
     let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
-    let single =
-        Shape { threads: [1; 3], tile: [1; 3], depth, parts: 1, is_unrolled: true, is_staged, is_padded: false };
+    let single = Shape {
+        threads: [1; 3],
+        tile: [1; 3],
+        depth,
+        parts: 1,
+        is_unrolled: true,
+        is_staged,
+        is_padded: false,
+        vector: 1,
+    };
     let mut best = (f64::INFINITY, single);
     for &threads_c in threads[0].iter().filter(|&&count| count <= 32) {
         for &threads_y in &threads[1] {
