@@ -109,7 +109,7 @@ impl Bench {
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
             self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
         }
-        let padded = if self.target.kind == Kind::Cuda { PADDED } else { &[] };
+        let padded = if self.target.kind.runs_on_gpu() { PADDED } else { &[] };
         for text in padded {
             let task = common::task(text);
             let mut knobs = space::space(&task, &self.target.machine).default;
