@@ -434,7 +434,6 @@ fn questions_about_the_trace_are_answered() {
     assert_eq!(rows.len(), 2);
 }
 
-/// Writes a small trace for queries.
 fn small_trace(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("perfetto.pftrace");
     trace::write(&view(&[(0, small_core(0))], &Reading::default()), None, &path).unwrap();

@@ -34,7 +34,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
     }
 }
 
-/// Raw fields of an event.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw<'a> {
@@ -69,7 +68,6 @@ struct Tracks {
 }
 
 impl Tracks {
-    /// Returns the index of a track, or `None` if there are too many.
     fn place(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
         self.key.clear();
         for part in parts {

@@ -110,16 +110,13 @@ fn members(parts: &[Part]) -> Vec<(String, String)> {
     members
 }
 
-/// Assignment of all tracks to output tracks.
 struct Plan<'a> {
     tracks: Vec<Track>,
     keys: BTreeMap<&'a str, ()>,
     parts: Vec<Own>,
 }
 
-/// Assignment of one trace.
 struct Own {
-    /// Output track of each track.
     tracks: Vec<usize>,
     /// Additional lanes of tracks.
     lanes: HashMap<(u32, u16), usize>,

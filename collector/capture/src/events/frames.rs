@@ -37,7 +37,6 @@ pub struct Frames<R> {
     offset: u64,
     is_over: bool,
     state: State,
-    /// Name of the current member.
     name: Vec<u8>,
 }
 
@@ -67,7 +66,6 @@ enum State {
     After,
 }
 
-/// State of the scanner inside a value.
 #[derive(Clone, Copy, Default)]
 struct Scan {
     depth: u32,

@@ -82,11 +82,9 @@ pub struct Trace {
     pub losses: Losses,
 }
 
-/// Indices of texts during reading.
 #[derive(Default)]
 struct Places(HashMap<Box<str>, u32>);
 
-/// State of reading a trace.
 struct Keeper {
     trace: Trace,
     places: Places,

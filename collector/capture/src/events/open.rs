@@ -17,7 +17,6 @@ pub enum Format {
 
 /// Maximum size of an uncompressed trace.
 const MAX_BYTES: u64 = 1 << 40;
-/// Number of bytes inspected for detection.
 const LOOK: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.

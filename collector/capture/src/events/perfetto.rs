@@ -20,7 +20,6 @@ const MAX_TEXTS: usize = 10_000_000;
 const MAX_DEPTH: usize = 16;
 /// Maximum size of the names and values of an event's arguments.
 const MOST_ARGUMENT_BYTES: usize = 16 << 20;
-/// Bytes read at once.
 const BUFFER: usize = 1 << 18;
 
 const CATEGORY: u8 = 0;
@@ -28,13 +27,11 @@ const NAME: u8 = 1;
 const KEY: u8 = 2;
 const STRING: u8 = 3;
 
-/// Interned texts of a sequence, by kind and number.
 type Texts = HashMap<(u8, u64), String>;
 
 #[derive(Default)]
 struct Reader {
     texts: HashMap<u32, Texts>,
-    /// Number of interned texts.
     held: usize,
     tracks: HashMap<u64, u32>,
     /// Descriptors by track. A parent may be described after its children.
@@ -249,7 +246,6 @@ impl Reader {
         *sum
     }
 
-    /// Sets the names of tracks and of their processes.
     fn name_tracks(&mut self) {
         for (place, descriptor) in &self.descriptors {
             let (mut process, mut name) = (None, None);

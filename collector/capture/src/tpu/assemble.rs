@@ -88,7 +88,6 @@ pub fn assemble(
     timeline
 }
 
-/// Returns the number of displayed cores, including cores without a file.
 fn shown_cores(cores: &[Core], at_least: u32) -> u32 {
     cores.last().map_or(0, |core| core.id + 1).max(at_least)
 }

@@ -26,7 +26,6 @@ pub struct Taken {
     pub captures: Vec<PathBuf>,
 }
 
-/// Prefix of the names of captures.
 const PREFIX: &str = "cdm_profile_data_dev";
 
 /// Returns the environment variables that enable profiling.

@@ -43,7 +43,6 @@ impl Comparison {
         lines.join("\n")
     }
 
-    /// Returns the changes as JSON.
     pub fn document(&self, share: f64) -> Value {
         let change = |change: &Change| {
             json!({

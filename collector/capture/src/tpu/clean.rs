@@ -5,7 +5,6 @@
 
 use super::record::Record;
 
-/// Range of the counters.
 const RANGE: i64 = 1 << 32;
 /// A larger backward step is a wrap-around; a smaller one means records out of order.
 const HALF: i64 = 1 << 31;

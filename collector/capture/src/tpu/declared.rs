@@ -11,7 +11,6 @@ use std::path::Path;
 /// Declared numbers of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// Counts by engine and number of the core or port.
     counts: BTreeMap<(Engine, u32), u64>,
     /// Capacity of a stream in records; 0 if unknown.
     limit: u64,

@@ -35,7 +35,6 @@ pub struct Layout {
     pub bytes: usize,
     /// Fields in bit order. A repeated name appears once, with its first position in the list and its last bits.
     pub fields: Vec<Field>,
-    /// Positions by name.
     slots: HashMap<String, Place>,
     hot: [Option<Place>; HOT.len()],
 }
@@ -127,7 +126,6 @@ impl Stream {
     }
 }
 
-/// A valid command.
 #[derive(Clone, Debug)]
 struct Entry {
     layout: u16,
@@ -206,7 +204,7 @@ impl Decoder {
     }
 }
 
-/// Number of zero bytes after which a stream of descriptors ends.
+/// Maximum length of the zero padding that may follow the system command at the end of a stream.
 const TRAILING_ZERO_BYTES: usize = 128;
 
 /// A command in a stream.

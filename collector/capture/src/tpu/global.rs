@@ -7,7 +7,6 @@ use super::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// Maximum size of the file.
 const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of cores, since each becomes a row of the reports.
 const MAX_CORES: u32 = 64;

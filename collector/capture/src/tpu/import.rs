@@ -131,7 +131,6 @@ fn shapes(operator: &Operator) -> Result<Option<Json>, RowError> {
     if shapes.is_empty() { Ok(None) } else { Json::new(&shapes).map(Some) }
 }
 
-/// Returns the values that are known before a run.
 fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let mut features = Map::new();
     features.insert("tpu_engine".to_owned(), operator.engine.id().into());
@@ -148,7 +147,6 @@ fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json,
     Json::new(&features)
 }
 
-/// Returns the counters per run.
 fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let count = runs.times_ns.len().max(1) as f64;
     let mut counters = Map::new();

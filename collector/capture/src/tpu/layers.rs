@@ -14,7 +14,6 @@ use std::path::Path;
 
 const TENSORS: &str = "tensor_location.json";
 const NETWORK: &str = "final.mlir";
-/// Maximum size of the list of layers.
 const MAX_BYTES: u64 = 256 << 20;
 /// Number of bytes read from the network's text.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -102,7 +101,6 @@ impl Tensor {
     }
 }
 
-/// Entry of the list of layers.
 #[derive(Deserialize)]
 struct Entry {
     opcode: String,

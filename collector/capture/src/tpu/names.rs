@@ -17,7 +17,6 @@ pub struct Names {
 pub const UNKNOWN: u32 = 31;
 const CODES: usize = 32;
 
-/// Names of every pair of codes.
 struct Table(Vec<Names>);
 
 impl Table {

@@ -93,7 +93,6 @@ struct Reader<'a> {
     issued: usize,
     counters: [u32; 3],
     ports: BTreeMap<u32, u32>,
-    /// Current kernel, call and batch.
     place: (u32, u32, u32),
     names: HashMap<String, u32>,
     nodes: Nodes,

@@ -23,7 +23,6 @@ pub struct Work {
 const EACH: Work = Work { asked: 1, done: 1, cycles: 0, initial: 0, conflicts: 0 };
 /// Output rows that the cube processes at once.
 const CUBE_ROWS: u128 = 4;
-/// Bytes per lane and cycle.
 const LANE_BYTES: u128 = 16;
 
 /// Returns operations and cycles of a command.
@@ -61,7 +60,6 @@ struct Command<'a> {
     bytes: &'a [u8],
 }
 
-/// Extents of the result.
 struct Shape {
     n: u128,
     c: u128,
@@ -89,7 +87,6 @@ fn width(dtype: u128) -> usize {
     }
 }
 
-/// Returns the size of an element in bytes, rounded up.
 fn size(dtype: u128) -> u128 {
     [4, 2, 1, 1][width(dtype)]
 }

@@ -5,7 +5,6 @@ use datasets::output::Output;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// Size of the write buffer.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Writes a file with the content from `fill`, and creates its folder if necessary.

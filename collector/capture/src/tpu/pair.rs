@@ -15,7 +15,6 @@ use std::ops::Range;
 /// A section of commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Index of the first command in the list.
     first: usize,
     /// Number of known commands.
     count: usize,
@@ -182,7 +181,6 @@ pub struct Match {
     pub record: usize,
     /// Index of the command, or `NONE`.
     pub command: u32,
-    /// Tags of the section, or `NONE`.
     tags: u32,
 }
 

@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Size of the pieces passed to the writer.
 const PIECE: usize = 1 << 16;
 
 /// Writes all reports and returns their number.

@@ -4,7 +4,6 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     bytes: &'a [u8],
-    /// First row and offset of each block.
     blocks: &'a [(u32, usize)],
     stride: usize,
 }

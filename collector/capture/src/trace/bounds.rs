@@ -27,9 +27,7 @@ impl Default for Bounds {
     }
 }
 
-/// Maximum size of a value.
 const VALUE_BYTES: i32 = 64 << 20;
-/// Maximum length of a query.
 const QUESTION_BYTES: i32 = 1 << 20;
 /// Maximum length of a LIKE or GLOB pattern, since matching can be superlinear in it.
 const PATTERN_BYTES: i32 = 1000;

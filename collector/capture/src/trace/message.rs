@@ -53,7 +53,6 @@ pub mod kind {
     pub const COUNTER: i32 = 4;
 }
 
-/// Argument of a slice.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Annotation {
     #[prost(uint64, tag = "1")]
@@ -76,7 +75,6 @@ pub struct Annotation {
     pub string_iid: Option<u64>,
 }
 
-/// Interned texts of a sequence.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Interned {
     #[prost(message, repeated, tag = "1")]
@@ -114,7 +112,6 @@ pub struct TrackDescriptor {
     pub counter: Option<CounterDescriptor>,
 }
 
-/// Process that a track represents.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Process {
     #[prost(int32, tag = "1")]
@@ -123,7 +120,6 @@ pub struct Process {
     pub name: String,
 }
 
-/// Thread that a track represents.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Thread {
     #[prost(int32, tag = "1")]

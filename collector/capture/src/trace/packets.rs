@@ -5,7 +5,6 @@ use super::message::Packet;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::{DecodeError, Message};
 
-/// Field number of packets.
 const PACKET: u32 = 1;
 
 /// Calls `take` with every packet until decoding or `take` fails.

@@ -19,7 +19,6 @@ CREATE VIEW counter_track AS SELECT * FROM track WHERE type = 'counter';
 const INDICES: &str =
     "CREATE INDEX args_by_set ON args (arg_set_id); CREATE INDEX slice_by_args ON slice (arg_set_id);";
 
-/// Interned texts of a sequence, by kind and number.
 #[derive(Default)]
 struct Texts(HashMap<(u8, u64), String>);
 
@@ -50,7 +49,6 @@ impl Texts {
     }
 }
 
-/// A slice under construction.
 struct Slice {
     start: u64,
     end: Option<u64>,
@@ -96,7 +94,6 @@ impl Budget {
     }
 }
 
-/// Fills an empty database with a trace.
 pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     database.execute_batch(SCHEMA)?;
     database.execute_batch("BEGIN")?;
@@ -107,7 +104,6 @@ pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the names of tables and views.
 pub fn names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
     let mut statement = database.prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")?;
     let names = statement.query_map([], |row| row.get(0))?;
@@ -245,7 +241,6 @@ mod tests {
     use super::*;
     use prost::Message;
 
-    /// Encodes a file of packets.
     fn file(packets: &[Packet]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for packet in packets {

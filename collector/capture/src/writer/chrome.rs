@@ -9,7 +9,6 @@ use std::io::Write;
 /// Writer of a trace.
 pub struct ChromeSink<'a, W: Write> {
     heading: Heading<'a>,
-    /// Processes and threads of tracks as JSON.
     places: Vec<[String; 2]>,
     line: Vec<u8>,
     out: W,

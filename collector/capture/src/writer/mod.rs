@@ -68,7 +68,6 @@ impl Hasher for AddressHasher {
 
 type Table = HashMap<(usize, usize), u64, BuildHasherDefault<AddressHasher>>;
 
-/// Table of interned texts.
 #[derive(Clone, Copy)]
 enum Kind {
     Category,

@@ -4,7 +4,6 @@ use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
 use super::{Packets, Track, descriptors};
 use std::io::Write;
 
-/// Number of encoded bytes at which they are written.
 const PIECE: usize = 1 << 18;
 /// Maximum length of names from other programs.
 const NAME_BYTES: usize = 256;

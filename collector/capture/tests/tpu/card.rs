@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// Types of blocks.
 pub const TIU: u32 = 3;
 pub const GDMA: u32 = 4;
 pub const NODES: u32 = 5;
@@ -21,7 +20,6 @@ fn words(values: &[u32]) -> Vec<u8> {
 }
 
 impl File {
-    /// Adds a block.
     pub fn block(mut self, kind: u32, body: &[u8]) -> File {
         self.0.extend(words(&[kind, body.len() as u32]));
         self.0.extend(body);
@@ -49,12 +47,10 @@ impl File {
         self.declare("gdma", records.len()).block(GDMA, &records.iter().flat_map(record).collect::<Vec<_>>())
     }
 
-    /// Adds nodes.
     pub fn nodes(self, values: &[u32]) -> File {
         self.block(NODES, &words(values))
     }
 
-    /// Adds stored descriptors.
     pub fn extras(self, descriptors: &[Vec<u8>]) -> File {
         let mut body = Vec::new();
         for (index, descriptor) in descriptors.iter().enumerate() {
@@ -65,7 +61,6 @@ impl File {
     }
 }
 
-/// Returns a command node.
 pub fn node(engine: u32, op: u32, sub: u32, extra: u32) -> u32 {
     1 | engine << 7 | op << 10 | sub << 15 | extra << 20
 }
@@ -85,7 +80,6 @@ pub fn reset(engine: u32) -> u32 {
     12 | engine << 7
 }
 
-/// Returns the words that start a kernel.
 pub fn kernel(name: &str) -> Vec<u32> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -130,7 +124,6 @@ pub fn write(folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     write_of("5", folder, cores)
 }
 
-/// Writes a capture of the given chip.
 pub fn write_of(arch: &str, folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     let capture = folder.join("cdm_profile_data_dev0-0");
     std::fs::create_dir_all(&capture).unwrap();

@@ -12,7 +12,6 @@ des_opd0_y_ins0|des_opd1_y_ins0|des_short_res0_str|des_short_opd1_str|des_sym_ra
 des_opt_kernel_rotate|des_res_op_x_str|des_res_op_y_str|des_opd0_x_ins0|des_tsk_opd_num|des_opd0_dn_pad|des_intr_en|\
 des_opt_relu|des_pwr_step";
 
-/// Columns of DMA sheets.
 const DMA: &str = "Engine Id|Core Id|Global Idx|Cmd Id|Layer Id|Layer Name|Function Type|Function Name|\
 DMA data size(B)|Start Time(ns)|End Time(ns)|Asic Cycle|Stall Cycle|DDR Bandwidth(GB/s)|L2M Bandwidth(GB/s)|Direction|\
 Data Type|cmd_id_dep|cmd_special_function|src_start_addr|dst_start_addr|src_{nchw}size|dst_{nchw}size|src_{nchw}stride|\
@@ -40,7 +39,6 @@ pub fn dma() -> Vec<String> {
     expand(DMA)
 }
 
-/// Returns whether a column exists in every sheet.
 pub fn is_derived(name: &str) -> bool {
     matches!(name, "Core Id" | "Global Idx" | "Layer Id" | "Layer Name" | "Avg Cycle Last 200" | "Data Type")
 }

@@ -7,7 +7,6 @@ use crate::tpu::chip::Engine;
 use crate::tpu::summary::{Moved, time_ns};
 use crate::tpu::timeline::Timeline;
 
-/// Totals of one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreTotals {
     pub tiu: TiuSums,
@@ -54,7 +53,6 @@ const NOTES: [[&str; 2]; 7] = [
     ["uArch URate", "Total Alg Ops / Total uArch Ops."],
 ];
 
-/// Returns time and overlap of the whole capture.
 pub fn overall(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Overall {
     let times = Times { timeline, total_ns };
     let tiu = times.tiu_ns(cores.iter().map(|core| core.tiu.cycles).max().unwrap_or(0));
@@ -102,7 +100,6 @@ struct Times<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Overall {
     pub total_us: f64,
-    /// Overlap of the engines in percent.
     pub concurrency: f64,
 }
 
@@ -114,7 +111,6 @@ pub fn number(value: impl Into<i128>) -> Cell {
     Cell::Number(value.into() as f64)
 }
 
-/// Returns the bandwidth in bytes per nanosecond, with two decimals.
 pub fn speed(timeline: &Timeline, moved: Moved) -> Cell {
     let time = time_ns(moved.cycles, timeline.settings.mhz(Engine::Gdma));
     let speed = if time == 0 { 0.0 } else { moved.bytes as f64 / time as f64 };

@@ -10,10 +10,8 @@ use crate::tpu::layers::{Layer, Layers, Network, Tensor};
 use crate::tpu::timeline::Timeline;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Names of the sheets, in order.
 pub const SHEETS: [&str; 2] = ["Summary", "Layer by Layer Info"];
 
-/// Totals of a layer's records.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     asked: u128,
@@ -28,7 +26,6 @@ struct Sums {
     chip_bytes: u64,
 }
 
-/// Bytes, and the cycles they took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     bytes: u64,
@@ -101,7 +98,6 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Element widths with separate peaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
     Single,
@@ -119,7 +115,6 @@ impl Width {
     }
 }
 
-/// Peak rate that limits a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     /// Matrix cube, two operations per multiplier.
@@ -274,7 +269,6 @@ fn part(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { percent(part, whole) }
 }
 
-/// Renders the sheet with one row per layer.
 pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let mhz = shown.timeline.settings.tiu_mhz;
@@ -374,7 +368,6 @@ fn row(shown: &Shown<'_>, layer: &Layer, sums: &Sums, totals: (i64, i64, u128)) 
     row
 }
 
-/// Totals of the layers in one category.
 #[derive(Clone, Debug, Default)]
 struct Category {
     asked: u128,
@@ -445,7 +438,6 @@ fn thousandths(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { format!("{:.3}%", part / whole * 100.0).into() }
 }
 
-/// Renders the summary by category.
 pub fn summary(shown: &Shown<'_>, overall: Overall, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let (facts, mhz) = (shown.chip().facts(), shown.timeline.settings.tiu_mhz);

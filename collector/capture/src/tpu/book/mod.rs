@@ -35,7 +35,6 @@ pub const TABLE: &str = "PerfAI_output.csv";
 /// Number of highlighted columns.
 const KEYS: usize = 20;
 
-/// Source of a sheet's records.
 #[derive(Clone, Copy)]
 enum Owner<'a> {
     Core(&'a Core, Engine),
@@ -334,7 +333,6 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
     sheet.finish()
 }
 
-/// Returns the archive members other than sheets.
 fn parts(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
     const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#;
     const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";

@@ -11,7 +11,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// Number of records in the moving average of cycles.
 const WINDOW: usize = 200;
 
-/// Cells of events by column.
 pub struct Rows<'a> {
     by_name: HashMap<&'a str, usize>,
     /// Columns of the keys of each shape of event, in order.
@@ -57,7 +56,6 @@ pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) ->
 }
 
 impl<'a> Rows<'a> {
-    /// Creates rows with the given columns and layers.
     pub fn new(names: &'a [String], layers: Option<&'a Layers>) -> Rows<'a> {
         let by_name = names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let cells = vec![Value::None; names.len()];

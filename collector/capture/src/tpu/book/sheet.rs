@@ -7,7 +7,6 @@ use crate::tpu::event::value::{write_float, write_int, write_percent};
 /// Style of a cell, as an index into `STYLES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Default style.
     Plain = 0,
     /// Title of a box.
     Title = 1,
@@ -25,7 +24,6 @@ pub enum Style {
 
 /// Maximum number of rows that spreadsheet programs support.
 pub const MAX_ROWS: usize = 1 << 20;
-/// Size of the pieces passed to the compressor.
 const PIECE: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,12 +81,10 @@ impl Sheet {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
         self.row
     }
 
-    /// Writes a row of a box.
     pub fn row(&mut self, cells: &[(Cell, Style)]) {
         self.open_row();
         for (cell, style) in cells {

@@ -24,9 +24,7 @@ pub struct TiuSums {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DmaSums {
     pub cycles: i64,
-    /// Cycles of waits.
     pub waits: i64,
-    /// Stalled cycles.
     pub stalls: u64,
     /// Traffic from and to DDR.
     pub ddr: Moved,
@@ -34,7 +32,6 @@ pub struct DmaSums {
     pub l2: Moved,
 }
 
-/// Returns the totals of a tensor unit, and by type of command in order of first occurrence.
 pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'static str, TiuSums)>) {
     let mut kinds: Vec<(&'static str, TiuSums)> = Vec::new();
     for event in events {
@@ -63,7 +60,6 @@ pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'stat
     (total, kinds)
 }
 
-/// Returns the totals of a DMA engine.
 pub fn dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
     let mut sums = DmaSums::default();
     for event in events {
@@ -97,7 +93,6 @@ impl DmaSums {
         moved.cycles += event.record.cycles;
     }
 
-    /// Returns the cycles without waits.
     pub fn working(&self) -> i64 {
         self.cycles - self.waits
     }

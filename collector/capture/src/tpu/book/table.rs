@@ -9,7 +9,6 @@ use crate::tpu::event::{Event, Value};
 use crate::tpu::timeline::Timeline;
 use std::io::Write;
 
-/// Size of the pieces passed to the writer.
 const PIECE: usize = 1 << 16;
 
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
@@ -67,7 +66,6 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
 /// Index of ports among the engines of a core.
 const PORT: usize = 3;
 
-/// Location of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
     part: usize,

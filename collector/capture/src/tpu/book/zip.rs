@@ -7,14 +7,12 @@ use flate2::Crc;
 use flate2::write::DeflateEncoder;
 use std::io::Write;
 
-/// A member under construction.
 pub struct Member {
     name: String,
     crc: Crc,
     out: DeflateEncoder<Vec<u8>>,
 }
 
-/// A complete member.
 pub struct Packed {
     name: String,
     crc: u32,
@@ -43,7 +41,6 @@ impl Member {
 /// Maximum size of a member and of the archive without ZIP64.
 const LIMIT: u64 = u32::MAX as u64;
 
-/// Writes an archive.
 pub fn write(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
     let (mut offset, mut directory) = (0u64, Vec::new());
     for member in members {

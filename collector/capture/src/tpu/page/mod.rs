@@ -19,7 +19,6 @@ use std::path::Path;
 pub const FOLDER: &str = "PerfWeb";
 /// File name of the page.
 pub const FILE: &str = "result.html";
-/// Marker of an unknown batch.
 const NO_BATCH: u32 = u32::MAX;
 
 /// Writes the page.
@@ -32,7 +31,6 @@ pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -
     })
 }
 
-/// Lookup tables that columns refer to.
 #[derive(Default)]
 struct Lists {
     names: Vec<[&'static str; 3]>,
@@ -157,7 +155,6 @@ struct Lane<'a> {
     engine: Engine,
 }
 
-/// Columns of a lane.
 #[derive(Default)]
 struct Columns {
     start: Vec<f64>,
@@ -255,7 +252,6 @@ impl Columns {
     }
 }
 
-/// Writes `"name":["kind","base64"]`.
 fn column(out: &mut impl Write, name: &str, kind: &str, bytes: impl Iterator<Item = u8>) -> std::io::Result<()> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const PIECE: usize = 1 << 14;

@@ -43,7 +43,6 @@ const SWITCHES: [&str; 5] =
 
 /// Maximum absolute time, so that sums of several times fit into 64 bits. Times since 1970 reach it in 2043.
 const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
-/// Maximum number of calls.
 const MAX_CALLS: usize = 20_000_000;
 
 /// A call, or its start or end.
@@ -78,7 +77,6 @@ fn refused(path: &Path, error: events::Error) -> Error {
     }
 }
 
-/// Consumer of events.
 type Take<'a> = dyn FnMut(Event<'_>) -> std::result::Result<(), Full> + 'a;
 
 fn gather(

@@ -23,9 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 use track::{Lanes, Tracks};
 
-/// Number of records per piece.
 const PIECE: usize = 1 << 14;
-/// Maximum number of pieces in memory.
 const HELD: usize = 16;
 
 /// Writes the trace.
@@ -73,7 +71,6 @@ impl Order {
     }
 }
 
-/// A piece of the trace.
 enum Piece {
     Tracks,
     Total,
@@ -83,7 +80,6 @@ enum Piece {
     Host { library: bool },
 }
 
-/// Plan of the output.
 struct Plan<'a> {
     timeline: &'a Timeline,
     host: Option<&'a HostTrace>,
@@ -248,7 +244,6 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
     tracks.ports = all;
 }
 
-/// Track of a port that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Other,
