@@ -33,7 +33,6 @@ const OF_LINE: [ColumnId; 6] = [
     ColumnId::cpus,
 ];
 
-/// Maximum number of values kept per column.
 const VALUES_MAX: usize = 16;
 
 /// A column whose values differ between the two sides.

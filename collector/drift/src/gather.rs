@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Half-width of a 95 % interval in standard errors.
 const HALF: f64 = 1.96;
-/// Prefix of the run ids of `opcollect night`.
 const NIGHT: &str = "night-";
 
 /// Collects records in any order and builds a [`History`].
@@ -51,7 +50,6 @@ pub fn night_of(record: &Record) -> String {
     }
 }
 
-/// Returns the civil date of a day number since 1970.
 fn date(days: i64) -> String {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

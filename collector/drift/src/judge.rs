@@ -265,7 +265,6 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     shares
 }
 
-/// Network, threads and host of a line.
 type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
 fn around<'a>(one: &Seen<'a>) -> Option<Around<'a>> {
@@ -303,7 +302,6 @@ fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<S
     told.collect()
 }
 
-/// Returns the variance of a line's difference.
 fn variance(one: &Seen<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {

@@ -11,13 +11,10 @@ use report::{duration, number, percent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Maximum number of curves on a page.
 const CURVES: usize = 200;
-/// Size of a cell of the map.
 const CELL: (f64, f64) = (54.0, 22.0);
 /// Size of the map's margins: names on the left, labels above.
 const MARGIN: (f64, f64) = (190.0, 30.0);
-/// Size of a curve.
 const CURVE: (f64, f64) = (520.0, 120.0);
 
 /// Renders the whole page.

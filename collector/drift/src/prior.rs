@@ -11,7 +11,6 @@ use super::distributions::{digamma, trigamma};
 pub(super) struct Prior {
     /// Scale of the distribution.
     pub variance: f64,
-    /// Degrees of freedom of the prior.
     pub freedom: f64,
 }
 

@@ -103,7 +103,6 @@ fn toned(change: &Change) -> report::Cell {
     if change.verdict == Verdict::Slower { cell.bad() } else { cell.best() }
 }
 
-/// Formats the key of a line.
 pub(super) fn title(identity: &Identity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
     let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
