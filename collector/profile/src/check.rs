@@ -101,7 +101,6 @@ impl Profile {
     }
 }
 
-/// Returns the index of the first number with which the sum is beyond [`SUM_MAX`].
 fn first_beyond(mut numbers: impl Iterator<Item = u64>) -> Option<usize> {
     let mut sum = 0u64;
     numbers.position(|number| {

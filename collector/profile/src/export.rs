@@ -11,7 +11,6 @@ use std::io::Write;
 const KEYS: [&str; 10] =
     ["External id", "Input Dims", "Input type", "text", "scope", "task", "schedule", "flops", "bytes", "cpu_ns"];
 
-/// Indices into `KEYS`.
 mod key {
     pub const EXTERNAL: usize = 0;
     pub const DIMS: usize = 1;

@@ -27,7 +27,6 @@ fn read(path: &Path) -> Imported {
     imported
 }
 
-/// Imports a trace given as text.
 fn read_text(text: &str) -> Imported {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");

@@ -68,7 +68,6 @@ impl Metric {
         if let Metric::String(text) = self { Some(text) } else { None }
     }
 
-    /// Formats the metric with full precision.
     fn exact(&self) -> String {
         self.number().map_or_else(|| self.to_string(), |number| number.to_string())
     }

@@ -10,7 +10,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Maximum number of distinct operators with shapes. A larger number indicates that names are not operators.
 const MAX_OPERATORS: usize = 5_000_000;
-/// Maximum number of open slices per track.
 const MAX_OPEN: usize = 100_000;
 
 /// Operators that torch.profiler omits from its tables.
@@ -49,9 +48,7 @@ pub struct Gather {
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
     unended: u64,
-    /// Sum of the durations of all spans.
     total_ns: u64,
-    /// Sum of the sizes of all memory events.
     total_bytes: u64,
     /// Number of spans and memory events that were dropped because a sum would exceed its limit.
     too_large: u64,
@@ -63,7 +60,6 @@ struct Called {
     operator: u32,
     /// Correlation number that device work refers to.
     external: Option<u64>,
-    /// Step number, if the slice is a step.
     step: Option<u64>,
 }
 

@@ -24,7 +24,6 @@ pub struct Raw {
     pub end_ns: i64,
 }
 
-/// Marker for the absence of a span.
 const NONE: u32 = u32::MAX;
 
 /// Nests the spans of a profile. `lift` merges only children with the name of their parent.

@@ -30,7 +30,6 @@ pub struct Provenance {
     pub trace_hash: String,
 }
 
-/// Times of the calls of one record.
 #[derive(Default)]
 struct Calls {
     times_ns: Vec<u64>,
@@ -176,7 +175,6 @@ fn text(operator: &Operator) -> String {
     text
 }
 
-/// Returns the counters of an average call.
 fn counters(calls: &Calls, is_device: bool) -> Result<Json, RowError> {
     let count = calls.times_ns.len().max(1) as f64;
     let mut counters = Map::new();

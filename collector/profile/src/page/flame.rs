@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 const PATHS: usize = 5000;
 /// Maximum number of paths in memory: a trace may have a unique name for every call.
 const MAX_PATHS: usize = 1_000_000;
-/// Maximum depth of a path.
 const DEPTH: usize = 200;
 
 struct Node<'a> {

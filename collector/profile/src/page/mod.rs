@@ -44,7 +44,6 @@ fn data(profile: &Profile) -> Value {
     })
 }
 
-/// Returns the facts in the page header.
 fn facts(profile: &Profile) -> Vec<[String; 2]> {
     let totals = summary::totals(profile);
     let calls = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
@@ -110,7 +109,6 @@ fn rows(profile: &Profile) -> Vec<Value> {
     rows.iter().map(row).collect()
 }
 
-/// Returns the device work by name.
 fn device_rows(profile: &Profile) -> Vec<Value> {
     if !profile.spans.iter().any(|span| matches!(span.kind, Kind::Kernel | Kind::Copy)) {
         return Vec::new();

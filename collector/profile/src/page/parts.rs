@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 /// Maximum number of spans in the timeline.
 pub const SPANS: usize = 20_000;
-/// Maximum number of points in a memory chart.
 const POINTS: usize = 2000;
 
 /// Returns the first spans as a flat list: track, start, duration, operator, depth and kind of each.

@@ -18,7 +18,6 @@ pub(super) struct Session {
     pub(super) channels: Vec<Channel>,
     /// Count of each channel between two consecutive readings.
     pub(super) alone: Vec<Option<f64>>,
-    /// Workspace bytes requested by each call.
     pub(super) workspace_bytes: Option<Vec<u64>>,
     /// Number of recorded steps, including discarded ones.
     pub(super) recorded: u64,
@@ -35,7 +34,6 @@ pub(super) struct Session {
     /// Counts of the pool's threads in the last counted runs.
     pub(super) thread_counts: Vec<ThreadCount>,
     pub(super) kept_thread_counts: Vec<Vec<ThreadCount>>,
-    /// Channels of those counts.
     pub(super) thread_channels: Vec<Channel>,
 }
 
@@ -156,7 +154,6 @@ impl Session {
         }
     }
 
-    /// Discards every second step.
     fn thin_out(&mut self) {
         let (per_stamp, per_count) = (2 * self.calls, self.calls * self.channels.len());
         every_second(&mut self.steps, 1);

@@ -4,7 +4,6 @@ use super::Watch;
 use measure::Clock;
 use measure::counters::{CounterReader, Reading};
 
-/// Observer that records timestamps.
 pub(super) struct Times<'a, C> {
     pub clock: &'a mut C,
     pub stamps: &'a mut [u64],

@@ -17,7 +17,6 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
     writer.flush()
 }
 
-/// Name of a column and the function that formats its cell.
 type Column = (&'static str, fn(&Row) -> String);
 
 const COLUMNS: [Column; 26] = [

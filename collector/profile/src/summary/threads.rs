@@ -77,7 +77,6 @@ pub fn threads(profile: &Profile) -> Vec<Thread> {
 /// Distribution of each operator span with tasks, by span index.
 pub(super) type Parts = BTreeMap<usize, Part>;
 
-/// Distribution of one operator span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     tasks: u64,
@@ -108,7 +107,6 @@ pub(super) fn parts(profile: &Profile) -> Parts {
 }
 
 impl Spread {
-    /// Aggregates the distributions of all calls.
     pub(super) fn of(parts: &[Part], calls: usize) -> Spread {
         if parts.is_empty() {
             return Spread::default();
