@@ -28,7 +28,6 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// Formats the key for transmission.
     fn text(&self) -> String {
         let secret = self.secret.as_ref().map_or(String::new(), |secret| format!("#{secret}"));
         let timeout = self.timeout.map_or(String::new(), |timeout| format!(" -timeout={}", timeout.as_secs_f64()));

@@ -26,7 +26,6 @@ pub struct Session {
 /// State of the server's function that limits requests.
 #[derive(Clone, Copy)]
 enum LimitFunction {
-    /// Not looked up yet.
     Unknown,
     /// Not offered by the server, for example TVM's own server.
     Absent,
@@ -172,7 +171,6 @@ impl Session {
         Ok(all)
     }
 
-    /// Sends a request and waits for its reply.
     fn ask(&mut self, doing: &'static str, packet: &Packet) -> Result<Vec<Value>, RemoteError> {
         self.send(doing, packet)?;
         match self.receive()? {

@@ -11,7 +11,6 @@ use std::time::Duration;
 /// Maximum length of a message, the same limit as in TVM's trackers.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Codes of requests and replies.
 mod code {
     pub const SUCCESS: i64 = 0;
     pub const PUT: i64 = 3;

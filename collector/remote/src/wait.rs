@@ -39,7 +39,6 @@ pub struct Waiting {
     waits: [Option<Duration>; 2],
 }
 
-/// Indices into `waits`.
 const TO_SEND: usize = 0;
 const TO_RECEIVE: usize = 1;
 

@@ -79,7 +79,6 @@ pub enum Value {
     Module(u64),
 }
 
-/// Type codes of list elements.
 mod kind {
     pub const NONE: i32 = 0;
     pub const INT: i32 = 1;
