@@ -83,7 +83,6 @@ impl Admission {
         is_free
     }
 
-    /// Frees the board after a client's session.
     pub fn release(&self, client: &Arc<Client>) {
         let mut occupancy = self.occupancy();
         occupancy.holder = occupancy.holder.take().filter(|holder| !Arc::ptr_eq(holder, client));
@@ -167,7 +166,6 @@ pub fn greet_all(listener: &TcpListener, admission: &Arc<Admission>, admitted: &
     }
 }
 
-/// Compares in constant time.
 fn is_same(left: &str, right: &str) -> bool {
     let differences = left.bytes().zip(right.bytes()).fold(0, |all, (left, right)| all | (left ^ right));
     differences == 0 && left.len() == right.len()

@@ -4,9 +4,7 @@ use crate::native::Devmem;
 use accelerator::{Bus, Core, SimulatedBus};
 use remote::fabric::FabricKind;
 
-/// Physical address of a simulated core's memory.
 const ADDRESS: u64 = 0x1000_0000;
-/// Maximum memory of a simulated core.
 const BYTES_MAX: usize = 1 << 30;
 /// Granularity of a simulated core's memory.
 const PAGE_BYTES: usize = 4096;

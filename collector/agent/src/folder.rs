@@ -22,7 +22,6 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// Creates a locked folder.
     pub fn new() -> io::Result<SessionFolder> {
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;

@@ -30,7 +30,6 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 /// The same limit while requests of the client are unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
-/// Interval of the tracker checks.
 const TICK: Duration = Duration::from_secs(2);
 
 /// Exit code of a session whose client requested the agent to exit.
@@ -123,7 +122,6 @@ pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Resu
 
 enum End {
     Fine,
-    /// The client requested the agent to exit.
     Leaving,
     Bad(String),
 }
@@ -142,7 +140,6 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<Mar
     end
 }
 
-/// Runs a session's process in the given folder.
 fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<End> {
     let mut child = match start(stream, options, folder) {
         Ok(child) => child,
@@ -200,13 +197,9 @@ fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Resul
     command.spawn()
 }
 
-/// How a session's process ended.
 enum How {
-    /// Exited by itself.
     By(ExitStatus),
-    /// Exceeded the time limit.
     Late,
-    /// The client closed the connection.
     Left,
 }
 

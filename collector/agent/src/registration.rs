@@ -4,7 +4,6 @@ use remote::{Address, RemoteError, Tracker};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// Time limit for a tracker's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of checks after which an assigned but unused session is offered again.
 const LOOKS: u32 = 3;
@@ -79,7 +78,6 @@ impl Registration {
     }
 }
 
-/// Returns an unpredictable text.
 fn chance() -> String {
     let mut bytes = [0; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

@@ -38,7 +38,6 @@ fn endless(address: &Address, kernels: &[u8]) -> (Session, u64) {
     (session, function)
 }
 
-/// Waits until a condition holds, with a time limit.
 fn wait(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + LONG;
     while !holds() {

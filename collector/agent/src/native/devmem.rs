@@ -16,7 +16,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-/// Paths and addresses of a board.
 struct Places {
     /// Physical memory of the board as a file.
     registers: PathBuf,
@@ -38,7 +37,6 @@ pub struct Devmem {
     begin: Instant,
 }
 
-/// Mapped part of a file.
 struct Mapping {
     start: NonNull<c_void>,
     bytes: usize,
@@ -219,7 +217,6 @@ mod tests {
 
     const BASE: u64 = 0x4000;
 
-    /// Creates files that replace a board's devices.
     fn board(folder: &tempfile::TempDir) -> Places {
         let path = |name: &str| folder.path().join(name);
         for (name, bytes) in [("mem", BASE + 0x4000), ("memory", 0x8000)] {

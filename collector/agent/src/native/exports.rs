@@ -14,7 +14,6 @@ static ERROR: Mutex<String> = Mutex::new(String::new());
 #[used]
 static KEPT: unsafe extern "C" fn(*const c_char, *const *const c_char, i32) = TVMFFIErrorSetRaisedFromCStrParts;
 
-/// Returns and clears the error message.
 pub fn take_error() -> String {
     ERROR.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default()
 }

@@ -7,7 +7,6 @@ use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Prefix of kernel symbols.
 const PREFIX: &str = "__tvm_ffi_";
 /// Symbol of embedded modules, which need TVM's runtime.
 const IMPORTS: &str = "__tvm_ffi__library_bin";

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 
-/// Number of polls before a thread sleeps.
 const SPIN_COUNT: usize = 2000;
 
 type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
@@ -21,7 +20,6 @@ pub struct Environment {
     count: c_int,
 }
 
-/// Barrier of the tasks of a launch.
 #[derive(Default)]
 struct Meeting {
     arrived: AtomicUsize,
@@ -134,7 +132,6 @@ fn work(shared: &Shared, place: usize, threads: usize) {
     }
 }
 
-/// Runs the tasks assigned to one thread.
 fn run_share(job: &Job, place: usize, threads: usize, shared: &Shared) {
     for task in (place..job.count).step_by(threads) {
         let number = c_int::try_from(task).expect("tasks are few");

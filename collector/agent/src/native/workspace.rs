@@ -5,7 +5,6 @@ use std::sync::Mutex;
 
 /// Alignment for vector instructions.
 const ALIGNMENT: usize = 64;
-/// Maximum number of cached pieces.
 const KEPT: usize = 64;
 
 /// Pieces by address and size. Both lists share a lock, since threads of a kernel allocate and free concurrently.
@@ -16,7 +15,6 @@ struct Pieces {
 
 static PIECES: Mutex<Pieces> = Mutex::new(Pieces { free: Vec::new(), lent: Vec::new() });
 
-/// Returns a piece of the given size, or `None` if memory is exhausted.
 pub fn lend(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
     let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;

@@ -6,10 +6,8 @@ use remote::wire::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Maximum number of calls in a sequence.
 const CALLS_MAX: usize = 100_000;
 
-/// Kernel and its arguments.
 type Call = (Kernel, Vec<Value>);
 
 /// Calls as given by the client. Tensors may be freed in the meantime, so addresses are resolved for every run.

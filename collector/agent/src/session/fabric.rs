@@ -15,12 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// Alignment of blocks, a multiple of all element sizes and of the page size.
 const ALIGNMENT: u64 = 4096;
-/// Maximum number of blocks per session.
 const BLOCKS_MAX: usize = 1024;
-/// Maximum number of instructions per run.
 const INSTRUCTIONS_MAX: u64 = 1 << 21;
 
-/// A function of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Program,
@@ -34,7 +31,6 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Returns the function with the given RPC name.
     pub fn of(name: &str) -> Option<Asked> {
         Some(match name {
             fabric::PROGRAM => Asked::Program,
@@ -87,7 +83,6 @@ impl OnFabric {
         done.map_err(|error| Refusal(format!("cannot note the state of the core: {error}")))
     }
 
-    /// Executes a function.
     pub(super) fn call(&mut self, asked: Asked, arguments: &[Value]) -> Result<Value, Refusal> {
         match (asked, arguments) {
             (Asked::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
@@ -230,7 +225,6 @@ impl OnFabric {
         self.blocks.get(&handle).map_or_else(|| unknown(handle), Ok)
     }
 
-    /// Returns a checked range of a block.
     fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, Refusal> {
         let (block, at) = (self.block(handle)?, size(at)?);
         let bytes = block.end - block.start;

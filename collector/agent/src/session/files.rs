@@ -4,9 +4,7 @@ use super::{Refusal, refuse};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a file name.
 const NAME_BYTES_MAX: usize = 200;
-/// Maximum number of files per session.
 const FILES_MAX: usize = 4096;
 
 pub struct Files {

@@ -14,7 +14,6 @@ use remote::wire::Value;
 /// Environment variable with which the front process marks sessions on an emulator.
 pub const EMULATED_VARIABLE: &str = "OPCOLLECT_BOARD_EMULATED";
 
-/// Maximum number of samples of an evaluator.
 const REPEATS_MAX: i64 = 100_000;
 
 /// A function that every agent provides.
@@ -76,7 +75,6 @@ impl Evaluator {
 }
 
 impl Session {
-    /// Executes a function.
     pub(super) fn call_builtin(&mut self, builtin: Builtin, arguments: Vec<Value>) -> Result<Returned, Refusal> {
         let value = |value| Ok(Returned::Value(value));
         match (builtin, arguments.as_slice()) {

@@ -54,7 +54,6 @@ pub struct Session {
     fabric: Option<OnFabric>,
     /// CPUs of the process before any kernel was pinned.
     cpus: Vec<usize>,
-    /// Time limit of a request, set by the client.
     limit_seconds: Option<u32>,
     end: End,
 }
