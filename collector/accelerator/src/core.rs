@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Size of a micro-operation in bytes.
 pub(crate) const MICRO_OP_BYTES: u64 = 4;
 
 /// Configuration of a core. Data and weights are 8-bit, sums 32-bit.

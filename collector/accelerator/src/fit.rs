@@ -7,7 +7,6 @@ use crate::layout::{operand_bytes, result_bytes};
 
 /// Maximum number of instructions of a program, due to the maximum size of a buffer.
 pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
-/// Maximum memory of a program.
 const MOST_BYTES: u64 = 1 << 30;
 /// Maximum padding on one side, due to the instruction format.
 const MOST_PADS: u32 = 15;
@@ -39,19 +38,15 @@ pub(crate) struct Plan {
     pub under: [u32; 2],
     /// Channel blocks of data per tile.
     pub data_blocks: u32,
-    /// Elements of data.
     pub data: u32,
-    /// Elements of weights.
     pub weights: u32,
-    /// Sums of the tile.
     pub tile: u32,
     /// Sums including operands of post-processing and fillers.
     pub sums: u32,
-    /// Whether a tile has so few sums that a whole row of windows must lie between two products into the same sum.
+    /// Whether a tile has fewer rows of sums than the minimum distance, so that columns must be iterated innermost.
     pub is_narrow: bool,
     /// Dummy products into unused sums that enforce the minimum distance.
     pub fillers: u32,
-    /// Number of virtual threads.
     pub threads: u32,
 }
 
@@ -180,7 +175,6 @@ fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     tiles.saturating_mul(of_tile)
 }
 
-/// Tile sizes as 64-bit integers.
 struct Wide {
     tile_b: u64,
     tile_h: u64,

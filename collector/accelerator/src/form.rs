@@ -237,7 +237,7 @@ fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
     }
 }
 
-/// Returns a matrix product as a layer with one image row. The rows of the matrix fill the batch of any core.
+/// Returns an operation on a matrix as a layer with one image row. The matrix rows fill the batch of any core.
 fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
     /// Rows per element on the core with the largest batch.
     const BATCH: u32 = 4;
@@ -263,7 +263,6 @@ fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReaso
     })
 }
 
-/// Returns the post-processing of a step.
 fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
     let per = |op: AluOp, next: &mut usize| {
         // The first operand of an element-wise task's first step is the data.

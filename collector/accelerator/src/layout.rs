@@ -71,13 +71,11 @@ pub fn unpack(core: &Core, layer: &Layer, packed: &[u8]) -> Result<Vec<u8>, Layo
     Ok(bytes)
 }
 
-/// Returns the size of a result in the core's layout.
 pub(crate) fn result_bytes(core: &Core, layer: &Layer) -> u64 {
     let ([height, width], [batches, _, blocks]) = (layer.output(), layer.blocks(core));
     product(&[batches, blocks, height, width, core.batch, core.block])
 }
 
-/// Returns the size of an operand in the core's layout.
 pub(crate) fn operand_bytes(core: &Core, layer: &Layer, operand: Operand) -> u64 {
     let ([batches, blocks_in, blocks_out], [height, width]) = (layer.blocks(core), layer.output());
     let Core { batch, block, .. } = *core;

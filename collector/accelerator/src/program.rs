@@ -68,7 +68,6 @@ impl Program {
     }
 }
 
-/// Consecutive regions.
 #[derive(Default)]
 pub(crate) struct Regions(pub Vec<Region>);
 

@@ -26,7 +26,6 @@ const SUM_MAX: f64 = 2_147_483_647.0;
 /// Maximum shift, below the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
-/// Components of a quantised layer.
 struct Parts<'a> {
     x_zero: f64,
     op: Op,

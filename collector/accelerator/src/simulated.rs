@@ -35,7 +35,6 @@ impl SimulatedBus {
         self.values.get(&(block, register)).copied().unwrap_or(0)
     }
 
-    /// Returns whether every block has been started.
     fn is_started(&self) -> bool {
         Block::ALL.into_iter().all(|block| self.value(block, registers::CONTROL) & registers::START != 0)
     }

@@ -46,7 +46,6 @@ fn noted(program: &Program) -> HookedBus<Noted> {
     HookedBus { bus, hooks: Noted { written: Vec::new(), ends: true } }
 }
 
-/// Copies an image into memory and runs it.
 fn run(bus: &mut dyn Bus, program: &Program, image: &Image) -> Result<(Vec<u8>, u64), LaunchError> {
     let begin = program.memory_bytes().next_multiple_of(4096);
     image.parts.iter().for_each(|(at, bytes)| bus.put(*at, bytes));

@@ -19,7 +19,6 @@ struct Used {
     read: usize,
 }
 
-/// State of the modules without timing.
 pub(super) struct Run<'a> {
     program: &'a Program,
     pub(super) tokens: [VecDeque<Known>; 4],

@@ -14,9 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
-/// Maximum number of steps of a program.
 const MOST_STEPS: u64 = 1 << 33;
-/// Maximum memory in bytes.
 const MOST_BYTES: u64 = 1 << 31;
 
 /// Why a program cannot be executed.
@@ -124,9 +122,7 @@ impl<'a> Machine<'a> {
 
 /// Memory with a base address.
 pub(crate) struct Place<'m> {
-    /// Content of the memory.
     pub bytes: &'m mut [u8],
-    /// Address of the first byte.
     pub origin: u64,
 }
 

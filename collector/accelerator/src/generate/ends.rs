@@ -87,7 +87,6 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Loads a tile of sums.
     pub(super) fn load_tile(&mut self, tile: Tile, at: u32, on_core: u16) {
         for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, at, on_core) {
             self.push(Instruction::Load(memory(Buffer::Sums, (on_core, in_memory), [rows, columns, stride])));

@@ -220,7 +220,6 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the start of a thread's part of a buffer.
 fn of(thread: usize, elements: u32) -> u16 {
     short(u32::try_from(thread).expect("at most four threads") * elements)
 }

@@ -12,7 +12,6 @@ const MULTIPLY: u64 = 2;
 const FINISH: u64 = 3;
 const ALU: u64 = 4;
 
-/// Writer of the fields of one half, starting at the lowest bit.
 struct Writer(u64, u32);
 
 impl Writer {

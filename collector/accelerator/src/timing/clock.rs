@@ -6,12 +6,9 @@ use crate::instruction::{AluOp, Instruction};
 use crate::program::Program;
 use std::collections::VecDeque;
 
-/// Size of an instruction in bytes.
 const INSTRUCTION_BYTES: u64 = 16;
-/// Capacity of an instruction queue.
 const QUEUE: usize = 512;
 
-/// State of a lane.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) now: u64,
@@ -20,7 +17,6 @@ pub(super) struct Progress {
     queue: VecDeque<(usize, u64)>,
 }
 
-/// An instruction in execution.
 struct Work {
     place: usize,
     begin: u64,
@@ -43,7 +39,6 @@ pub(super) struct Clock<'a> {
     pub(super) lanes: [Progress; 4],
     /// Cycles at which tokens become available.
     tokens: [VecDeque<u64>; 4],
-    /// Index of the next instruction to fetch.
     fetched: usize,
     port_free: u64,
     timed: Timed,

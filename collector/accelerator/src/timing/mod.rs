@@ -14,7 +14,6 @@ use crate::instruction::{DecodeError, Instruction, decode};
 use crate::program::Program;
 use clock::Clock;
 
-/// Maximum number of simulated cycles.
 const MOST_CYCLES: u64 = 1 << 50;
 
 /// A unit that works concurrently with the others.

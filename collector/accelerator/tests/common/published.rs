@@ -8,11 +8,8 @@ use std::path::{Path, PathBuf};
 pub struct Row {
     /// Table A, B or C.
     pub table: char,
-    /// Core configuration.
     pub core: Core,
-    /// Layer.
     pub layer: Layer,
-    /// Tiling.
     pub knobs: Knobs,
     /// Time in milliseconds, including the host.
     pub ms: f64,
@@ -106,7 +103,6 @@ pub fn measured_steps() -> Vec<Post> {
 }
 
 impl Row {
-    /// Generates the program.
     pub fn program(&self) -> Result<Program, Misfit> {
         generate(&self.core, &self.layer, &self.knobs)
     }
