@@ -18,7 +18,6 @@ const LONGEST_GAP: Duration = Duration::from_millis(1500);
 pub struct Moment(Duration);
 
 impl Moment {
-    /// Returns the current moment.
     pub fn now() -> Moment {
         static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
         let now = Instant::now();
@@ -26,7 +25,6 @@ impl Moment {
         clock.get_or_insert_with(|| Clock::starting_at(now)).look(now)
     }
 
-    /// Returns the moment a duration later.
     pub fn after(self, duration: Duration) -> Moment {
         Moment(self.0.saturating_add(duration))
     }

@@ -7,7 +7,8 @@
 //! is stopped does not count.
 //!
 //! * [`frame`] defines the length-prefixed encoding.
-//! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`]. [`enter`] and [`Entry::serve`] are the worker's side.
+//! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].
+//! * [`enter`] and [`Entry::serve`] are the worker's side.
 //! * [`confine()`] sets the worker's limits and ties its life to the supervisor's.
 //! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
 //!
@@ -69,7 +70,6 @@ struct Envelope<Body> {
     body: Body,
 }
 
-/// Reply of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer<Reply> {
     /// Resident memory after the job, for recycling.

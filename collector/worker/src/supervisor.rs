@@ -17,7 +17,6 @@ use super::{
     process::{StartError, Worker},
 };
 
-/// Maximum number of attempts to start a worker.
 const START_TRIES: u32 = 4;
 /// Delay before the second attempt. It triples with each further one.
 const START_PAUSE: Duration = Duration::from_millis(100);
@@ -95,12 +94,9 @@ pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     kinds: PhantomData<fn(&Request) -> Reply>,
 }
 
-/// Current worker with its wear.
 struct Seat<Peer> {
     peer: Peer,
-    /// Number of completed jobs.
     jobs: u32,
-    /// Resident memory after the latest job.
     rss_bytes: u64,
 }
 
