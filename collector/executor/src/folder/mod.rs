@@ -25,18 +25,13 @@ pub fn description(folder: &Path) -> PathBuf {
     folder.join(PROGRAM)
 }
 
-/// Content of `program.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Description {
     format: u32,
     program: Program,
-    /// Hashes of the code files.
     codes: Vec<String>,
-    /// Offset of each constant.
     offsets: Vec<u64>,
-    /// Hash of the constants file.
     constants: String,
-    /// Size of the constants file.
     constant_bytes: u64,
 }
 
@@ -138,7 +133,6 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(|source| FolderError::Unwritable { path: path.to_owned(), source })
 }
 
-/// Reads a file with a size limit.
 fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();

@@ -264,7 +264,6 @@ fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (
     (places.collect(), (found.bytes, found.least_bytes))
 }
 
-/// State of the lowering.
 struct Writer<'a> {
     values: &'a Values<'a>,
     parts: &'a Parts,
@@ -299,7 +298,6 @@ pub struct Numbers<'a> {
     /// Graph of the constants.
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],
-    /// Values computed from constants.
     computed: HashMap<ValueId, Tensor>,
     /// Index of the node that produces each value.
     makers: HashMap<ValueId, usize>,

@@ -10,7 +10,6 @@ pub(super) struct Span {
     pub last: usize,
 }
 
-/// Returns the spans of a sequential plan.
 pub(super) fn in_turns(plan: &Plan) -> Vec<Span> {
     (0..plan.calls.len()).map(|place| Span { first: place, last: place }).collect()
 }
