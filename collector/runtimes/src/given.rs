@@ -16,7 +16,6 @@ pub struct Owned<R> {
 }
 
 impl<R: Clone> Owned<R> {
-    /// Wraps a handle with its release function.
     pub fn new(runtime: &R, handle: Handle, release: unsafe extern "C" fn(Handle)) -> Owned<R> {
         Owned { handle, release, _runtime: runtime.clone() }
     }

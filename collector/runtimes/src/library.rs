@@ -5,7 +5,6 @@ use crate::runtime::Described;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the library file among the installed wheels.
 pub fn file(of: &Described) -> Result<PathBuf> {
     let folders: Vec<PathBuf> =
         worker::libraries::packages().into_iter().map(|packages| packages.join(of.folder)).collect();

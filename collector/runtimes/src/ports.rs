@@ -22,7 +22,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Allocates zeroed memory.
     pub fn new(bytes: usize) -> Memory {
         let lines = vec![Line([0; 64]); bytes.div_ceil(64).max(1)].into_boxed_slice();
         let count = lines.len();

@@ -21,7 +21,6 @@ pub struct Base {
 
 macro_rules! functions {
     ($($field:ident = $place:literal, ($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The used functions of the table.
         pub struct Functions {
             $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }

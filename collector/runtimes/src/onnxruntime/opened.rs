@@ -25,7 +25,6 @@ struct Opened {
     _library: Library,
 }
 
-/// Loads the library.
 pub fn open() -> Result<OnnxRuntime> {
     let file = library::file(&DESCRIBED)?;
     let unusable =

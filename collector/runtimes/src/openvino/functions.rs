@@ -9,14 +9,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub type Status = c_int;
 pub type Element = c_uint;
 
-/// Extents of a tensor.
 #[repr(C)]
 pub struct Shape {
     pub rank: i64,
     pub extents: *mut i64,
 }
 
-/// Version of the library.
 #[repr(C)]
 pub struct Version {
     pub build: *const c_char,
@@ -25,7 +23,6 @@ pub struct Version {
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, $ty:ty;)*) => {
-        /// The used functions of the library.
         pub struct Functions {
             $(pub $field: $ty,)*
         }

@@ -88,7 +88,6 @@ impl runtime::Session for Session {
     }
 }
 
-/// Reads a model file.
 fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     let functions = runtime.functions();
     let path = CString::new(model.as_os_str().as_bytes()).map_err(|_| RuntimeError::Refused {

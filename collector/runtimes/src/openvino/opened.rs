@@ -24,7 +24,6 @@ struct Opened {
     _library: Library,
 }
 
-/// Loads the library.
 pub fn open() -> Result<OpenVino> {
     let file = library::file(&DESCRIBED)?;
     let unusable =
