@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Time that a session gets to end after its client has closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
-/// The same limit while requests of the client are unread.
+/// `CLOSED_GRACE` while requests of the client are unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
 const TICK: Duration = Duration::from_secs(2);
 

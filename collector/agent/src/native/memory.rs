@@ -52,7 +52,8 @@ impl Memory {
         // SAFETY: a new anonymous mapping affects no existing memory.
         let mapping = unsafe { mmap_anonymous(None, length, access, kind) }.map_err(|_| too_much())?;
         let guard = mapped - PAGE_BYTES;
-        // SAFETY: the guard lies inside the mapping, which is not in use yet. The page size is only advice.
+        // SAFETY: the guard lies inside the mapping, which is not in use yet. The kernel may ignore the advice against
+        // huge pages.
         unsafe {
             mprotect(mapping.byte_add(guard), PAGE_BYTES, ProtFlags::PROT_NONE).map_err(NativeError::new)?;
             let _ = madvise(mapping, guard, MmapAdvise::MADV_NOHUGEPAGE);

@@ -1,7 +1,8 @@
 //! Restoration of the order and the times of one stream's records.
 //!
-//! Counters are 32-bit and wrap around within seconds. An overrun ring buffer starts in the middle of the recording.
-//! Both look like a single backward step of time; the smaller of two gaps distinguishes them.
+//! Counters are 32-bit and wrap around within seconds. The first record of an overrun ring
+//! buffer is not the oldest one. Both look like a single backward step of time; the smaller of two gaps distinguishes
+//! them.
 
 use super::record::Record;
 

@@ -34,7 +34,7 @@ const PATTERN_BYTES: i32 = 1000;
 /// Number of SQLite's steps between checks of the time limit.
 const STEPS: i32 = 1000;
 
-/// Readable tables besides those of the trace; the last two are table-valued JSON functions.
+/// Readable tables in addition to those of the trace; the last two are table-valued JSON functions.
 const OTHER_TABLES: [&str; 4] = ["sqlite_master", "sqlite_schema", "json_each", "json_tree"];
 
 /// Allowed functions, all without side effects.
