@@ -2,6 +2,7 @@
 
 use crate::instruction::AluOp;
 use crate::layer::{Kind, Layer, Post, Tensors};
+use models::operators::{BiasAdd, Binary, Cast, Clip, Conv, Dense, QConv, Requantize, Unary};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, UnaryOp};
 
 /// Why a task must run on the CPU.
@@ -27,11 +28,12 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     }
     let anchor = &task.steps[0];
     let (op, is_sum) = match &anchor.op {
-        Op::Conv { strides, pads, dilations, groups } | Op::QConv { strides, pads, dilations, groups, .. } => {
+        Op::Conv(Conv { strides, pads, dilations, groups })
+        | Op::QConv(QConv { strides, pads, dilations, groups, .. }) => {
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
-            (Op::Conv { strides, pads, dilations, groups: *groups }, true)
+            (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), true)
         }
-        Op::Dense | Op::QDense { .. } => (Op::Dense, true),
+        Op::Dense(_) | Op::QDense(_) => (Op::Dense(Dense {}), true),
         op => (op.clone(), false),
     };
     let mut form = Form { parameters: Vec::new(), steps: Vec::new() };
@@ -42,26 +44,26 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     let operands = operands.collect::<Result<Vec<Operand>, CpuReason>>()?;
     form.step(op, operands, &anchor.output);
     let rest = &task.steps[1..];
-    let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize { .. }));
-    let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd { .. }, .. }));
+    let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize(_)));
+    let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd(_), .. }));
     if is_sum && !is_requantised && !has_bias {
         form.shift(&anchor.output);
     }
     for (place, step) in rest.iter().enumerate() {
         match &step.op {
-            Op::Requantize { to, low, high, .. } => {
+            Op::Requantize(Requantize { to, low, high, .. }) => {
                 if *to == DType::U8 {
                     return cpu("its result has no sign, and the core's have one");
                 }
                 form.shift(&step.output);
-                form.then(Op::Clip { low: *low as f64, high: *high as f64 }, &step.output);
+                form.then(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
             }
-            Op::Clip { low, .. } => {
+            Op::Clip(Clip { low, .. }) => {
                 let low = if *low < 0.0 { -128.0 } else { 0.0 };
-                form.then(Op::Clip { low, high: 127.0 }, &step.output);
+                form.then(Op::Clip(Clip { low, high: 127.0 }), &step.output);
             }
-            Op::Cast { .. } => {}
-            op @ (Op::BiasAdd { .. } | Op::Binary { .. } | Op::Unary { .. }) => {
+            Op::Cast(_) => {}
+            op @ (Op::BiasAdd(_) | Op::Binary(_) | Op::Unary(_)) => {
                 let other = step.inputs.iter().find(|operand| matches!(operand, Operand::Parameter(_)));
                 let other = other.map(|operand| parameter(task, *operand)).transpose()?;
                 let before = Operand::Step(form.steps.len() - 1);
@@ -75,11 +77,11 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
         }
     }
     let last = task.steps[task.steps.len() - 1].output.clone();
-    let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip { .. }, .. }));
+    let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip(_), .. }));
     if !is_clipped {
-        form.then(Op::Clip { low: -128.0, high: 127.0 }, &last);
+        form.then(Op::Clip(Clip { low: -128.0, high: 127.0 }), &last);
     }
-    form.then(Op::Cast { to: DType::I8 }, &last);
+    form.then(Op::Cast(Cast { to: DType::I8 }), &last);
     let task = Task { parameters: form.parameters, steps: form.steps };
     layer_of(&task)?;
     task.check().map_err(|error| CpuReason(error.to_string()))?;
@@ -99,7 +101,7 @@ impl Form {
     }
 
     fn step(&mut self, op: Op, inputs: Vec<Operand>, like: &TensorType) {
-        let dtype = if let Op::Cast { to } = &op { *to } else { DType::I32 };
+        let dtype = if let Op::Cast(Cast { to }) = &op { *to } else { DType::I32 };
         self.steps.push(Step { op, inputs, output: TensorType { dtype, shape: like.shape.clone() } });
     }
 
@@ -117,7 +119,7 @@ impl Form {
         };
         let shifts = Parameter { ty: TensorType::new(DType::I32, &shape), is_constant: true };
         let (before, by) = (Operand::Step(self.steps.len() - 1), self.parameter(&shifts, DType::I32));
-        self.step(Op::Binary { function: BinaryOp::ShiftRight }, vec![before, by], like);
+        self.step(Op::Binary(Binary { function: BinaryOp::ShiftRight }), vec![before, by], like);
     }
 }
 
@@ -138,14 +140,14 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
         small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("it is too large".to_owned()))
     };
     let mut layer = match &anchor.op {
-        Op::Conv { strides, pads, dilations, groups } => {
+        Op::Conv(Conv { strides, pads, dilations, groups }) => {
             convolution(&extents(0)?, &extents(1)?, [strides, pads, dilations], *groups)?
         }
-        Op::Dense => {
+        Op::Dense(_) => {
             let (data, weights) = (extents(0)?, extents(1)?);
             matrix(Kind::Convolution, &data, weights[0])?
         }
-        Op::Binary { .. } | Op::Unary { .. } | Op::Clip { .. } => {
+        Op::Binary(_) | Op::Unary(_) | Op::Clip(_) => {
             let data = extents(0)?;
             match data.as_slice() {
                 &[images, channels, height, width] => elementwise([images, channels, height, width]),
@@ -175,7 +177,7 @@ fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
         }
     }
     let (last, before) = task.steps.split_last().expect("a task has a step");
-    if last.op != (Op::Cast { to: DType::I8 }) || before.iter().any(|step| step.output.dtype != DType::I32) {
+    if last.op != (Op::Cast(Cast { to: DType::I8 })) || before.iter().any(|step| step.output.dtype != DType::I32) {
         return cpu("its result has no 8 bits, and the core writes bytes");
     }
     Ok(())
@@ -284,7 +286,7 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
             && match layer.tensors {
                 // The last two dimensions of an image are spatial. A bias names its axis.
                 Tensors::Images => match shape.len() {
-                    1 => matches!(step.op, Op::BiasAdd { .. }),
+                    1 => matches!(step.op, Op::BiasAdd(_)),
                     rank => rank >= 3 && shape[rank - 3] == channels,
                 },
                 Tensors::Matrix { .. } => shape.last() == Some(&channels),
@@ -296,16 +298,16 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         }
     };
     match &step.op {
-        Op::BiasAdd { axis } => {
+        Op::BiasAdd(BiasAdd { axis }) => {
             let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
             if *axis != channel { cpu("its bias is none of channels") } else { per(AluOp::Add, next) }
         }
-        Op::Binary { function: BinaryOp::Add } => per(AluOp::Add, next),
-        Op::Binary { function: BinaryOp::Max } => per(AluOp::Max, next),
-        Op::Binary { function: BinaryOp::Min } => per(AluOp::Min, next),
-        Op::Binary { function: BinaryOp::ShiftRight } => per(AluOp::ShiftRight, next),
-        Op::Unary { function: UnaryOp::Relu } => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
-        Op::Clip { low, high } => match (whole(*low), whole(*high)) {
+        Op::Binary(Binary { function: BinaryOp::Add }) => per(AluOp::Add, next),
+        Op::Binary(Binary { function: BinaryOp::Max }) => per(AluOp::Max, next),
+        Op::Binary(Binary { function: BinaryOp::Min }) => per(AluOp::Min, next),
+        Op::Binary(Binary { function: BinaryOp::ShiftRight }) => per(AluOp::ShiftRight, next),
+        Op::Unary(Unary { function: UnaryOp::Relu }) => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
+        Op::Clip(Clip { low, high }) => match (whole(*low), whole(*high)) {
             (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
             _ => cpu(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
         },

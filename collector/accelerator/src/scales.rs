@@ -6,6 +6,7 @@
 //! the sum of the weights inside the image, since padding has no zero point.
 
 use crate::form::{CpuReason, layer_of};
+use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
 /// A layer in the core's form with all operands except its data.
@@ -106,13 +107,13 @@ fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> T
     let mut steps = Vec::new();
     let mut step = |op: Op, inputs: Vec<Operand>, dtype: DType| steps.push(Step { op, inputs, output: like(dtype) });
     step(parts.op.clone(), vec![Operand::Parameter(0), Operand::Parameter(1)], DType::I32);
-    let add = Op::Binary { function: BinaryOp::Add };
+    let add = Op::Binary(Binary { function: BinaryOp::Add });
     step(add, vec![Operand::Step(0), Operand::Parameter(2)], DType::I32);
-    let shift = Op::Binary { function: BinaryOp::ShiftRight };
+    let shift = Op::Binary(Binary { function: BinaryOp::ShiftRight });
     step(shift, vec![Operand::Step(1), Operand::Parameter(3)], DType::I32);
-    let clip = Op::Clip { low: parts.low as f64, high: parts.high as f64 };
+    let clip = Op::Clip(Clip { low: parts.low as f64, high: parts.high as f64 });
     step(clip, vec![Operand::Step(2)], DType::I32);
-    step(Op::Cast { to: DType::I8 }, vec![Operand::Step(3)], DType::I8);
+    step(Op::Cast(Cast { to: DType::I8 }), vec![Operand::Step(3)], DType::I8);
     Task { parameters, steps }
 }
 
@@ -124,11 +125,11 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     };
     let anchor = &task.steps[0];
     let (op, x_zero, w_zero) = match &anchor.op {
-        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+        Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }) => {
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
-            (Op::Conv { strides, pads, dilations, groups: *groups }, *x_zero, *w_zero)
+            (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), *x_zero, *w_zero)
         }
-        Op::QDense { x_zero, w_zero } => (Op::Dense, *x_zero, *w_zero),
+        Op::QDense(QDense { x_zero, w_zero }) => (Op::Dense(Dense {}), *x_zero, *w_zero),
         op => return cpu(format!("`{}` is no quantised sum of products", op.name())),
     };
     if w_zero != 0 {
@@ -146,13 +147,13 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     };
     let (bias, last) = match &task.steps[1..] {
         [last] => (None, last),
-        [Step { op: Op::BiasAdd { .. }, inputs, .. }, last] => match numbers(&inputs[1]) {
+        [Step { op: Op::BiasAdd(_), inputs, .. }, last] => match numbers(&inputs[1]) {
             Some(bias) if !bias.is_empty() => (Some(bias), last),
             _ => return cpu("its bias is no constant"),
         },
         _ => return cpu("more follows its sums than a bias and a change of scale"),
     };
-    let Op::Requantize { to: DType::I8, zero, low, high, .. } = last.op else {
+    let Op::Requantize(Requantize { to: DType::I8, zero, low, high, .. }) = last.op else {
         return cpu(format!("`{}` follows its sums, and the core writes bytes with a sign", last.op.name()));
     };
     match numbers(&last.inputs[1]) {
@@ -173,7 +174,7 @@ enum Correction {
 impl Parts<'_> {
     fn channels(&self, task: &Task) -> Result<usize, CpuReason> {
         let extents = task.steps[0].output.extents().unwrap_or_default();
-        let place = if matches!(self.op, Op::Conv { .. }) { 1 } else { extents.len().saturating_sub(1) };
+        let place = if matches!(self.op, Op::Conv(_)) { 1 } else { extents.len().saturating_sub(1) };
         let channels = extents.get(place).and_then(|&channels| usize::try_from(channels).ok());
         let is_cut = |channels: &usize| *channels > 0 && self.weights.len().is_multiple_of(*channels);
         channels.filter(is_cut).ok_or_else(|| CpuReason::new("its weights are not cut into channels"))
@@ -185,7 +186,7 @@ impl Parts<'_> {
         }
         let own = weights.len() / channels.max(1);
         let all = || weights.chunks(own.max(1)).map(|own| -self.x_zero * own.iter().sum::<f64>()).collect();
-        let Op::Conv { strides, pads, dilations, .. } = &self.op else {
+        let Op::Conv(Conv { strides, pads, dilations, .. }) = &self.op else {
             return Ok(Some(Correction::PerChannel(all())));
         };
         if pads.iter().all(|&pad| pad == 0) {

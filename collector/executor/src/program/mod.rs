@@ -14,7 +14,7 @@ pub use parts::Writing;
 use crate::memory::{Lifetime, layout};
 use alive::alive;
 use job::Packing;
-use models::operator::Class;
+use models::operators::Class;
 use models::stages::Stage;
 use models::{DType, Graph, Plan, StagePlan, TensorType, ValueId};
 use parts::Parts;

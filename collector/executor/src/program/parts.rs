@@ -9,7 +9,7 @@
 use super::Values;
 use super::staged::Span;
 use crate::memory::ALIGNMENT_BYTES;
-use models::operator::Class;
+use models::operators::{Class, Concat};
 use models::{Call, Op, Operand, Plan, Task, ValueId};
 use std::collections::{HashMap, HashSet};
 
@@ -110,7 +110,7 @@ impl Parts {
 /// Returns the offsets of a concatenation's operands in its result, if each is one aligned contiguous part.
 fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
-    let Op::Concat { axis } = step.op else { return None };
+    let Op::Concat(Concat { axis }) = step.op else { return None };
     let extents = values.extents(call.result);
     let rank = i64::try_from(extents.len()).ok()?;
     let outside = usize::try_from(axis.rem_euclid(rank.max(1))).ok()?;

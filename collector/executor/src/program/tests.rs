@@ -2,6 +2,7 @@
 
 use super::*;
 use models::fuse::{Fuse, plan};
+use models::operators::{Binary, Concat, Reshape, Slice, Softmax, Unary};
 use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
 /// Returns programs with concurrent calls, one for each rule.
@@ -153,10 +154,10 @@ fn large_networks_take_little_more_memory_than_they_must() {
 fn what_is_answered_twice_or_without_a_call_has_a_place() {
     let mut builder = GraphBuilder::new("odd");
     let x = builder.input("x", TensorType::f32(&[2, 6])).expect("an input");
-    let flat = builder.push(Op::Reshape { shape: vec![12] }, &[x]).expect("a view");
-    let relu = builder.push(Op::Unary { function: UnaryOp::Relu }, &[flat]).expect("a call");
-    let again = builder.push(Op::Reshape { shape: vec![3, 4] }, &[relu]).expect("a view of it");
-    let last = builder.push(Op::Unary { function: UnaryOp::Neg }, &[again]).expect("a call");
+    let flat = builder.push(Op::Reshape(Reshape { shape: vec![12] }), &[x]).expect("a view");
+    let relu = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[flat]).expect("a call");
+    let again = builder.push(Op::Reshape(Reshape { shape: vec![3, 4] }), &[relu]).expect("a view of it");
+    let last = builder.push(Op::Unary(Unary { function: UnaryOp::Neg }), &[again]).expect("a call");
     // An output that is read again, a view of it, a reshaped input, and the last value.
     let graph = builder.finish(&[relu, again, flat, last]).expect("a graph");
     let program = check(&graph);
@@ -169,7 +170,7 @@ fn what_is_answered_twice_or_without_a_call_has_a_place() {
 fn open_sizes_are_refused() {
     let mut builder = GraphBuilder::new("open");
     let x = builder.input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
-    let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
+    let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
     let refused =
@@ -188,8 +189,10 @@ fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> us
 
 #[test]
 fn what_is_joined_lies_together() {
-    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
-    let join = |builder: &mut GraphBuilder, parts: &[ValueId]| builder.push(Op::Concat { axis: 1 }, parts).unwrap();
+    let softmax =
+        |builder: &mut GraphBuilder, x| builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
+    let join =
+        |builder: &mut GraphBuilder, parts: &[ValueId]| builder.push(Op::Concat(Concat { axis: 1 }), parts).unwrap();
     // Growing blocks: a concatenation is read and concatenated again.
     let grown = calls_of(|builder, x| {
         let one = softmax(builder, x);
@@ -219,8 +222,8 @@ fn what_is_joined_lies_together() {
     let apart = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
-        let beside = builder.push(Op::Concat { axis: 2 }, &[one, two]).unwrap();
-        let cut = Op::Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] };
+        let beside = builder.push(Op::Concat(Concat { axis: 2 }), &[one, two]).unwrap();
+        let cut = Op::Slice(Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] });
         let short = builder.push(cut, &[two]).unwrap();
         let short = softmax(builder, short);
         let odd = join(builder, &[short, short]);
@@ -243,8 +246,11 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
         };
         (program.calls.iter().filter(is_over).count(), program.activation_bytes / 128)
     };
-    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
-    let add = |builder: &mut GraphBuilder, a, b| builder.push(Op::Binary { function: BinaryOp::Add }, &[a, b]).unwrap();
+    let softmax =
+        |builder: &mut GraphBuilder, x| builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
+    let add = |builder: &mut GraphBuilder, a, b| {
+        builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[a, b]).unwrap()
+    };
     // A residual block: its input is also read by its first operator, but earlier.
     let residual = |builder: &mut GraphBuilder, x| {
         let one = softmax(builder, x);
@@ -274,7 +280,7 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
     let stretched = over(&|builder, x| {
         let one = softmax(builder, x);
         let twice = add(builder, one, one);
-        let row = Op::Slice { axes: vec![1], starts: vec![0], stops: vec![1], steps: vec![1] };
+        let row = Op::Slice(Slice { axes: vec![1], starts: vec![0], stops: vec![1], steps: vec![1] });
         let row = builder.push(row, &[one]).unwrap();
         let row = softmax(builder, row);
         let two = softmax(builder, twice);
