@@ -1,4 +1,5 @@
-//! What records say of the machine, the target and the versions, before anything else is known.
+//! Base records: the columns of the machine, the target and the versions, which are known before
+//! the tasks are planned.
 
 use crate::Result;
 use crate::campaign::{Bases, Config, record};
@@ -10,12 +11,12 @@ use job::revision::Revisions;
 use measure::host::Facts;
 use targets::Target;
 
-/// Records with all that is known before the tasks are.
+/// Returns records with all columns that are known before the tasks are planned.
 pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
     let compiled = Record {
         config_hash: Some(config.hash()),
         seed: i64::try_from(config.seed).ok(),
-        // A GPU's work is started by one thread, which waits for nobody.
+        // One thread launches the work of a GPU, so no thread pool spins.
         spin_count: Some(if target.kind.runs_on_cpus() { config.limits.spin_count.into() } else { 0 }),
         ..record::of_machine(target, facts, versions, &run_id()).map_err(Failure::usage)?
     };

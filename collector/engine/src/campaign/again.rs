@@ -1,4 +1,5 @@
-//! A record's attempt, to be made again: its task, code, threads and plan as the record tells them.
+//! Reconstructs the attempt that a record describes, to repeat it: its task, code, threads and
+//! plan.
 
 use super::attempt::attempt;
 use super::config::{Limits, ModelRequest};
@@ -13,28 +14,28 @@ use models::partner::CPU_VENDOR;
 use std::sync::Arc;
 use targets::{Machine, Target};
 
-/// What a record tells of its attempt.
+/// An attempt as a record describes it.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// What was run.
+    /// The measured task.
     pub task: PlannedTask,
-    /// What its code was made for.
+    /// The target of its code.
     pub target: Target,
-    /// What computed it.
+    /// The code or library that computed it.
     pub code: Code,
-    /// One thread was on each of these CPUs.
+    /// CPUs of the threads, one thread on each.
     pub cpus: Vec<usize>,
-    /// How it was measured.
+    /// Method of the measurement.
     pub method: Method,
-    /// What caches held.
+    /// State of the caches before a run.
     pub state: CacheState,
     /// Seed of its input values.
     pub seed: u64,
-    /// How often an idle thread asked for work before it slept.
+    /// Number of times that an idle thread polled for work before it slept.
     pub spin_count: u32,
 }
 
-/// Why a record's attempt cannot be made again.
+/// Reason why a record's attempt cannot be repeated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum AgainError {
@@ -61,7 +62,8 @@ fn unusable<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainEr
 }
 
 impl Told {
-    /// Reads a record. `machine` is what a space on this machine's CPUs may use.
+    /// Reconstructs the attempt of a record. `machine` describes what spaces on this machine's CPUs
+    /// may use.
     pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
@@ -92,7 +94,7 @@ impl Told {
         })
     }
 
-    /// The attempt, on the machine and with the program that the base tells of.
+    /// Returns the attempt on the machine and with the program that `base` describes.
     pub fn attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
         let with_task = Arc::new(record::of_task(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());

@@ -1,4 +1,4 @@
-//! Settings that are one of a few names.
+//! Settings with a fixed list of values.
 
 use datasets::CacheState;
 use models::choice;

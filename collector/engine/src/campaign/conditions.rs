@@ -9,16 +9,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The conditions of a measurement that would be made now.
+/// Conditions of a measurement that would be made now.
 pub struct CurrentConditions {
     /// Records with the columns of machine and versions, one per kind of target.
     bases: Vec<Record>,
     revisions: Revisions,
-    /// Computed revisions, because a store has many records of few tasks.
+    /// Cache of computed revisions, because a store has many records of few tasks.
     known: RefCell<HashMap<CodeOf, Option<Arc<str>>>>,
 }
 
-/// The inputs of a revision: task hash, symbolic task, kind of target, and whether the schedule was drawn from TVM's own space.
+/// Inputs of a revision: task hash, symbolic task, kind of target, and whether the schedule was
+/// sampled from TVM's own space.
 type CodeOf = (String, Option<String>, &'static str, bool);
 
 impl CurrentConditions {
@@ -32,12 +33,14 @@ impl CurrentConditions {
         CurrentConditions::new(vec![bases.compiled.clone(), bases.library.clone()], bases.revisions.clone())
     }
 
-    /// Whether a record was measured under these conditions and with the code that this program generates.
+    /// Returns whether a record was measured under these conditions and with the code that this
+    /// program generates.
     pub fn match_record(&self, record: &Record) -> bool {
         self.bases.iter().any(|base| stands_for(record, base, Likeness::Conditions)) && self.match_code(record)
     }
 
-    /// Whether this program generates the code of a record. Reads the columns `task` and `schedule`.
+    /// Returns whether this program generates the code of a record. Reads the columns `task` and
+    /// `schedule`.
     fn match_code(&self, record: &Record) -> bool {
         let Some(text) = &record.schedule else { return record.code_revision.is_none() };
         let (Some(kind), Ok(schedule)) = (targets::of_record(record), Schedule::from_json(text.text())) else {
