@@ -54,7 +54,7 @@ pub struct Collection<'a> {
     pub on: &'a Standing,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
-    /// Set to the number of a signal that ends it after the attempt in flight.
+    /// Set to the number of a signal that ends the collection after the attempt in flight.
     pub signal: Arc<AtomicUsize>,
     /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
@@ -65,7 +65,7 @@ impl Collection<'_> {
     pub fn run(&self, bench: &mut dyn Bench) -> Result<Collected> {
         let Campaign { target, config, .. } = self.campaign;
         let bases = self.bases()?;
-        // What a core computes runs on no CPU of this machine, and is the same on every one.
+        // A simulated core does not occupy a CPU, and its times are the same on every machine.
         let cpus = if target.kind.occupies_cpus() { self.on.cpus.clone() } else { vec![0] };
         let work = self.work(&bases, &cpus)?;
         let is_simulated = bases.compiled.source == datasets::Source::Simulated;
@@ -78,7 +78,8 @@ impl Collection<'_> {
         let records = self.records(&made.wanted)?;
         let (tried, reached) = self.tried(&made.wanted, &bases)?;
         let signal = self.signal.load(Ordering::Relaxed);
-        // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not measured.
+        // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not
+        // measured.
         let has_peaks = target.kind.has_host_peaks() && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
@@ -192,7 +193,7 @@ impl Collection<'_> {
         let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
         let at = pass::At { signal: &self.signal, observer, store: self.store, host };
         let began = Instant::now();
-        // Later visits, and the best of a search, run what was built before.
+        // Later visits and the final measurements of a search reuse earlier artifacts.
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
             Work::Sweep(todo) => (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None),
@@ -226,7 +227,8 @@ impl Collection<'_> {
         Ok(records)
     }
 
-    /// Reports the number of experiments that have a time and lack requested counters, and what is done about them.
+    /// Reports the number of experiments that have a time but lack requested counters, and how they
+    /// are handled.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -237,8 +239,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns every attempt at these experiments, without long columns, and the rates that attempts of the current versions
-    /// reached on this host.
+    /// Returns all attempts at these experiments, without long columns, and the rates that attempts
+    /// of the current versions reached on this host.
     fn tried(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::of(bases));
         for record in self.store.records(Choose::All).map_err(failed)? {
@@ -294,7 +296,8 @@ fn of_tuning(error: TuningError) -> Failure {
     }
 }
 
-/// Returns a note if other processes use the machine before the campaign begins: intervals will be wider.
+/// Returns a note if other processes use the machine before the campaign begins, because intervals
+/// will be wider.
 fn busy_note() -> Option<String> {
     const LOOK: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
@@ -345,7 +348,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Returns whether an attempt has no time, also one of earlier runs.
+    /// Returns whether an attempt of this or an earlier run has no time.
     pub fn has_losses(&self) -> bool {
         self.records.iter().any(|record| record.outcome.is_loss())
     }

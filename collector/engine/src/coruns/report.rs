@@ -40,9 +40,9 @@ pub struct CoRunMember {
     pub beside: Vec<String>,
     /// How the members share cores.
     pub parallel: Option<String>,
-    /// Median next to the others.
+    /// Median time next to the others.
     pub median_ns: f64,
-    /// Median alone on the same cores.
+    /// Median time alone on the same cores.
     pub alone_ns: f64,
     /// Time next to the others over time alone.
     pub slowdown: f64,
