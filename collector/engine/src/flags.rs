@@ -1,4 +1,4 @@
-//! Flags of values that are chosen by name.
+//! Command-line flags whose values are chosen by name.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use models::Choice;

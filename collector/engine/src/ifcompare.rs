@@ -1,4 +1,5 @@
-//! `--ifcompare`: after a campaign, its models as a whole, by the default schedules and by the best that the store has.
+//! `--ifcompare`: after a campaign, runs its models as a whole, by the default schedules and by the
+//! best ones in the store.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -15,13 +16,13 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// A model on a number of threads.
+/// Result of a model on a number of threads.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Compared {
-    /// Both ways were timed.
+    /// The times of both variants.
     Timed(Box<Report>),
-    /// They were not.
+    /// The reason why they were not timed.
     Left {
         /// The model.
         model: String,
@@ -29,13 +30,13 @@ pub enum Compared {
         batch: Option<i64>,
         /// The number of threads.
         threads: usize,
-        /// Why they were not.
+        /// Reason of the failure.
         why: String,
     },
 }
 
 impl Compared {
-    /// Whether something is missing or wrong.
+    /// Returns whether the comparison failed or found wrong outputs.
     pub fn is_loss(&self) -> bool {
         match self {
             Compared::Timed(report) => report.is_wrong(),
@@ -43,7 +44,7 @@ impl Compared {
         }
     }
 
-    /// For a reader.
+    /// Formats the result as text.
     pub fn describe(&self, paper: &Paper) -> String {
         match self {
             Compared::Timed(report) => compare::describe(report, paper),
@@ -55,7 +56,7 @@ impl Compared {
     }
 }
 
-/// Refuses campaigns whose models cannot be run as a whole.
+/// Rejects campaigns whose models cannot be run as a whole.
 pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule], is_shard: bool) -> Result<()> {
     refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
     if config.kind().runs_on_gpu() {
@@ -73,7 +74,8 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
     Ok(())
 }
 
-/// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
+/// Compares every model of a campaign on every number of threads. A failure is part of the results
+/// and does not end the comparison.
 pub fn all(
     config: &Config,
     loaded: &LoadedModels,
@@ -100,7 +102,7 @@ fn of_model(
     seen.into_iter().map(compared).collect()
 }
 
-/// Both ways in turns; nothing where both would be the same code.
+/// Times both variants interleaved. Returns None if both would be the same code.
 fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
     let best = whole.best(store, false)?;
     if best.found() == 0 {

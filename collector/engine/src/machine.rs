@@ -1,4 +1,4 @@
-//! What the commands need of this machine: workers, target, peaks, and the facts every record carries.
+//! The machine of a command: workers, targets, CPUs, and the versions of libraries.
 
 use crate::Result;
 use crate::campaign::PlannedModule;
@@ -18,11 +18,12 @@ use std::time::Duration;
 use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
-/// What to do when TVM cannot be used.
+/// Hint for a TVM that cannot be used.
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
 
-/// The CPUs this process may use, in the order in which runs take them: those of a run on some threads are the first.
+/// Returns the CPUs that this process may use, in the order in which runs use them: a run on n
+/// threads uses the first n.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     host::allowed_cpus().map_err(Failure::environment)
 }
@@ -39,7 +40,7 @@ pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Resu
     }
 }
 
-/// Workers within the limits of a configuration.
+/// Creates workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
     let program = bench::worker_program().map_err(Failure::environment)?;
@@ -59,7 +60,7 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// Notes on runs on the first of these CPUs whose threads share cores.
+/// Returns notes on thread counts whose threads share physical cores.
 pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
     let topology = Topology::read(cpus);
     threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
@@ -72,14 +73,14 @@ fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
     (cores < cpus.len()).then(note)
 }
 
-/// The process that breeds schedules, within the limits of builders.
+/// Creates the process that evolves schedules, within the limits of builders.
 pub fn breeder(limits: &Limits) -> Result<Breeder> {
     let program = bench::worker_program().map_err(Failure::environment)?;
     let start_deadline = Duration::from_secs_f64(limits.start_seconds);
     Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
-/// Locks the CPUs of this process: no other process measures on them while the value lives.
+/// Locks the CPUs of this process: no other process measures on them while the value exists.
 pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
@@ -91,12 +92,12 @@ pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
     })
 }
 
-/// What to do when the library's worker cannot be used.
+/// Hint for a library worker that cannot be used.
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
                             which builds with it from then on; docs/guide/torch.md says more";
 
-/// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
-/// it was not built.
+/// Returns the versions of the library that computes some of the tasks, or none if no task needs
+/// it. Fails if the library's worker is needed but was not built.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -109,7 +110,8 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// What the worker of the library says about itself; `what` needs it.
+/// Returns the versions that the library's worker reports. `what` names the user of the library for
+/// errors.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
@@ -119,7 +121,7 @@ pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunLibrary).map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
 }
 
-/// Refuses tasks that a library computes, where only code can be used.
+/// Rejects tasks of a library for commands that need compiled code.
 pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
@@ -128,12 +130,12 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
         .with_hint("leave out `--backend torch` and partners in `--target`; a library needs no artifacts"))
 }
 
-/// What `--backend torch` computes on.
+/// Returns the target of `--backend torch`.
 pub fn library_target(versions: &Versions) -> Result<Target> {
     Ok(targets::torch(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read())?))
 }
 
-/// Makes the target of a description, which this machine need not be able to run.
+/// Resolves the description of a target, which need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
     let Resolved { target, is_host } = resolved.map_err(Failure::of_target)?;
@@ -143,7 +145,8 @@ pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Targe
     Ok(target)
 }
 
-/// Makes the target of a description whose code runs here: this machine's CPU, by the name LLVM gives it, or what JSON describes.
+/// Resolves the description of a target that runs on this machine: this machine's CPU by its LLVM
+/// name, or a description in JSON.
 pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     match kind_of(description)?.run_refusal() {
         Some(refusal) => Err(Failure::of_target(refusal)),
@@ -156,7 +159,7 @@ fn kind_of(description: &str) -> Result<Kind> {
         .ok_or_else(|| Failure::usage(format!("`target` is `{description}`; {}", targets::allowed_names())))
 }
 
-/// This machine as it completes descriptions of targets, asked by its bench.
+/// Access to this machine's compilers, by which descriptions of targets are completed.
 struct Compilers<'a>(&'a mut dyn Bench);
 
 impl Host for Compilers<'_> {
@@ -186,7 +189,8 @@ fn host_cpu(name: &str, facts: &Facts) -> Result<HostCpu> {
     Ok(HostCpu { name, extensions, cores: allowed_cpus()?.len() })
 }
 
-/// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
+/// Builds a small task, so that a target that TVM rejects is a single error instead of a loss per
+/// attempt.
 fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     let small = zoo::simple::build("relu:shape=16").map_err(Failure::environment)?;
     let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
@@ -204,7 +208,8 @@ fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     }
 }
 
-/// Versions of all that builds or runs for a target, its library's among them.
+/// Returns the versions of all libraries that build or run for a target. `library` contains those
+/// of a partner library.
 pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
     let mut versions = if target.kind.is_library() { Versions::new() } else { versions(bench)? };
     versions.extend(library);
@@ -214,17 +219,17 @@ pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Res
     Ok(versions)
 }
 
-/// What the builders say about TVM, LLVM and the CPU.
+/// Returns the versions of TVM, LLVM and the CPU that the builders report.
 pub fn versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::Build).map_err(worker_missing)
 }
 
-/// What the runner says about TVM.
+/// Returns the version of TVM that the runner reports.
 pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
-/// What the runner of another runtime says about its library; where there is none, why.
+/// Returns the version of another runtime's library that its runner reports.
 pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(of).map_err(|fault| {
         Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
@@ -232,12 +237,13 @@ pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench)
     })
 }
 
-/// Of a worker that ends before it can say hello, the last line says why.
+/// Returns the last line of a worker's output, which contains the reason if a worker ends during
+/// its start.
 fn last_words(fault: &Fault) -> String {
     fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
 }
 
-/// What the runner of a GPU says about device and driver; where there is none, why.
+/// Returns the versions of device and driver that the GPU runner reports.
 pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnGpu).map_err(|fault| {
         let why = last_words(&fault);
@@ -249,10 +255,10 @@ fn worker_missing(fault: Fault) -> Failure {
     Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
-/// The facts a space needs, without starting a worker.
+/// Returns the description of the machine that a space needs, without starting a worker.
 pub fn guess(description: &str) -> Result<Machine> {
     let facts = Facts::read();
-    // No compiler is asked for the processor's name here; defaults differ by its maker.
+    // Without the compiler, the processor's name is unknown. Defaults depend on its vendor.
     let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
     let cpu = if is_amd { "znver" } else { "generic" };
     kind_of(description)?.guess(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
