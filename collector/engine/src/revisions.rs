@@ -1,4 +1,4 @@
-//! Which records of a store were measured by code that this program still generates.
+//! Counts the records of a store whose code this program still generates.
 
 use crate::Result;
 use crate::observer::Observer;
@@ -16,13 +16,13 @@ use std::path::Path;
 pub struct CodeCounts {
     /// Records of single operators whose code this program generates.
     pub current: usize,
-    /// Records of single operators whose code this program does not generate any more.
+    /// Records of single operators whose code this program no longer generates.
     pub other: usize,
     /// Records without such code: of whole networks, of libraries, or without a task or a schedule.
     pub without: usize,
-    /// The records of other code, by operator.
+    /// Records of other code, by operator.
     pub other_by_operator: BTreeMap<String, usize>,
-    /// Revisions of generated code, as in records, that this program generates.
+    /// Revisions in records that this program generates.
     pub current_revisions: BTreeSet<String>,
     /// Whether a part of the store could not be read.
     #[serde(skip)]
@@ -56,7 +56,7 @@ impl CodeCounts {
     }
 }
 
-/// Returns the revision of the code that this program generates for a record's task by its schedule.
+/// Returns the revision of the code that this program generates for a record's task and schedule.
 fn revision_now(record: &Record) -> Option<String> {
     let kind = targets::of_record(record).filter(|kind| !kind.is_library())?;
     let task: Task = record.task.as_ref().filter(|_| !record.is_network())?.to().ok()?;

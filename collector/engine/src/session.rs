@@ -1,4 +1,4 @@
-//! A session: a configuration with the models, the machine and the store that it needs, ready to collect.
+//! A session: a configuration with its models, its machine and its store, ready to collect.
 
 use crate::Result;
 use crate::artifacts::Artifacts;
@@ -28,13 +28,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use targets::{BenchKind, Fabric, Target};
 
-/// Options of a session beside its configuration.
+/// Options of a session in addition to its configuration.
 pub struct SessionOptions<'a> {
     /// The board that code runs on, if it is not this machine.
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
-    /// The folder of the store; without, the default one.
+    /// Folder of the store; None for the default one.
     pub store: Option<PathBuf>,
-    /// The part of the work that is this process's.
+    /// Shard of this process, if the work is divided.
     pub shard: Option<Shard>,
     /// Which known experiments are measured again.
     pub repeat: RepeatOptions<'a>,
@@ -42,7 +42,7 @@ pub struct SessionOptions<'a> {
     pub night: Option<String>,
     /// Whether models are also run as a whole, by the default and by the best schedules.
     pub compares: bool,
-    /// Limit of the wait for another process that measures on the same CPUs, in seconds.
+    /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
@@ -50,11 +50,11 @@ pub struct SessionOptions<'a> {
     pub signal: Arc<AtomicUsize>,
 }
 
-/// A configuration with all that collecting takes.
+/// A configuration with all resources for a collection.
 pub struct Session {
-    /// The configuration.
+    /// Checked configuration.
     pub config: Config,
-    /// The target of the code.
+    /// Target of the compiled code.
     pub target: Target,
     /// The store that records are written to.
     pub store: Store,
@@ -87,8 +87,8 @@ struct Opened {
 }
 
 impl Session {
-    /// Plans the tasks, starts the workers or reaches the board, and opens the store; whatever is wrong before that leaves no empty
-    /// store behind.
+    /// Plans the tasks, starts the workers or connects to the board, and opens the store. The store
+    /// is opened last, so that an earlier error does not leave an empty store behind.
     pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -130,7 +130,8 @@ impl Session {
         })
     }
 
-    /// Opens a session that measures a folder of artifacts on this machine; options of boards and of whole models do not apply.
+    /// Opens a session that measures a folder of artifacts on this machine. Options of boards and
+    /// of whole models have no effect.
     pub fn open_artifacts(
         artifacts: Artifacts,
         options: SessionOptions<'_>,
@@ -173,7 +174,8 @@ impl Session {
         self.collection().in_place(done)
     }
 
-    /// Runs the models as a whole by the default and by the best schedules, if that was asked for and no signal ended the session.
+    /// Runs the models as a whole by the default and by the best schedules, if that was requested
+    /// and no signal ended the session.
     pub fn compare(&self, done: &Collected) -> Option<Vec<Compared>> {
         (self.compares && done.signal == 0).then(|| self.collection().compare(done))
     }
@@ -207,7 +209,7 @@ impl Session {
     }
 }
 
-/// Starts workers for this machine, or reaches a board.
+/// Starts workers for this machine, or connects to a board.
 fn open_machine(
     config: &Config,
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
@@ -245,7 +247,8 @@ fn open_machine(
     Ok(Opened { target, on, versions, bench, exclusive })
 }
 
-/// Reaches the core on a board's fabric, or simulates one. Nothing is measured on this machine, so no CPU is locked.
+/// Connects to the core on a board's fabric, or simulates one. Nothing is measured on this machine,
+/// so no CPU is locked.
 fn open_core(
     config: &Config,
     tasks: &[PlannedTask],

@@ -242,10 +242,9 @@ impl Best {
     /// Returns the candidates for the fastest schedule of a task in the network: the default
     /// schedule, the one that a search found, and the one that is fastest alone for each algorithm.
     ///
-    /// A search knows its own trials, while a store also knows those of others, so the two may
-    /// differ if two schedules are nearly equally fast. Therefore, the search's result decides
-    /// alone if it found nothing faster than the default schedule and the fastest alone is the only
-    /// other candidate, with the same algorithm.
+    /// A search knows only its own trials, a store also those of others, so the two may disagree about
+    /// schedules that are nearly equally fast. Only the default schedule is returned if the search
+    /// found nothing faster and the only other candidate has the same algorithm.
     pub fn candidates(&self, task: &Task, found: Option<&Schedule>) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);

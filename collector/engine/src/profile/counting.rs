@@ -1,4 +1,4 @@
-//! What is counted besides times: counters, and the counts of a simulator in their place.
+//! Counters of a profile, and the counts of a simulator.
 
 use super::code::CodeOptions;
 use crate::Result;
@@ -8,7 +8,8 @@ use crate::prepared::PreparedModel;
 use profile::Profile;
 use targets::Kind;
 
-/// Returns the counters to read for names as they are given: processor time where none is given. A simulator is no counter.
+/// Returns the counters to read for the given names; processor time if there are none. The name of
+/// a simulator is removed.
 pub fn counters(names: &[String]) -> Vec<String> {
     let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
     match &names[..] {
@@ -18,7 +19,7 @@ pub fn counters(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Rejects options about machine code and simulators where the target is a GPU.
+/// Rejects options about machine code and simulators for GPU targets.
 pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: Kind) -> Result<()> {
     let given = [
         ("--annotate", code.annotate.is_some()),
