@@ -60,7 +60,7 @@ impl Bucket {
 /// Server of buckets, and access keys for it.
 #[derive(Clone, Default)]
 pub struct BucketServer {
-    /// Address of the server; None for that of Amazon's region.
+    /// Address of the server; None for Amazon's server of the region.
     pub address: Option<String>,
     /// Region; None for `us-east-1`.
     pub region: Option<String>,
