@@ -1,4 +1,5 @@
-//! Collections, runs of whole models and profiles: the engine's reports as JSON, and as the texts that the commands print.
+//! Collections, runs of whole models and profiles. Results are the engine's reports as JSON, and
+//! the texts that the commands print.
 
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-/// Options of a collection beside its settings.
+/// Options of a collection in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct CollectOptions {
@@ -44,14 +45,13 @@ pub struct CollectOptions {
     width: usize,
 }
 
-/// The result of a collection.
 struct Collection {
     report: String,
     text: String,
     records: Records,
 }
 
-/// Options of a run of a whole model beside its settings.
+/// Options of a run of a whole model in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct RunOptions {
@@ -66,7 +66,7 @@ pub struct RunOptions {
     wait: u64,
 }
 
-/// Options of a profile beside its settings.
+/// Options of a profile in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct ProfilingOptions {
@@ -92,7 +92,7 @@ pub struct ProfilingOptions {
     width: usize,
 }
 
-/// Collects records into a store: the report as JSON, the text and the records.
+/// Collects records into a store. Returns the report as JSON, the text and the records.
 #[pyfunction]
 pub fn collect(
     py: Python<'_>,
@@ -149,7 +149,7 @@ fn collect_records(
     Ok(Collection { report, text, records: Records::new(done.records) })
 }
 
-/// Runs a whole model: the report as JSON and the text.
+/// Runs a whole model. Returns the report as JSON and the text.
 #[pyfunction]
 pub fn run_model(
     py: Python<'_>,
@@ -181,7 +181,7 @@ pub fn run_model(
     })
 }
 
-/// Profiles a model: the report as JSON and the text.
+/// Profiles a model. Returns the report as JSON and the text.
 #[pyfunction]
 pub fn profile(
     py: Python<'_>,
@@ -204,7 +204,7 @@ pub fn profile(
     })
 }
 
-/// Returns the options of the engine but for those that are parsed.
+/// Converts the options that need no parsing to those of the engine.
 fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> ProfileOptions<'a> {
     ProfileOptions {
         threads: options.threads,
@@ -238,7 +238,8 @@ fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> Profi
     }
 }
 
-/// Returns the settings of a run that searches nothing, on this number of threads where one is given.
+/// Returns the settings of a run without a search, with the given number of threads if there is
+/// one.
 fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     let mut settings = Settings { tune: None, ..settings };
     settings.sweep.threads = threads.map(|count| vec![count]).or(settings.sweep.threads);
