@@ -44,7 +44,7 @@ pub struct Collection<'a> {
     pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Which known experiments are measured again, and which unknown ones are left out.
+    /// Selection of experiments: known ones to repeat, and unknown ones to leave out.
     pub repeat: &'a Repeat,
     /// The nightly run that this belongs to.
     pub night: Option<&'a str>,

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 /// Number of rounds; each round runs every variant.
 const ROUNDS: usize = 5;
-/// Number of tasks that are listed if their fastest schedule differs from the one alone.
+/// Largest number of listed tasks whose fastest schedules alone and in the network differ.
 const NAMED: usize = 5;
 
 /// Results of one model.

@@ -36,7 +36,7 @@ pub struct SessionOptions<'a> {
     pub store: Option<PathBuf>,
     /// Shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Which known experiments are measured again.
+    /// Selection of known experiments to repeat.
     pub repeat: RepeatOptions<'a>,
     /// The nightly run that this belongs to.
     pub night: Option<String>,
@@ -60,7 +60,7 @@ pub struct Session {
     pub store: Store,
     /// The machine that code runs on.
     pub on: Standing,
-    /// Which known experiments are measured again.
+    /// Selection of known experiments to repeat.
     pub repeat: Repeat,
     loaded: LoadedModels,
     tasks: Vec<PlannedTask>,

@@ -46,7 +46,7 @@ pub struct TopOptions<'a> {
 pub struct OperatorSums {
     /// Counts of the reader.
     pub table: StyledTable,
-    /// What the reader counted.
+    /// Counts of the reader.
     pub found: Found,
     format: String,
 }

@@ -50,7 +50,7 @@ struct Format {
     format: u32,
 }
 
-/// One schedule of one task, built or not.
+/// Result of building one schedule of a task.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Built {

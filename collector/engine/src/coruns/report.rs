@@ -38,7 +38,7 @@ pub struct CoRunMember {
     pub operator: String,
     /// The other members.
     pub beside: Vec<String>,
-    /// How the members share cores.
+    /// Assignment of cores to the members.
     pub parallel: Option<String>,
     /// Median time next to the others.
     pub median_ns: f64,

@@ -33,7 +33,7 @@ struct Card {
     subtitle: String,
     /// Lines of the tooltip.
     facts: Vec<(&'static str, String)>,
-    /// Share of all operations of the model.
+    /// Share of the model's time, or of its operations if a call has no time.
     share: f64,
 }
 

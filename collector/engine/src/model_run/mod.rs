@@ -44,7 +44,7 @@ pub struct ModelRunOptions<'a> {
     pub parallel: Option<Parallel>,
     /// The store for a record of the run.
     pub store: Option<&'a Path>,
-    /// How long to wait for another process that measures on the same CPUs, in seconds.
+    /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
     /// Set to the number of a signal that ends the run after the build or the visit in flight, without a record.
     pub signal: Arc<AtomicUsize>,

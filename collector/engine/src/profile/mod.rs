@@ -85,7 +85,7 @@ pub struct ProfileOptions<'a> {
 pub struct ModelProfile {
     /// The profile.
     pub profile: Profile,
-    /// Its summary.
+    /// Summary of the profile.
     pub report: Report,
     /// Table in the style of another tool, if one was requested.
     pub styled: Option<StyledTable>,

@@ -70,7 +70,7 @@ pub struct CandidateTimes {
     /// Median of the samples; the mean of the only sample under the evaluator's rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<f64>,
-    /// Lowest sample.
+    /// Minimum of the samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ms: Option<f64>,
     /// Number of samples.

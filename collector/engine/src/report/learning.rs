@@ -72,7 +72,7 @@ pub struct Course {
     pub cache_state: CacheState,
     /// Number of tasks.
     pub tasks: usize,
-    /// The sum after each trial, from the first trial after which each task has a time.
+    /// The sum after each trial, beginning when every task has a time.
     pub curve: Vec<Point>,
 }
 

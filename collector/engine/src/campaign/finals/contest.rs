@@ -18,8 +18,8 @@ const FIRST: usize = 3;
 const MOST: usize = 8;
 /// Number of rounds after which a schedule that is still undecided stays so.
 const MOST_ROUNDS: usize = 9;
-/// A schedule that is slower by more than this share in each of the least number of rounds counts
-/// as slower.
+/// Relative difference that decides: a schedule that exceeds it in all of at least [`LEAST_ROUNDS`]
+/// rounds is slower.
 const FAR: f64 = 0.03;
 
 /// State of a schedule in the contest.

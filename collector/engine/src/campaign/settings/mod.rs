@@ -49,7 +49,7 @@ pub struct Settings {
     pub corun: Option<CoRun>,
 }
 
-/// One model as written.
+/// An entry of the list of models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelEntry {
