@@ -178,7 +178,7 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Some metrics take more passes than announced, one for each level of ranges.
+        /// Passes beyond the announced ones: some metrics need one for each level of ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = Session::begin(&self.calls, device)?.count(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);

@@ -428,8 +428,8 @@ impl DeviceModule<'_> {
     /// Prepares a launch with known sizes. The number of arguments must be that of the kernel's
     /// parameters.
     ///
-    /// Whoever built the kernel guarantees what it does with the arguments, so modules exist only
-    /// in runner processes.
+    /// The effect of the kernel on its arguments is not checked, so modules exist only in runner
+    /// processes.
     pub fn prepare<'a>(&'a self, launch: &job::device::Launch, arguments: &[Given<'a>]) -> Result<Prepared<'a>> {
         const MOST_DYNAMIC_SHARED: c_int = 8;
         const STATIC_SHARED: u32 = job::device::STATIC_SHARED_BYTES;

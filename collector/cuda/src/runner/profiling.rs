@@ -43,7 +43,7 @@ impl Profiling {
             let names: Vec<&str> = chosen.iter().map(|metric| metric.native.as_str()).collect();
             profiler.config(&names)
         };
-        // If one metric is rejected, the others are tried one by one.
+        // If the metrics are rejected together, each is tried alone and only rejected ones are dropped.
         let all = if chosen.is_empty() { None } else { Some(config(&chosen)) };
         let config = match all {
             None => None,
