@@ -1,8 +1,5 @@
-//! Learners: ours and those it must beat, all behind one function from samples to times; and the predictor that comes of
-//! ours, corrected for other devices by a few measurements.
-//!
-//! Knows of no files, words or pages: samples go in, a predictor that can be asked comes out. `xgboost.rs` is the crate's one
-//! fence.
+//! Learners behind one interface from samples to times, and the predictor that the best of them trains and adapts to
+//! other devices. `xgboost.rs` is the crate's only fence.
 
 pub mod adaptation;
 pub mod applicability;
@@ -45,42 +42,42 @@ use samples::statistics::median;
 use std::collections::BTreeMap;
 use trees::Trees;
 
-/// The share of measurements that intervals should hold.
+/// Nominal coverage of the intervals.
 pub const COVERAGE: f64 = 0.9;
-/// The name that half-widths of devices never seen stand under.
+/// Key of the half-widths for unseen devices.
 pub const UNSEEN: &str = "";
 
-/// Something that can be fitted.
+/// A learner that can be selected by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Learner {
-    /// Boosted trees on utilisation: what `train` keeps.
+    /// Boosted trees on the ratio to the attainable time: what `train` stores.
     Ensemble,
-    /// The same, each operator's parameters chosen by a search inside of what is learned from.
+    /// `Ensemble` with hyperparameters tuned per operator within the training data.
     Tuned,
-    /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
+    /// XGBoost's quantile objective on the same ratio: a median and an interval for each query.
     Quantiles,
-    /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
+    /// XGBoost's ranking objective: only the order of schedules within a task.
     Ranking,
-    /// XGBoost with its defaults on sizes and device, learning the time.
+    /// XGBoost with its defaults on sizes and device features, predicting the time.
     PlainXgboost,
-    /// A random forest per operator on sizes and device.
+    /// Random forest per operator on sizes and device features.
     Forest,
-    /// Ridge regression of log time per operator on sizes, work and device.
+    /// Ridge regression of log time per operator on sizes, work and device features.
     Linear,
-    /// The same with a penalty that leaves most coefficients at 0.
+    /// Lasso regression on the features of `Linear`.
     Lasso,
-    /// Support vectors on the same numbers.
+    /// Support vector regression on the features of `Linear`.
     SupportVectors,
-    /// The nearest measured shapes of the operator.
+    /// Nearest measured shapes of the operator.
     Neighbours,
-    /// The operator's median utilisation times its bound.
+    /// Median slowdown of the operator multiplied by the bound.
     OperatorMedian,
-    /// The bound itself.
+    /// The roofline bound.
     Roofline,
 }
 
 impl Learner {
-    /// All learners; ours first, then what it must beat.
+    /// All learners: ours first, then the baselines.
     pub const ALL: &[Learner] = &[
         Learner::Ensemble,
         Learner::Tuned,
@@ -96,7 +93,7 @@ impl Learner {
         Learner::Roofline,
     ];
 
-    /// The name in reports and on the command line.
+    /// Returns the name used in reports and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Learner::Ensemble => "ours",
@@ -114,17 +111,17 @@ impl Learner {
         }
     }
 
-    /// The learner of a name.
+    /// Looks up a learner by its name.
     pub fn from_name(name: &str) -> Option<Learner> {
         Learner::ALL.iter().copied().find(|learner| learner.name() == name)
     }
 
-    /// Whether it tells times, and not only an order.
+    /// Returns whether the learner predicts times and not only an order.
     pub fn predicts_times(self) -> bool {
         self != Learner::Ranking
     }
 
-    /// Learns from some samples.
+    /// Fits the learner to training rows.
     pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
@@ -155,71 +152,71 @@ impl Learner {
     }
 }
 
-/// How a learner is fitted.
+/// Options of fitting.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
-    /// Seed of everything random.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// What will be asked.
+    /// Devices that will be queried.
     pub purpose: Purpose,
-    /// Whether the width of intervals is learned, too, by those who can.
+    /// Whether to calibrate intervals, for learners that can.
     pub intervals: bool,
-    /// What a split of our trees must save.
+    /// [`BoostingParameters::min_split_loss`] of our trees.
     pub min_split_loss: f64,
 }
 
-/// How far an interval reaches below and above an answer, as logarithms.
+/// The reach of an interval below and above the prediction, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
-    /// Below.
+    /// Reach below the prediction.
     pub below: f64,
-    /// Above.
+    /// Reach above the prediction.
     pub above: f64,
 }
 
-/// Something that was fitted.
+/// A fitted learner.
 pub trait Fitted {
-    /// Times in nanoseconds of some samples, whose own times are not looked at.
+    /// Predicts times in nanoseconds; does not read the measured times.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
-    /// How far the 90 % interval of each row reaches below and above its answer; none where that was not learned.
+    /// Returns the 90 % interval of each row, or None where intervals were not fitted.
     fn intervals(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         vec![None; rows.len()]
     }
 
-    /// Active selection: which samples, so many of each operator, it would have measured first; nothing where it cannot tell.
-    /// Their times are not looked at.
+    /// Selects up to `count` samples per operator that are worth measuring first, or returns None if the learner
+    /// cannot. Does not read their times.
     fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }
 
-    /// Corrects itself by a few samples; says whether it can.
+    /// Adapts the learner to a few samples; returns false if the learner cannot.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false
     }
 }
 
-/// Indices of samples by operator.
+/// Groups sample indices by operator.
 pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
     groups
 }
 
-/// Indices of samples by device.
+/// Groups sample indices by device.
 pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].device).or_default().push(*row));
     groups
 }
 
-/// Columns whose features have one of these origins; what is no feature of the table counts as schedule.
+/// Returns the columns whose features have one of the origins; columns outside of the feature table count as schedule.
 pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);
     (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
 }
 
-/// What the field's learners are given: sizes, work, device, setting, schedule; no quantisation.
+/// Feature origins of the baseline learners; without quantisation features.
 const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
 
 struct Medians(BTreeMap<u32, f64>);
@@ -242,7 +239,7 @@ impl Fitted for Medians {
     }
 }
 
-/// Trees per operator on the logarithm of the time.
+/// Trees per operator that predict the logarithm of the time.
 struct TimeTrees {
     columns: Vec<usize>,
     trees: BTreeMap<u32, Trees>,
@@ -273,7 +270,7 @@ impl Fitted for TimeTrees {
     }
 }
 
-/// Predicts operator by operator and puts the answers back in order; what no operator answers gets its bound.
+/// Predicts each operator's rows and restores the order of rows; rows of unknown operators get their bound.
 pub(crate) fn predict_by_operator(
     samples: &Samples,
     rows: &[usize],
