@@ -428,6 +428,7 @@ impl EventSet {
         Ok(())
     }
 
+    /// Starts counting from zero.
     pub fn start(&mut self) -> Result<(), PapiError> {
         // SAFETY: the set is ours and stopped.
         self.papi.check(self.papi.call(|papi| unsafe { (papi.start)(self.handle) }))?;
@@ -435,6 +436,7 @@ impl EventSet {
         Ok(())
     }
 
+    /// Returns the library of the set.
     pub fn papi(&self) -> &'static Papi {
         self.papi
     }
@@ -449,6 +451,7 @@ impl EventSet {
         (code == 0).then_some(&self.values)
     }
 
+    /// Stops counting.
     pub fn stop(&mut self) {
         if std::mem::take(&mut self.is_running) {
             // SAFETY: the set runs, and there is one place per event.
