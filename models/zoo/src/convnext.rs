@@ -1,4 +1,4 @@
-//! A convolutional network with the habits of transformers: few normalisations, over channels, and wide dense layers.
+//! ConvNeXt: a convolutional network with transformer-style blocks (channel norms and wide dense layers).
 
 use super::net::{Net, conv, same};
 use models::error::Result;
