@@ -79,8 +79,8 @@ pub struct Suggestion {
     pub sizes: Vec<(&'static str, f64)>,
 }
 
-/// Returns up to `count` shapes of each operator, the most informative first: those whose residuals the other shapes
-/// predict worst.
+/// Returns up to `count` shapes of each operator whose times would reduce the uncertainty about all shapes most, best
+/// first.
 pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();

@@ -18,7 +18,6 @@ const COORDINATES: &[&str] =
 const MOST_POINTS: usize = 512;
 /// Operators with fewer shapes get no domain, because a region would hold too few of them.
 const FEWEST_SHAPES: usize = 40;
-/// Number of nearest neighbours whose mean distance is used.
 const NEIGHBOURS: usize = 5;
 /// Share of shapes that each held-out region contains.
 const REGION: f64 = 0.1;
@@ -157,7 +156,6 @@ impl ApplicabilityDomain {
     }
 }
 
-/// The error of one row in a held-out region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldOutError {
     /// Distance in usual distances beyond the first.

@@ -26,7 +26,6 @@ pub struct CrossValidatedError {
 /// Cross-validated errors by operator and view.
 pub type CrossValidatedErrors = BTreeMap<String, BTreeMap<View, CrossValidatedError>>;
 
-/// Absolute errors in percent, and the shapes of their rows.
 type Errors = (Vec<f64>, BTreeSet<u64>);
 
 /// Cross-validates over shapes; the devices are those of the training data.

@@ -237,7 +237,6 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Returns the training set of an operator in each view.
     fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
@@ -288,7 +287,6 @@ impl Ensemble {
         name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
-    /// Fits a classifier of the library's choices per device.
     fn choice_classifiers(
         &self,
         samples: &Samples,

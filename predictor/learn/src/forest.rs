@@ -17,7 +17,6 @@ const BINS: usize = 256;
 const COUNTED_ROWS: usize = 128;
 const MAX_DEPTH: usize = 64;
 
-/// The quantised feature matrix.
 struct Binned {
     /// Bin index by feature, then row.
     bins: Vec<Vec<u8>>,
@@ -33,7 +32,6 @@ struct Cut {
     right: u8,
 }
 
-/// Fits a forest.
 pub fn fit(matrix: &Matrix, labels: &[f32], seed: u64) -> Trees {
     let binned = bin(matrix);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -223,7 +221,6 @@ mod tests {
         assert!(typical < 1.5, "{typical} standard errors apart");
     }
 
-    /// A mean over seeds with its standard error.
     #[derive(Debug)]
     struct Spread {
         mean: f64,

@@ -57,7 +57,6 @@ pub struct Input {
     pub leaves: Vec<u32>,
 }
 
-/// The kernel's hyperparameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kernel {
@@ -115,7 +114,6 @@ impl Correction {
 }
 
 impl Kernel {
-    /// Returns the hyperparameters at the given grid indices.
     fn of(places: [usize; 5]) -> Kernel {
         let [length_scale, signal_variance, linear_variance, forest_variance, noise_variance] =
             std::array::from_fn(|which| GRID[which][places[which]]);

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum number of operators with both times.
 const LEAST: usize = 10;
-/// Number of cross-validation folds.
 const FOLDS: usize = 5;
 /// Shrinkage: with this many operators of a kind, half of its own offset is used.
 const DRAW: f64 = 4.0;

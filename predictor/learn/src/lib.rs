@@ -1,5 +1,5 @@
-//! Learners behind one interface from samples to times, and the predictor that the best of them trains and adapts to
-//! other devices. `xgboost.rs` is the crate's only fence.
+//! Learners behind one interface from samples to times, and the predictor, which our learner trains and a few measurements
+//! adapt to other devices. `xgboost.rs` is the crate's only fence.
 
 pub mod adaptation;
 pub mod applicability;

@@ -15,7 +15,6 @@ const SWEEPS: usize = 10_000;
 /// The value is small because convergence is slow and monotone.
 const CONVERGED: f64 = 1e-11;
 
-/// The norm that is penalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Penalty {
     /// L2 norm: ridge regression.
@@ -31,7 +30,6 @@ struct LinearRegression {
 
 struct LinearRegressions(BTreeMap<u32, LinearRegression>);
 
-/// Fits one linear model per operator.
 pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     let line = |rows: Vec<usize>| match penalty {
@@ -79,7 +77,6 @@ pub(super) struct Standardisation {
 }
 
 impl Standardisation {
-    /// Computes means and scales from training rows.
     pub fn of(samples: &Samples, rows: &[usize]) -> Standardisation {
         let count = rows.len() as f64;
         let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
@@ -91,7 +88,6 @@ impl Standardisation {
         Standardisation { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
     }
 
-    /// Returns the standardised features of a sample.
     pub fn row(&self, samples: &Samples, row: usize) -> Vec<f64> {
         let places = self.columns.iter().zip(self.means.iter().zip(&self.scales));
         let standard = |(column, (mean, scale)): (&usize, (&f64, &f64))| {
@@ -111,7 +107,6 @@ fn value(samples: &Samples, row: usize, column: usize) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// The normal equations, summed over rows.
 struct NormalEquations {
     standard: Standardisation,
     /// Lower triangle of the Gram matrix, row-major.
@@ -220,7 +215,6 @@ impl Cholesky {
         Cholesky { lower, width }
     }
 
-    /// Solves the system for a right-hand side.
     pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
         let (lower, width) = (&self.lower, self.width);
         for row in 0..width {
@@ -234,7 +228,6 @@ impl Cholesky {
         right
     }
 
-    /// Returns the log determinant of the matrix.
     pub fn log_determinant(&self) -> f64 {
         (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }
@@ -294,7 +287,6 @@ mod tests {
         }
     }
 
-    /// Returns the standardised rows for both libraries.
     fn standardised(samples: &Samples, standard: &Standardisation, rows: &[usize]) -> Vec<Vec<f64>> {
         rows.iter().map(|row| standard.row(samples, *row)).collect()
     }

@@ -19,7 +19,6 @@ struct Neighbours {
     points: BTreeMap<(u32, u32), Vec<Point>>,
 }
 
-/// Stores the measured shapes.
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let columns = columns_of(samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
     let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();

@@ -51,7 +51,6 @@ impl OperatorEnsemble {
         }
     }
 
-    /// Returns rows as inputs of the corrections.
     pub(super) fn correction_inputs(&self, matrix: &Matrix) -> Vec<Input> {
         let ensemble = self.log_ratios(matrix, false);
         let input = |row: usize| {

@@ -89,7 +89,6 @@ fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, V
     overheads
 }
 
-/// Returns the minimum and maximum of each feature.
 pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
     let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
     for row in 0..matrix.rows() {

@@ -336,7 +336,6 @@ impl Predictor {
     }
 }
 
-/// A query with everything its prediction needs.
 struct ResolvedQuery<'a> {
     operator: &'a OperatorEnsemble,
     device: &'a str,

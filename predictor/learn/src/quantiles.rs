@@ -27,7 +27,6 @@ struct Quantiles {
     margins: BTreeMap<u32, f64>,
 }
 
-/// Fits the quantile trees.
 pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
     let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
     let mut fitted = grow(samples, train, options.seed, shares)?;

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 struct RankingTrees(BTreeMap<u32, Trees>);
 
-/// Fits the ranking trees.
 pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
     let parameters = BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::usual() };
     let mut trees = BTreeMap::new();

@@ -90,7 +90,6 @@ fn unwind(path: &mut Vec<Step>, removed: usize) {
     path.pop();
 }
 
-/// Returns the sum of the weights without one step.
 fn unwound_sum(path: &[Step], removed: usize) -> f64 {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);

@@ -28,7 +28,6 @@ struct Regression {
 
 struct SupportVectors(BTreeMap<u32, Regression>);
 
-/// Fits one regression per operator.
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     SupportVectors(groups.map(|(operator, rows)| (operator, regression(samples, &rows))).collect())
@@ -66,7 +65,6 @@ fn kernel_matrix(places: &[Vec<f64>]) -> Vec<f64> {
     matrix
 }
 
-/// Returns the multipliers of the rows.
 fn solve(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
     let width = logs.len();
     let mut multipliers = vec![0.0f64; width];

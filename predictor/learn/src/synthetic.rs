@@ -46,7 +46,6 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
     (samples, learned, asked)
 }
 
-/// Converts rows to the other library's matrix.
 pub(super) fn dense(rows: &[Vec<f64>]) -> DenseMatrix<f64> {
     DenseMatrix::from_2d_vec(&rows.to_vec()).expect("rows are equally long")
 }

@@ -14,7 +14,6 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 type Handle = *mut c_void;
-/// XGBoost's count type.
 type Count = u64;
 
 /// The C functions in use, with the types of their declarations.
@@ -45,7 +44,6 @@ struct Functions {
     _library: Library,
 }
 
-/// The kind of output of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Sum of the leaf values: one number per row.
@@ -70,7 +68,6 @@ pub struct Booster {
     functions: &'static Functions,
 }
 
-/// Returns the library's version, such as `3.2.0`.
 pub fn version() -> Result<String> {
     let functions = functions()?;
     let (mut major, mut minor, mut patch) = (0, 0, 0);
@@ -190,7 +187,6 @@ impl Data {
         })
     }
 
-    /// Sets one label per row.
     pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
         assert_eq!(labels.len(), self.rows, "one label per row");
         // SAFETY: a constant text and as many floats as the count says, copied by the call.
@@ -223,7 +219,6 @@ impl Drop for Data {
 }
 
 impl Booster {
-    /// Trains a booster for a number of rounds.
     pub fn train(parameters: &[(&str, String)], data: &Data, rounds: usize) -> Result<Booster> {
         let booster = Booster::new(&[data.handle])?;
         for (name, value) in parameters {
@@ -257,14 +252,12 @@ impl Booster {
         Ok(Booster { handle, functions })
     }
 
-    /// Sets a parameter.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         let (name, value) = (text(name)?, text(value)?);
         // SAFETY: two texts that end in zero and live until the call is over.
         self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
     }
 
-    /// Predicts all rows.
     pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
         let (kind, width) = match output {
             Output::Margin => (1, 1),
@@ -298,7 +291,6 @@ impl Booster {
         }
     }
 
-    /// Returns the model as XGBoost's JSON.
     pub fn json(&self) -> Result<String> {
         let (mut length, mut bytes) = (0, null());
         // SAFETY: a constant text and two pointers to this frame.

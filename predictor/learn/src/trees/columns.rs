@@ -33,13 +33,11 @@ struct Columns<T> {
     steps: T,
     /// The thresholds in ascending order, delta-coded.
     differences: T,
-    /// Per leaf: its value.
     leaves: T,
     /// Per node: its number of training rows.
     covers: T,
 }
 
-/// A column in a file.
 struct Column<'a> {
     rows: [&'a [u8]; 4],
     next: usize,
@@ -240,7 +238,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a strategy for arbitrary trees.
     fn grown() -> impl Strategy<Value = Trees> {
         let node = (
             0u16..7,

@@ -416,7 +416,6 @@ impl Trees {
         node.left as usize + usize::from(!is_left)
     }
 
-    /// Returns the indices of the roots.
     pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(|tree| tree.root as usize)
     }
