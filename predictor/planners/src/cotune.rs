@@ -13,7 +13,6 @@ use serde::Serialize;
 pub const EXACT_MOST: usize = 100_000;
 /// Maximum slowdown of a frugal schedule relative to the fastest one.
 const FRUGAL: f64 = 1.10;
-/// Maximum number of rounds of local search.
 const ROUNDS_MOST: usize = 100;
 
 /// A concurrent execution of several operators.
@@ -81,7 +80,6 @@ fn check(machine: &Machine, operators: &[Vec<Demand>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the schedule with the shortest time alone.
 fn fastest(schedules: &[Demand], cores: usize) -> usize {
     let least = |&one: &usize, &other: &usize| schedules[one].alone(cores).total_cmp(&schedules[other].alone(cores));
     (0..schedules.len()).min_by(least).expect("there is a schedule")

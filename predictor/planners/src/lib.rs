@@ -34,12 +34,10 @@ pub enum Error {
 /// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Checks that a number is positive and finite.
 fn positive(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Error::NotPositive { what: what(), value }) }
 }
 
-/// Checks that a number is nonnegative and finite.
 fn not_negative(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value >= 0.0 && value.is_finite() { Ok(()) } else { Err(Error::Negative { what: what(), value }) }
 }

@@ -24,7 +24,6 @@ pub struct Profile {
 pub struct Learned {
     /// Weights if all operators have a profile; empty if too few had one.
     profiled: Vec<f64>,
-    /// Weights otherwise.
     plain: Vec<f64>,
 }
 

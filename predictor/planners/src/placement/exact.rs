@@ -5,7 +5,6 @@ use super::Game;
 /// Maximum number of assignments for exhaustive search.
 pub const EXACT_MOST: u64 = 1_000_000;
 
-/// The result of exhaustive search.
 pub(super) struct Exact {
     pub devices: Vec<usize>,
     pub least_ns: f64,

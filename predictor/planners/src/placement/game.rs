@@ -42,7 +42,6 @@ impl<'a> Game<'a> {
         self.instance.times_ns[operator][device]
     }
 
-    /// Returns the energy of an operator on a device.
     pub fn energy(&self, operator: usize, device: usize) -> f64 {
         self.instance.energies_j.get(operator).map_or(0.0, |energies| energies[device])
     }
@@ -51,7 +50,6 @@ impl<'a> Game<'a> {
         devices.iter().enumerate().map(|(operator, &device)| self.energy(operator, device)).sum()
     }
 
-    /// Returns the load of each device.
     pub fn loads(&self, devices: &[usize]) -> Vec<f64> {
         let mut loads = vec![0.0; self.instance.devices()];
         for (operator, &device) in devices.iter().enumerate() {
@@ -60,7 +58,6 @@ impl<'a> Game<'a> {
         loads
     }
 
-    /// Returns the makespan of an assignment.
     pub fn makespan(&self, devices: &[usize]) -> f64 {
         if !self.is_graph() {
             return self.loads(devices).into_iter().fold(0.0, f64::max);
@@ -84,7 +81,6 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Returns the objective to be minimised.
     pub fn objective(&self, devices: &[usize]) -> f64 {
         self.makespan(devices) + self.instance.price_ns_per_j * self.energies(devices)
     }

@@ -97,7 +97,6 @@ fn nonsense_is_refused() {
     assert_eq!(refused(&beyond), "operator 0 waits for operator 7, which there is not");
 }
 
-/// Returns uniformly random times of operators on three devices.
 fn drawn_times(draws: &mut ChaCha8Rng, operators: usize) -> Vec<Vec<f64>> {
     (0..operators).map(|_| (0..3).map(|_| draws.random_range(1.0..100.0)).collect()).collect()
 }

@@ -11,7 +11,6 @@ const LEAST_ENDINGS: usize = 8;
 /// Number of sets visited for each stage that the budget allows.
 const VISITS: usize = 16;
 
-/// A part of a graph during the search.
 pub(super) struct Part<'a> {
     demands: &'a [Demand],
     /// Operators in topological order; sets hold positions in it.
@@ -26,7 +25,6 @@ pub(super) struct Part<'a> {
     is_exact: bool,
 }
 
-/// The result for one part.
 pub(super) struct Found {
     pub stages: Vec<Stage>,
     pub states: usize,

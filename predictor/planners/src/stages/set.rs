@@ -5,7 +5,6 @@
 pub(super) struct Set(pub u128);
 
 impl Set {
-    /// Maximum number of elements.
     pub const MOST: usize = 128;
 
     pub fn has(self, place: usize) -> bool {
@@ -32,7 +31,6 @@ impl Set {
         self.0.count_ones() as usize
     }
 
-    /// Returns the lowest position of a nonempty set.
     pub fn first(self) -> usize {
         self.0.trailing_zeros() as usize
     }
