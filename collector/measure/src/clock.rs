@@ -30,7 +30,6 @@ pub trait Clock {
 pub struct HostClock {
     origin: Instant,
     precision_ns: u64,
-    /// Threads whose caches are emptied.
     threads: Box<dyn RunThreads>,
     flusher: Option<Flusher>,
 }

@@ -98,7 +98,6 @@ impl Flusher {
         Flusher { parts, bytes }
     }
 
-    /// Returns whether the buffers were sized for this last-level cache.
     pub(crate) fn is_for(&self, bytes: u64) -> bool {
         self.bytes == bytes
     }

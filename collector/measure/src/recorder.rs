@@ -98,7 +98,6 @@ impl<'a> Recorder<'a> {
         Ok(batch)
     }
 
-    /// Records the last batch as a sample.
     pub fn keep(&mut self) {
         let batch = self.last.take().expect("a batch is kept once, after it was timed");
         let group = self.samples.len() % self.counters.groups();
@@ -117,7 +116,6 @@ impl<'a> Recorder<'a> {
         self.preempted += u32::from(batch.usage.involuntary_switches > 0);
     }
 
-    /// Returns the measurement.
     pub fn finish(mut self, closing: Closing) -> Measurement {
         let elapsed_ns = self.elapsed_ns();
         let summary = statistics::summarise(&self.sorted).expect("at least one sample is taken");

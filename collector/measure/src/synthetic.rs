@@ -19,7 +19,6 @@ pub enum Synthetic {
     },
 }
 
-/// Maximum size of a buffer.
 const BYTES_MAX: u64 = 1 << 30;
 /// Number of words that one run touches.
 const STRETCH_WORDS: usize = (64 << 10) / 8;
@@ -99,7 +98,6 @@ impl Load {
         }
     }
 
-    /// Returns the next part of the buffer, cyclically.
     fn stretch(&mut self) -> &mut [u64] {
         let length = STRETCH_WORDS.min(self.words.len());
         if self.next + length > self.words.len() {

@@ -202,7 +202,6 @@ impl Papi {
         Ok(())
     }
 
-    /// Calls PAPI while holding the lock.
     fn call<T>(&self, call: impl FnOnce(&Functions) -> T) -> T {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }

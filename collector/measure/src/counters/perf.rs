@@ -14,7 +14,6 @@ use perf_event_open_sys::{self as perf, bindings as sys};
 
 use super::{Reading, names::PerfEvent};
 
-/// Options of opening an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode {
     /// Include threads that this thread starts later.
@@ -23,7 +22,6 @@ pub struct Mode {
     pub is_user_only: bool,
 }
 
-/// One open event; closed when dropped.
 #[derive(Debug)]
 pub struct PerfCounter(File);
 
@@ -71,7 +69,6 @@ impl PerfCounter {
         &self.0
     }
 
-    /// Enables or disables the group of this leader.
     pub fn switch(&self, is_on: bool) {
         let descriptor = self.0.as_raw_fd();
         // SAFETY: the descriptor is an open perf event, and the argument a plain flag.
@@ -104,7 +101,6 @@ pub fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     }
 }
 
-/// Explains an error of the kernel, with a remedy.
 pub fn explain(errno: Errno) -> String {
     match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {

@@ -6,7 +6,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of the power caps.
 pub(super) const ROOT: &str = "/sys/class/powercap";
 
 /// The sum over all zones of one kind.

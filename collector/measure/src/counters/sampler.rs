@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Data pages of a ring buffer, a power of two; one control page precedes them. An unprivileged process may map 516 KiB
 /// per CPU.
 const RING_PAGES: usize = 64;
-/// Page size of perf's ring buffers.
 const PAGE_BYTES: usize = 4096;
 /// Upper bound of a record's size with the requested sample fields.
 const RECORD_BYTES: usize = 64;
@@ -36,7 +35,6 @@ pub struct Sampler {
     rings: Vec<Ring>,
 }
 
-/// Returns the attributes of a sampling event.
 pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
     let mut attributes = sys::perf_event_attr {
         type_: event.kind,
@@ -81,7 +79,6 @@ impl Sampler {
     }
 }
 
-/// The ring buffer of one event.
 #[derive(Debug)]
 struct Ring {
     event: PerfCounter,

@@ -77,7 +77,6 @@ impl CounterSession {
         session
     }
 
-    /// Parses the requested names without duplicates.
     fn parse(&mut self, names: &[String]) -> Vec<Wanted> {
         let mut seen = BTreeSet::new();
         let mut all = Vec::new();

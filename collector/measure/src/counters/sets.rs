@@ -8,7 +8,6 @@ use std::ffi::c_int;
 use super::papi::{self, EventSet, Papi, PapiError};
 use super::request::{CounterRequest, Wanted};
 
-/// A PAPI set with its events.
 pub(super) struct Planned {
     pub set: EventSet,
     pub members: Vec<Member>,
@@ -17,10 +16,8 @@ pub(super) struct Planned {
     pub is_hardware: bool,
 }
 
-/// An event of a set.
 pub(super) struct Member {
     pub wanted: Wanted,
-    /// Name at PAPI.
     pub native: String,
 }
 

@@ -8,7 +8,6 @@ fn request(backend: Backend, events: &[&str]) -> CounterRequest {
     CounterRequest { backend, events: events.iter().map(ToString::to_string).collect(), ..CounterRequest::default() }
 }
 
-/// Returns what each channel counts while `work` runs.
 fn counted(session: &mut CounterSession, work: impl FnOnce()) -> Vec<Reading> {
     let mut before = vec![None; session.channels().len()];
     let mut after = before.clone();

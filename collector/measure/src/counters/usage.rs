@@ -27,16 +27,12 @@ pub struct Usage {
 /// The parts of [`Usage`] that need separate system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageParts {
-    /// Clock of the calling thread.
     pub thread_clock: bool,
-    /// Clock of the process.
     pub process_clock: bool,
-    /// Faults and context switches.
     pub events: bool,
 }
 
 impl UsageParts {
-    /// All parts.
     pub const ALL: UsageParts = UsageParts { thread_clock: true, process_clock: true, events: true };
 
     /// Returns the union of two sets of parts.

@@ -143,7 +143,6 @@ impl Reading {
 pub struct Counted {
     sum: Reading,
     runs: u64,
-    /// Whether a reading failed.
     has_failed: bool,
 }
 

@@ -32,7 +32,6 @@ pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
     ways(root).map(drop)
 }
 
-/// Returns the number of ways of the last-level cache.
 fn ways(root: &Path) -> Result<u32, CacheShareError> {
     let path = root.join("info/L3/cbm_mask");
     let text = fs::read_to_string(&path).map_err(|_| CacheShareError::Missing(root.to_owned()))?;

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-/// Writes the files of a machine with two cores of two threads each.
 pub fn machine() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("folder");
     let mut files: Vec<(String, String)> = [

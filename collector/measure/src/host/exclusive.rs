@@ -133,7 +133,6 @@ fn tell_owner(file: &mut File) {
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
 }
 
-/// The reason why a lock was not taken.
 enum Held {
     Busy(String),
     Failed(ExclusiveError),

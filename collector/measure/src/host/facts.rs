@@ -238,7 +238,6 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 impl Files<'_> {
-    /// Returns the size of the memory.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         self.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?))
     }

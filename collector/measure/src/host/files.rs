@@ -3,7 +3,6 @@
 use crate::affinity::parse_cpu_list;
 use std::{fs, path::Path};
 
-/// The files of a machine.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
     pub root: &'a Path,
@@ -17,7 +16,6 @@ impl Files<'_> {
         (!text.is_empty()).then(|| text.to_string())
     }
 
-    /// Parses a list of CPUs or memory nodes from a file.
     pub fn cpu_list(&self, path: &str) -> Option<Vec<usize>> {
         parse_cpu_list(&self.text(path)?)
     }

@@ -58,7 +58,6 @@ pub fn floor_visits(
     Ok(found)
 }
 
-/// Performs one visit with new threads and memory.
 fn visit(load: Synthetic, cache_bytes: u64, cpus: &[usize]) -> Result<Measurement, affinity::AffinityError> {
     let barrier = Barrier::new(cpus.len());
     let plan = Plan { time_budget_ns: 30_000_000, sampling_time_min_ns: 20_000_000, ..Plan::default() };

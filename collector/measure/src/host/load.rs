@@ -14,7 +14,6 @@ pub struct LoadReading {
     all: u64,
     /// Time used by this process and its descendants, in ticks.
     own: u64,
-    /// Number of thermal throttling events.
     throttled: u64,
     cpus: u64,
 }

@@ -84,11 +84,9 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
 /// The passes over one working set.
 #[derive(Clone, Copy)]
 struct PassPlan {
-    /// Number of elements per thread.
     elements: usize,
     /// Repetitions within one timed pass, so that the pass is long compared with the skew between threads.
     repeats: usize,
-    /// Number of timed passes; the fastest counts.
     passes: usize,
 }
 

@@ -4,27 +4,19 @@
 /// Cache line size; arrays are aligned to it, so that no vector crosses a line.
 pub const LINE_BYTES: usize = 64;
 
-/// Number of elements per line.
 pub const LINE: usize = LINE_BYTES / size_of::<f64>();
 
-/// The kind of a streaming loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads every element.
     Read,
-    /// Writes every element.
     Write,
-    /// `a = b`.
     Copy,
-    /// `a = b + s c`.
     Triad,
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Copy, Kind::Triad];
 
-    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",

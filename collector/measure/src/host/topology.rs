@@ -14,20 +14,16 @@ pub struct Topology {
     places: BTreeMap<usize, Place>,
 }
 
-/// The position of one CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
     /// First SMT sibling, which identifies the core.
     core: usize,
-    /// NUMA node.
     node: Option<usize>,
     /// Core type on heterogeneous machines: whether it is an efficiency core, and its capacity.
     kind: (bool, Option<String>),
-    /// Data caches, L1 first.
     caches: Vec<Cache>,
 }
 
-/// A cache as one CPU sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cache {
     level: u32,

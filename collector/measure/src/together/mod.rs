@@ -109,7 +109,6 @@ pub enum Missed<E> {
     TimeLimit,
 }
 
-/// One phase of one member.
 struct Phase {
     samples: Vec<f64>,
     times: u32,
@@ -205,7 +204,6 @@ impl Meeting {
         Ok(Shared { beside, beside_ns, alone_ns })
     }
 
-    /// Calls `of` for one member after the other.
     fn in_turns(&self, mut of: impl FnMut(usize)) {
         for turn in 0..self.members {
             self.barrier.wait();
