@@ -63,7 +63,6 @@ impl Builders {
         Ok(&self.seats[0].supervisor.ready()?.versions)
     }
 
-    /// Appends a job to the queue.
     pub fn request(&mut self, ticket: Ticket, job: BuildJob) {
         self.queue.push_back((self.first + self.tickets.len() as u64, job));
         self.tickets.push_back(ticket);
@@ -105,7 +104,6 @@ impl Builders {
         }
     }
 
-    /// Waits for all running builds.
     pub fn leave_all(&mut self) {
         while let Some(place) = wait_any(&self.waiting()) {
             self.receive(place);
@@ -117,7 +115,6 @@ impl Builders {
         self.seats.iter().map(|seat| seat.supervisor.waiting()).collect()
     }
 
-    /// Receives the reply of a builder.
     pub fn receive(&mut self, place: usize) {
         let seat = &mut self.seats[place];
         let number = seat.number.take().expect("a builder that owes an answer has a job");
@@ -130,7 +127,6 @@ impl Builders {
         self.ended.insert(number, build);
     }
 
-    /// Abandons all pending requests.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.ended.clear();

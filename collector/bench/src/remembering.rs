@@ -45,7 +45,6 @@ impl<'a> Remembering<'a> {
     }
 }
 
-/// Estimates the size of a build.
 fn size(job: &BuildJob, build: &Build) -> usize {
     let code = if let Build::Built(artifact) = build { artifact.code().len() } else { 0 };
     code + 2 * (job.task.len() + job.target.len() + job.schedule.len())

@@ -20,11 +20,8 @@ pub struct Simulator {
     known: Option<Known>,
 }
 
-/// A program with its operands and expected result.
 pub(crate) struct Prepared<'a> {
-    /// Program.
     pub program: Program,
-    /// Operands in order.
     pub operands: Vec<&'a [u8]>,
     /// Reference result.
     pub wanted: &'a [u8],
@@ -108,7 +105,6 @@ pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap
     Ok((fabric.time_ns(timed.cycles), counts))
 }
 
-/// Compares bytes with those of the reference.
 pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
     let number = |byte: u8| f64::from(byte.cast_signed());
     let pairs = given.iter().zip(wanted).map(|(given, wanted)| (number(*given), number(*wanted)));

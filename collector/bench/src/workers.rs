@@ -75,7 +75,6 @@ struct Runners {
     openvino_cpus: Vec<usize>,
 }
 
-/// A run with its deadline.
 enum Run {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),

@@ -27,7 +27,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
 
-/// Interval at which waiting threads check for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A set of equivalent devices.
@@ -45,7 +44,6 @@ pub struct Fleet {
     pub likeness: String,
 }
 
-/// A run with its ticket and deadline.
 type Run = (Ticket, Errand, Duration);
 
 /// A job for a device.
@@ -68,7 +66,6 @@ pub struct Boards {
     round: u64,
 }
 
-/// State shared by the threads.
 struct Shared {
     runs: Mutex<VecDeque<Run>>,
     is_more: Condvar,
@@ -209,7 +206,6 @@ impl Drop for Boards {
     }
 }
 
-/// Builds jobs on local workers.
 fn build(
     mut workers: Workers,
     asked: &Receiver<(Ticket, job::BuildJob)>,

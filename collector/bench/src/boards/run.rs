@@ -141,7 +141,6 @@ fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Te
     Ok(tensors)
 }
 
-/// Converts a data type to DLPack.
 pub fn data_type(dtype: DType) -> DataType {
     let (code, bits) = dtype.dlpack();
     DataType { code, bits, lanes: 1 }

@@ -12,7 +12,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Name of the evaluator function of TVM's servers.
 const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 
 /// Reason why TVM's servers cannot measure multithreaded runs with cold caches.
@@ -20,9 +19,7 @@ pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one 
 
 /// A kernel loaded on a board, with its arguments.
 pub struct Loaded<'a> {
-    /// Handle of the library.
     pub library: u64,
-    /// Name of the kernel.
     pub name: &'a str,
     /// Inputs, followed by the output.
     pub tensors: &'a [Tensor],
@@ -34,7 +31,6 @@ impl Loaded<'_> {
     }
 }
 
-/// Measures through our agent.
 pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
@@ -42,7 +38,6 @@ pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Re
     measurement(session.call_named(MEASURE, arguments)?)
 }
 
-/// Measures a sequence of calls through our agent.
 pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
@@ -122,7 +117,6 @@ fn batch(
     }
 }
 
-/// Sets the size of the server's thread pool.
 fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError> {
     const BIG_CORES: i64 = 1;
     let wanted = i64::try_from(threads).unwrap_or(i64::MAX);

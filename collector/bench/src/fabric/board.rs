@@ -76,7 +76,6 @@ impl<'a> Loaded<'a> {
         Ok(result(self.program, &read(session, self.memory, at, bytes)?)?)
     }
 
-    /// Releases the program's memory.
     pub fn free(self, session: &mut Session) -> Result<(), RemoteError> {
         session.release(self.run)?;
         for handle in [self.memory, self.instructions] {

@@ -39,7 +39,6 @@ pub struct FabricBoard {
     queue: VecDeque<(Ticket, Work)>,
 }
 
-/// A core as a session found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     /// The agent's description of its fabric.
