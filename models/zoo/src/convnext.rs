@@ -41,7 +41,6 @@ fn block(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     net.add(&format!("{scope}.add"), y, x)
 }
 
-/// Normalises the channels of each pixel.
 fn norm_channels(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     let channels = net.channels(x)?;
     let y = net.transpose(scope, x, CHANNELS_LAST)?;

@@ -4,7 +4,6 @@ use models::error::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// Reads a text file of at most `limit` bytes.
 pub(crate) fn text(path: &Path, limit: u64) -> Result<String> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;

@@ -148,7 +148,6 @@ fn divisible_by_8(channels: i64) -> i64 {
     if near * 10 < channels * 9 { near + 8 } else { near }
 }
 
-/// Builds MnasNet.
 pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let x = net.conv_norm_act("layers.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
@@ -171,7 +170,6 @@ pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("classifier.1", x, 1000)?])
 }
 
-/// Builds EfficientNet B0.
 pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let silu = Op::Unary { function: UnaryOp::Silu };

@@ -45,7 +45,6 @@ impl Conv {
         self
     }
 
-    /// Sets the pads of each spatial axis, equal on both sides.
     pub(super) fn pad(mut self, pads: &[i64]) -> Conv {
         self.pads = pads.to_vec();
         self
@@ -167,7 +166,6 @@ impl Net {
         self.push(scope, Op::BatchNorm { epsilon }, &inputs)
     }
 
-    /// Adds a transposed convolution with a square kernel.
     pub(super) fn conv_transpose(
         &mut self,
         scope: &str,

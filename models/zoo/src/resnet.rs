@@ -6,9 +6,7 @@ use models::graph::ValueId;
 
 const EPSILON: f64 = 1e-5;
 
-/// The parameters of the bottleneck variants.
 pub(super) struct Bottleneck {
-    /// Blocks per stage.
     pub blocks: [usize; 4],
     /// Groups of the 3x3 convolution.
     pub groups: i64,

@@ -14,9 +14,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum size of a header.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Maximum size of an index of several files.
 const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// Maximum number of files in an index.
 const MAX_FILES: usize = 4096;

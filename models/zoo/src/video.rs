@@ -37,7 +37,6 @@ pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: Time) -> Result<Vec<Val
     Ok(vec![net.dense("fc", x, 400)?])
 }
 
-/// The kind of one convolution in a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Whole,

@@ -155,7 +155,6 @@ fn every_task_of_the_zoo_can_be_pasted_back() {
     }
 }
 
-/// Returns a strategy for forms with arbitrary keys and sizes.
 fn any_text() -> impl Strategy<Value = String> {
     let names: Vec<&str> = list().iter().map(|form| form.name).collect();
     let keys =
@@ -175,7 +174,6 @@ fn any_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// Returns a strategy for examples with changed numbers.
 fn changed_example() -> impl Strategy<Value = String> {
     let numbers = ["0", "1", "7", "-1", "9223372036854775807", "-9223372036854775808", "2147483648", "4294967296"];
     let changes = prop::collection::vec((0usize..12, prop::sample::select(numbers.to_vec())), 1..4);

@@ -7,7 +7,6 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operator::UnaryOp;
 
-/// The sizes of an encoder.
 struct Shape {
     width: i64,
     /// Width of the embeddings; a separate layer maps it to `width` if they differ.

@@ -11,18 +11,15 @@ const MAX_SIZE: i64 = 1 << 24;
 /// Maximum number of layers and other multipliers of the operator count.
 const MAX_COUNT: i64 = 1 << 10;
 
-/// The fields of a configuration.
 pub(super) struct Fields {
     file: String,
     map: Map<String, Value>,
     /// Fields set individually, each of which must be read.
     given: BTreeSet<String>,
-    /// Fields that were read.
     used: RefCell<BTreeSet<String>>,
 }
 
 impl Fields {
-    /// Parses a configuration; the file name is used in errors.
     pub fn parse(text: &str, file: &str) -> Result<Fields> {
         let malformed =
             |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
@@ -84,7 +81,6 @@ impl Fields {
         Ok(self.bounded(name, 1..=MAX_COUNT)?.unwrap_or(default))
     }
 
-    /// Returns a list of counts.
     pub fn counts(&self, name: &str) -> Result<Vec<i64>> {
         let value = self.find(name).ok_or_else(|| self.missing(name))?;
         let list = value.as_array().filter(|list| (1..=8).contains(&list.len()));
@@ -118,7 +114,6 @@ impl Fields {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns the fields that were never read.
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.borrow();
         self.map.keys().filter(|name| !used.contains(*name)).cloned().collect()

@@ -28,7 +28,6 @@ use net::Net;
 use std::path::Path;
 use weights::Weights;
 
-/// Maximum size of a configuration.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The workload of a model.
@@ -71,16 +70,13 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// A function that builds the graph of a family.
 type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
 
-/// A family of architectures.
 struct Family {
     /// `model_type` of the configurations.
     name: &'static str,
     /// Optional prefix of published weight names.
     prefix: &'static str,
-    /// Whether the family has a decoding phase.
     is_decoder: bool,
     build: Build,
 }
@@ -305,7 +301,6 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     Ok(Loaded { graph, notes })
 }
 
-/// Looks up a shipped configuration by name.
 fn find(name: &str) -> Result<&'static Entry> {
     let own = name.rsplit('/').next().unwrap_or(name);
     let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
@@ -331,7 +326,6 @@ const ACTIVATIONS: &[(&str, UnaryOp)] = &[
     ("mish", UnaryOp::Mish),
 ];
 
-/// Returns the activation function of a field.
 fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
     let name = config.text_or(field, default)?;
     let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
@@ -341,7 +335,6 @@ fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
     })
 }
 
-/// Checks that the number of heads divides a width.
 fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result<()> {
     if width % heads == 0 {
         return Ok(());

@@ -12,7 +12,6 @@ use models::operator::{BinaryOp, Op, UnaryOp};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
-/// Maximum number of operators in a graph.
 const MAX_NODES: usize = 1 << 17;
 
 /// A transformer under construction.
@@ -28,14 +27,12 @@ pub(super) struct Net {
     kept: Vec<ValueId>,
 }
 
-/// The attention heads of a layer.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     /// Number of query heads.
     pub count: i64,
     /// Number of key and value heads, a divisor of the query heads.
     pub kept: i64,
-    /// Width of one head.
     pub width: i64,
 }
 
@@ -303,7 +300,6 @@ impl Net {
         self.reshape(scope, turned, &[0, 0, -1])
     }
 
-    /// Adds a linear layer and splits its result into heads.
     pub fn project(&mut self, scope: &str, x: ValueId, heads: [i64; 2], bias: Bias) -> Result<ValueId> {
         let y = self.linear(scope, x, heads[0] * heads[1], bias)?;
         self.split_heads(scope, y, heads[0], heads[1])

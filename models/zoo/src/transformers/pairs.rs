@@ -14,7 +14,6 @@ use models::types::{DType, TensorType};
 
 // --- BART and Whisper: the same blocks, normalised after or before ---
 
-/// The sizes of the encoder or decoder.
 struct Half {
     /// Prefix of the module names.
     scope: &'static str,
@@ -192,7 +191,6 @@ fn around(
 
 // --- T5: scores have a bias by distance and no scale ---
 
-/// The sizes of T5.
 struct Distances {
     width: i64,
     heads: Heads,

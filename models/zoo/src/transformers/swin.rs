@@ -14,9 +14,7 @@ const MAX_SIDE: i64 = 1 << 10;
 /// Maximum number of patches per window side.
 const MAX_WINDOW: i64 = 32;
 
-/// The sizes of one stage.
 struct Stage {
-    /// Number of patches per side.
     side: i64,
     width: i64,
     heads: i64,

@@ -42,7 +42,6 @@ const CLIP: Names = Names {
     outer: "mlp.fc2",
 };
 
-/// The sizes of a pre-norm encoder.
 struct Shape {
     names: &'static Names,
     /// Module prefix before the block number.

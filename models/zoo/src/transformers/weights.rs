@@ -11,7 +11,6 @@ use std::path::Path;
 /// Optional prefixes of published tensor names, after the family's prefix.
 const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
 
-/// The source of weight values.
 pub(super) enum Weights {
     /// Random values with consecutive seeds.
     Random { seed: u64 },
@@ -38,7 +37,6 @@ impl Weights {
         Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))
     }
 
-    /// Returns the values of a weight.
     pub fn find(&mut self, name: &str, ty: &TensorType, stored: Stored) -> Result<Const> {
         match self {
             Weights::Random { seed } => {
