@@ -17,7 +17,6 @@ use std::time::Instant;
 const THINNED: u64 = 100;
 /// Records per second of one host.
 const RATE: u64 = 10;
-/// Seconds between two written records.
 const TICK_SECONDS: u64 = THINNED / RATE;
 const CAMPAIGN_SECONDS: u64 = 600;
 const RECORDS: u64 = CAMPAIGN_SECONDS / TICK_SECONDS;
@@ -25,7 +24,6 @@ const RECORDS: u64 = CAMPAIGN_SECONDS / TICK_SECONDS;
 const RARE: u64 = 50;
 /// Number of host classes, each with a folder of its own.
 const CLASSES: u64 = 4;
-/// Number of concurrent threads.
 const THREADS: usize = 8;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -40,7 +38,6 @@ struct Seen {
     most_parts: AtomicU64,
 }
 
-/// A campaign in progress.
 struct Campaign {
     number: u64,
     journal: Journal,

@@ -26,7 +26,6 @@ impl RowError {
         self
     }
 
-    /// Sets the remedy.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> RowError {
         self.hint = Some(hint.into());
         self
@@ -171,7 +170,6 @@ impl Error {
         }
     }
 
-    /// Returns an error for an invalid file.
     pub(crate) fn damaged(file: &Path, problem: impl Into<String>) -> Error {
         Error::Damaged { file: file.to_owned(), problem: problem.into(), hint: None }
     }
@@ -179,7 +177,6 @@ impl Error {
 
 /// Adds the operation and path to a system error.
 pub(crate) trait IoContext<T> {
-    /// Wraps a system error.
     fn context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 

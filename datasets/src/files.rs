@@ -42,7 +42,6 @@ impl Scratch {
         }
     }
 
-    /// Returns the temporary path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -98,7 +97,6 @@ impl HashedScratch {
         Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
     }
 
-    /// Returns the hash of the content so far.
     pub fn hash(&self) -> blake3::Hash {
         self.hasher.finalize()
     }

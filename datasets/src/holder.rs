@@ -20,7 +20,6 @@ pub(super) enum Holder {
     Unknown,
 }
 
-/// Opens a file for locking.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     // Local file systems can also lock a file opened for reading.

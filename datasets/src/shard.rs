@@ -99,7 +99,6 @@ impl Shard {
     }
 }
 
-/// The environment variables of a scheduler.
 struct Scheduler {
     index: &'static str,
     count: &'static str,

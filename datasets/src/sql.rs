@@ -41,7 +41,6 @@ impl Dialect {
         Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", hint()))
     }
 
-    /// Returns the type of a column kind.
     fn type_name(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Dialect::Postgres, Kind::Bool) => "boolean",

@@ -99,7 +99,6 @@ fn rows() -> Vec<Record> {
     rows
 }
 
-/// Formats a row like the script.
 fn line(row: &Record) -> String {
     let shapes: serde_json::Value = row.input_shapes.as_ref().unwrap().to().unwrap();
     serde_json::json!([

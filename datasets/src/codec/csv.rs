@@ -21,7 +21,6 @@ pub fn header() -> String {
     COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// A writer of a header and one row per record.
 pub(super) struct Writer<W: Write> {
     path: PathBuf,
     sink: W,
@@ -45,7 +44,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Appends a row as one line with its line end.
 pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
     for column in COLUMNS {
         match row.cell(column.id) {
@@ -74,7 +72,6 @@ pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
     line.push(b'\n');
 }
 
-/// Appends a number or a list of numbers as JSON.
 fn number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
     serde_json::to_writer(line, value).expect("numbers have a JSON form and memory takes it");
 }

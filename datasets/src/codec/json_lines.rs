@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A writer of one line per record.
 pub(super) struct Writer<W: Write> {
     path: PathBuf,
     sink: W,
@@ -32,7 +31,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Appends a row as one line with its line end.
 pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(&mut *line, &AsJson(row)).map_err(|error| RowError::new(error.to_string()))?;
     line.push(b'\n');
@@ -83,7 +81,6 @@ impl Iterator for Reader {
     }
 }
 
-/// Returns the error for a line over the limit.
 pub(crate) fn too_long() -> RowError {
     RowError::new(format!("the line has more than {MAX_LINE_BYTES} bytes"))
 }
@@ -98,10 +95,8 @@ pub(crate) struct Lines {
     is_inside: bool,
 }
 
-/// A line without its line end.
 pub(crate) struct Line<'a> {
     pub text: &'a [u8],
-    /// Line number from 1.
     pub number: u64,
     /// Whether the line has a line end, which an interrupted write lacks.
     pub is_finished: bool,
@@ -113,7 +108,6 @@ impl Lines {
         Lines { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
     }
 
-    /// Stops reading.
     pub fn stop(&mut self) {
         self.is_done = true;
     }

@@ -14,7 +14,6 @@ use crate::record::words::CacheState;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rates with their measurement times.
 type Rates = Vec<(i64, f64)>;
 
 /// The peak rates of a host.
@@ -186,7 +185,6 @@ impl Peaks {
     }
 }
 
-/// The measurements of one working set.
 #[derive(Default)]
 struct WorkingSet<'a> {
     level: Option<&'a str>,

@@ -15,7 +15,6 @@ pub struct Reached {
     memory: BTreeMap<(u32, u64), Rates>,
 }
 
-/// Rates by experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Rates(HashMap<Key, Visits>);
 
@@ -109,7 +108,6 @@ fn computes_all(record: &Record) -> bool {
 /// Returns whether the operator reads every counted byte. Strided windows, slices and masked attention skip bytes. Cold
 /// runs are excluded, because a flush need not be complete.
 fn moves_all(record: &Record) -> bool {
-    /// Size of an element.
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');
     let touches_each =

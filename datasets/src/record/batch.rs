@@ -86,7 +86,6 @@ impl Batch {
         Batch { columns: vec![None; COLUMNS.len()], rows }
     }
 
-    /// Sets the values of a column, one per row.
     pub(crate) fn put(&mut self, id: ColumnId, values: Values) {
         assert_eq!(values.data.len(), self.rows, "a column has one value per row");
         self.columns[id as usize] = Some(values);
@@ -168,12 +167,10 @@ impl Batch {
         self.put(id, values);
     }
 
-    /// Replaces the attempt numbers.
     pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
         self.put(ColumnId::attempt, Values { levels: None, data: Data::Integer(numbers) });
     }
 
-    /// Counts the values in all lists.
     pub(crate) fn list_values(&self) -> usize {
         let lists = self.columns.iter().flatten().map(|values| match &values.data {
             Data::List { values, .. } => values.len(),
@@ -261,7 +258,6 @@ impl Values {
         }
     }
 
-    /// Appends rows of the same column.
     fn extend(&mut self, other: &Values, rows: Range<usize>) {
         if let Some(levels) = &mut self.levels {
             match &other.levels {
@@ -303,7 +299,6 @@ impl Data {
     }
 }
 
-/// Returns the start of a row's values.
 fn start(ends: &[usize], row: usize) -> usize {
     if row == 0 { 0 } else { ends[row - 1] }
 }

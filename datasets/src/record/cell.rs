@@ -57,7 +57,6 @@ pub trait Field: Sized {
     fn from_cell(cell: Cell<'_>) -> Result<Self, RowError>;
 }
 
-/// Returns the error for a cell of the wrong variant.
 fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
     match cell {
         Cell::Null => RowError::new(format!("no value, but {wanted} is required")),

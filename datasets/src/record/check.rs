@@ -78,7 +78,6 @@ impl Record {
     }
 }
 
-/// Checks the rules of a single column.
 fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
     let wrong = |problem: &str, hint: &str| Err(RowError::new(problem).with_hint(hint));
     match cell {

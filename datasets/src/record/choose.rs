@@ -86,7 +86,6 @@ pub fn order(left: &Record, right: &Record) -> Ordering {
     order_rows(left, right)
 }
 
-/// Orders rows like [`order`].
 pub(crate) fn order_rows(left: &impl Row, right: &impl Row) -> Ordering {
     let order = |id: ColumnId| left.cell(id).order(&right.cell(id));
     let rest = || COLUMNS.iter().filter(|column| column.id != ColumnId::attempt).map(|column| order(column.id));

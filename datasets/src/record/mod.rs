@@ -78,7 +78,6 @@ macro_rules! columns {
                 Ok(())
             }
 
-            /// Sets one column from the next value of a map.
             pub(super) fn take<'de, A: MapAccess<'de>>(&mut self, id: ColumnId, map: &mut A) -> Result<(), A::Error> {
                 match id { $($( ColumnId::$name => self.$name = map.next_value::<$type>()?, )+)+ }
                 Ok(())

@@ -157,7 +157,6 @@ fn without_line(error: &impl fmt::Display) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// Returns the error for an unknown column.
 pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     let error = RowError::new(format!("unknown column `{name}`")).in_field(name);
     if schema_version > SCHEMA_VERSION {
@@ -171,7 +170,6 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     })
 }
 
-/// Returns the error for a missing required column.
 pub(crate) fn missing_column(name: &str) -> RowError {
     RowError::new(format!("required column `{name}` is missing"))
         .in_field(name)

@@ -54,7 +54,6 @@ pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
 
-/// The conditions of a record, for grouping.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Conditions(Vec<Option<String>>);
 

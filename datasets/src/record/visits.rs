@@ -32,7 +32,6 @@ const STUDENT: [f64; 20] = [
 /// The median of an attempt, for selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tried {
-    /// Median of a successful attempt.
     pub median_ns: Option<f64>,
 }
 
@@ -116,7 +115,6 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Extracts the values of a row with a time.
     pub fn of(row: &impl Row) -> Option<Visit> {
         let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
         let median_ns = Tried::of(row).median_ns?;
@@ -308,7 +306,6 @@ mod tests {
         }
     }
 
-    /// Checks the combined statistics of the rows of one experiment.
     #[track_caller]
     fn check(rows: &[Record], wanted: Expect) {
         let told = match measured(&rows.iter().collect::<Vec<_>>()) {

@@ -37,7 +37,6 @@ pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
     Ok(true)
 }
 
-/// Returns the error for a missing checksum.
 pub(super) fn missing() -> RowError {
     RowError::new("it does not end in a checksum, as every line of its journal should")
 }

@@ -7,7 +7,6 @@ use crate::record::choose::Choose;
 use crate::record::visits::{OverVisits, Tried, Visit, over, state_in_batch};
 use std::ops::Range;
 
-/// A merge with a selection.
 pub(super) struct Chosen {
     merge: Merge,
     choose: Choose,
@@ -20,7 +19,6 @@ impl Chosen {
         Chosen { merge, choose, open: Batch::all_columns() }
     }
 
-    /// Returns the next selected rows, or None at the end.
     pub fn next(&mut self) -> Result<Option<Batch>> {
         if self.choose == Choose::All {
             return self.merge.next();
@@ -65,7 +63,6 @@ impl Chosen {
         chosen.map(|row| Tried::of(&rows.row(row)).median_ns.map(|shown_ns| over(shown_ns, &visits))).collect()
     }
 
-    /// Returns the selected rows of one experiment.
     fn places(&self, rows: &Batch, places: Range<usize>) -> Range<usize> {
         let tried: Vec<Tried> = places.clone().map(|row| Tried::of(&rows.row(row))).collect();
         let chosen = self.choose.places(&tried);

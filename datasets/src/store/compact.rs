@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// Maximum size of a manifest.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// Rows of a part after compaction, except the last of a folder.

@@ -99,7 +99,6 @@ fn is_named_after(path: &Path, text: &str) -> bool {
     path.file_stem().is_some_and(|name| name == config_hash(text).as_str())
 }
 
-/// Reads a file, or returns None if it does not exist.
 fn read(path: &Path) -> Result<Option<String>> {
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -9,10 +9,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Folder of damaged files in the store.
 const QUARANTINE: &str = "quarantine";
 
-/// Advice for a damaged part.
 pub(super) const PART_HINT: &str =
     "`dataset verify --quarantine` sets it aside; merging a store that has the same part brings it back";
 
@@ -88,7 +86,6 @@ pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
     Ok((sound, damage))
 }
 
-/// Returns the damage of a part, if any.
 pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     let name = part.file_name().and_then(|name| name.to_str()).filter(|name| is_part(name));
     let problem = match hash_file(part) {

@@ -14,9 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) struct Identity {
     /// Hash of the machine ID, or the host name without one; only for display, because clones of a machine share it.
     pub machine: String,
-    /// Boot ID of the machine.
     pub boot: String,
-    /// Process number.
     pub pid: u32,
 }
 
@@ -32,7 +30,6 @@ pub(super) enum Owner {
 }
 
 impl Identity {
-    /// Returns the identity of this process.
     pub fn current() -> Identity {
         let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let machine = match read("/etc/machine-id").filter(|text| !text.is_empty()) {
@@ -74,14 +71,12 @@ impl Identity {
 pub(super) struct Maker {
     /// Time of creation, in microseconds since 1970.
     pub moment_us: u64,
-    /// Process number.
     pub pid: u32,
     /// Boot ID without hyphens.
     pub boot: String,
 }
 
 impl Maker {
-    /// Parses a file name.
     pub fn of(path: &Path) -> Option<Maker> {
         let name = path.file_stem()?.to_str()?;
         let mut parts = name.splitn(3, '-');

@@ -16,7 +16,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Rows per batch.
 const ROWS: usize = 8192;
 
 /// The experiments in a store, which need not be repeated.

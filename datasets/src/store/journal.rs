@@ -24,7 +24,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Block of zeros for preallocation.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// Size at which a journal is sealed, because its lines are kept in memory until then.

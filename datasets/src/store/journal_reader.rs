@@ -48,7 +48,6 @@ pub struct TornTail {
     pub bytes: u64,
 }
 
-/// A line to be parsed.
 struct NumberedLine {
     number: u64,
     text: Vec<u8>,
@@ -86,7 +85,6 @@ impl Form {
     }
 }
 
-/// A reader of one journal.
 pub(super) struct JournalReader {
     path: PathBuf,
     file: File,
@@ -103,7 +101,6 @@ pub(super) struct JournalReader {
 }
 
 impl JournalReader {
-    /// Opens a journal and reads its header.
     pub fn open(path: &Path) -> Result<JournalReader> {
         JournalReader::of(path, File::open(path).context("opening", path)?)
     }

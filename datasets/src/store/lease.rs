@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Time without renewal after which a writer counts as ended.
 pub(super) const LEASE: Duration = Duration::from_secs(15 * 60);
 
-/// Interval between renewals.
 const RENEWED_EVERY: Duration = Duration::from_secs(60);
 
 /// The state of a lease.

@@ -25,10 +25,8 @@ const FAN_IN: usize = 256;
 const ROWS_IN: usize = 1 << 16;
 const ROWS_OF_A_FILE: usize = 1024;
 
-/// Rows per output batch.
 pub(super) const ROWS_OUT: usize = 8192;
 
-/// A merge of parts.
 pub(super) struct Merge {
     cursors: Vec<Cursor>,
     /// Cursors with rows, the smallest last.
@@ -39,18 +37,15 @@ pub(super) struct Merge {
     _scratch: Scratch,
 }
 
-/// A part with its current row.
 struct Cursor {
     path: PathBuf,
     part: PartCursor,
-    /// Rows per batch.
     rows_in: usize,
     batch: Arc<Batch>,
     row: usize,
 }
 
 impl Merge {
-    /// Starts a merge of parts.
     pub fn new(paths: Vec<PathBuf>) -> Result<Merge> {
         Merge::with_scratch(paths, Scratch::default())
     }
@@ -109,7 +104,6 @@ impl Merge {
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
     }
 
-    /// Numbers the attempts of each experiment.
     fn number(&mut self, rows: &mut Batch) {
         let Some(last) = rows.len().checked_sub(1) else { return };
         let (before, number) = &mut self.last;
@@ -142,7 +136,6 @@ impl Merge {
         (1..most).find(|run| !continues(cursor.row + run)).unwrap_or(most)
     }
 
-    /// Inserts a cursor into the order.
     fn enqueue(&mut self, index: usize) {
         let head = self.cursors[index].head();
         let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head(), &head) == Ordering::Greater;
@@ -204,7 +197,6 @@ pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
     compare(left, right).then_with(|| order_rows(left, right))
 }
 
-/// Orders rows of parts by experiment.
 pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
     SORTED_BY
         .iter()
@@ -213,7 +205,6 @@ pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// Temporary parts.
 #[derive(Default)]
 struct Scratch {
     folder: Option<TempDir>,
@@ -239,7 +230,6 @@ impl Scratch {
     }
 }
 
-/// A merge of a whole store.
 pub(super) struct Merged {
     pub merge: Merge,
     pub torn: Vec<TornTail>,

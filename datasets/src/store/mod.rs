@@ -83,7 +83,6 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// Content of the marker file.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     store: String,
@@ -232,7 +231,6 @@ impl Store {
         self.root.join("dataset")
     }
 
-    /// Returns all sealed parts, sorted by path.
     fn parts(&self) -> Result<Vec<PathBuf>> {
         let mut parts = Vec::new();
         for folder in self.part_folders()? {
@@ -241,7 +239,6 @@ impl Store {
         Ok(parts)
     }
 
-    /// Returns all folders of parts, sorted.
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
         let targets = files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))?;
@@ -258,7 +255,6 @@ impl Store {
         Ok([own.into(), self.part_folders()?, self.host_folders()?].concat())
     }
 
-    /// Returns all journals, sorted by path.
     fn journals(&self) -> Result<Vec<PathBuf>> {
         let mut journals = files::list(&self.journal_folder(), is_journal)?;
         journals.retain(|path| !path.is_dir());

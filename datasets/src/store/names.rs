@@ -27,12 +27,10 @@ pub(super) fn part_folder(target: &str, host_class: &str) -> String {
     format!("part_target={}/part_host_class={}", encode(target), encode(host_class))
 }
 
-/// Returns the name of a part by its content hash.
 pub(super) fn part_name(hash: &blake3::Hash) -> String {
     format!("part-{}.parquet", hash.to_hex())
 }
 
-/// Returns whether a file name is that of a part.
 pub(super) fn is_part(name: &str) -> bool {
     let hash = name.strip_prefix("part-").and_then(|rest| rest.strip_suffix(".parquet"));
     hash.is_some_and(|hash| hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))

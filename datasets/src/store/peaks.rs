@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a file.
 const MAX_BYTES: u64 = 1 << 20;
 
 const NOT_ITS_HASH: &str = "its content does not have the hash that its name says, so the measurement is left out; \
@@ -56,7 +55,6 @@ impl Store {
         Ok(())
     }
 
-    /// Returns damaged measurements.
     pub(super) fn damaged_peaks(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for path in self.peak_files()? {

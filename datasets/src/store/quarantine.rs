@@ -17,7 +17,6 @@ use crate::record::table::Record;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Rows per batch.
 const ROWS: usize = 1024;
 
 /// The result of a quarantine.

@@ -85,7 +85,6 @@ impl<T: Hash + Eq> Numbered<T> {
         number
     }
 
-    /// Returns the values in the order of their numbers.
     fn values(&self) -> Vec<&T> {
         let mut values: Vec<(&T, u32)> = self.0.iter().map(|(value, number)| (value, *number)).collect();
         values.sort_unstable_by_key(|(_, number)| *number);

@@ -22,7 +22,6 @@ use std::path::PathBuf;
 const SILENT_SECONDS: u64 = 120;
 /// File sizes are multiples of this, so that a shorter text overwrites a longer one.
 const BLOCK: usize = 4096;
-/// Maximum size of a file.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The progress of a process.

@@ -17,7 +17,6 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-/// Rows per batch.
 const ROWS: usize = 1024;
 
 /// The result of a verification.

@@ -41,7 +41,6 @@ pub fn measured(number: u64) -> Record {
     record
 }
 
-/// Returns a failed record with the key and task of `measured(number)`.
 pub fn failed(number: u64) -> Record {
     let empty = Record::default();
     Record {

@@ -48,7 +48,6 @@ impl PartFile {
         Ok(())
     }
 
-    /// Reads bytes at a position; fails beyond the end of the file.
     pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF("something lies beyond the end of the file".to_owned()));

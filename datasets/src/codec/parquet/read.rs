@@ -24,7 +24,6 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A reader of a Parquet file with its position.
 pub(crate) struct PartCursor {
     path: PathBuf,
     reader: SerializedFileReader<PartFile>,
@@ -37,13 +36,11 @@ pub(crate) struct PartCursor {
     rows_read: u64,
 }
 
-/// The current row group.
 struct Group {
     rows_left: usize,
     readers: Vec<(ColumnId, Leaf)>,
 }
 
-/// One column of the current row group.
 struct Leaf {
     reader: ColumnReader,
     max_level: i16,
@@ -53,7 +50,6 @@ struct Leaf {
 type Parquet<T> = parquet::errors::Result<T>;
 
 impl PartCursor {
-    /// Opens a file for reading some columns.
     pub fn open(path: &Path, columns: &[ColumnId]) -> Result<PartCursor> {
         let file = PartFile::open(path)?;
         file.check_frame(path)?;
@@ -72,7 +68,6 @@ impl PartCursor {
         })
     }
 
-    /// Returns the number of rows in the metadata.
     pub fn rows(&self) -> u64 {
         self.reader.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }

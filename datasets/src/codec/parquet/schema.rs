@@ -8,16 +8,13 @@ use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-/// Size of a key.
 pub(crate) const KEY_BYTES: i32 = 16;
 
-/// Returns the schema of written files.
 pub(crate) fn schema() -> Type {
     let fields = COLUMNS.iter().map(|column| Arc::new(field(column))).collect();
     Type::group_type_builder("record").with_fields(fields).build().expect("the table is a valid schema")
 }
 
-/// Returns the physical type of a column's values.
 pub(crate) fn physical(kind: Kind) -> Physical {
     match kind {
         Kind::Bool => Physical::BOOLEAN,

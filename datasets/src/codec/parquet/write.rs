@@ -24,7 +24,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Rows per row group, except the last of a file.
 pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
 /// Number of list values at which a row group ends early.
@@ -39,10 +38,8 @@ const PAGE_BYTES: usize = 64 << 10;
 const SMALL_BYTES: i64 = 4 << 10;
 const WORTH_PERCENT: i64 = 80;
 
-/// Sort columns, most significant first.
 pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
 
-/// A writer of a Parquet file.
 pub(crate) struct PartWriter<W: Write + Send> {
     path: PathBuf,
     writer: SerializedFileWriter<Remembering<W>>,
