@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 
 /// Default width without a terminal.
 const WITHOUT_TERMINAL: usize = 180;
-/// Minimum readable width.
 const NARROWEST: usize = 20;
 
 /// The width and colour support of an output.

@@ -40,7 +40,6 @@ fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A writer that always fails.
     struct Failing(ErrorKind);
 
     impl Write for Failing {

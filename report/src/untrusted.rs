@@ -27,10 +27,8 @@ pub fn tame(text: &str) -> Cow<'_, str> {
 
 /// Maximum line length of an error, because parser messages quote lines, which may be megabytes long.
 const ERROR_LINE_CHARS: usize = 1000;
-/// Maximum number of lines of an error.
 const ERROR_LINES: usize = 60;
 
-/// Maximum number of notes of one kind.
 const MAX_NOTES: usize = 20;
 
 /// Formats notes of one kind, such as `warning`, shortened like errors. Of many notes, the first are shown with the

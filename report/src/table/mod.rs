@@ -7,12 +7,10 @@ use crate::Paper;
 use anstyle::{AnsiColor, Style};
 use textwrap::core::display_width;
 
-/// Space between columns.
 const GAP: usize = 2;
 /// Default minimum width of a text column.
 const LEAST_WORDS: usize = 16;
 
-/// The emphasis of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tone {
     #[default]
@@ -102,7 +100,6 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// The minimum and natural width of a column.
 #[derive(Clone, Copy)]
 struct Room {
     least: usize,
@@ -194,7 +191,6 @@ impl Table {
     }
 }
 
-/// The width and alignment of a cell.
 #[derive(Clone, Copy)]
 struct Place {
     width: usize,

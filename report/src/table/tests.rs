@@ -4,7 +4,6 @@ use super::*;
 use expect_test::expect;
 use proptest::prelude::*;
 
-/// Returns a table like that of a campaign.
 fn operators() -> Table {
     let mut table = Table::new([
         words("operator").least(24),
