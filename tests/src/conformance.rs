@@ -11,7 +11,6 @@ use std::process::ExitCode;
 const USAGE: &str =
     "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm]";
 
-/// The parsed arguments.
 #[derive(Default)]
 struct Request {
     cases: PathBuf,
@@ -62,7 +61,6 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
     if request.cases.is_dir() { Ok(request) } else { Err(USAGE.to_owned()) }
 }
 
-/// A case with its result.
 struct Ended {
     name: String,
     operators: BTreeSet<String>,

@@ -45,7 +45,6 @@ pub fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// Returns the state and parent of a process.
 fn status(pid: i32) -> Option<(char, i32)> {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may contain anything.
