@@ -16,7 +16,6 @@ const MEMORY: u32 = 64;
 /// Maximum length of a written trace.
 const LENGTH: u64 = 1 << 20;
 
-/// Reads a trace and exercises it.
 pub fn exercise(format: Format, bytes: &[u8]) {
     let path = Path::new("fuzz");
     let input = || Box::new(Cursor::new(bytes.to_vec()));

@@ -43,7 +43,6 @@ const WORDS: [&[u8]; 16] = [
     b"{\"\":",
 ];
 
-/// A mutation of a seed.
 #[derive(Clone, Debug)]
 enum Mutation {
     Damage(Damage),
@@ -78,7 +77,6 @@ fn mutations(seeds: &[Vec<u8>]) -> impl Strategy<Value = Vec<Mutation>> + use<> 
     prop::collection::vec(mutation, 1..6)
 }
 
-/// Returns the contents of the files in a folder, in name order.
 fn read_seeds(folder: &Path) -> Vec<Vec<u8>> {
     let entries = folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -86,7 +84,6 @@ fn read_seeds(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a seed")).collect()
 }
 
-/// Writes a finding and returns its path.
 fn write_finding(target: &str, kind: &str, input: &[u8]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(target);
     std::fs::create_dir_all(&folder).expect("a folder");

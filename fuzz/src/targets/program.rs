@@ -32,7 +32,6 @@ fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
     std::fs::write(portable::path(root), model.to_string()).expect("a file");
 }
 
-/// Returns the size of a tensor.
 fn size(ty: &TensorType) -> u64 {
     ty.bytes().filter(|bytes| *bytes <= CLAIM_MAX).expect("a size was checked")
 }

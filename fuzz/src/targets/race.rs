@@ -3,7 +3,6 @@
 
 use engine::race::read_jobs;
 
-/// Number of cores of the fake machine.
 const CORES: usize = 8;
 
 pub fn run(bytes: &[u8]) {

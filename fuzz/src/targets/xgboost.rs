@@ -8,7 +8,6 @@ use samples::features::Matrix;
 
 /// Maximum number of features; more only slow the target down.
 const FEATURES_MAX: usize = 64;
-/// Number of rows that are predicted together.
 const ROWS: usize = 9;
 
 pub fn run(bytes: &[u8]) {
