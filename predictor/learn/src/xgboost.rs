@@ -137,7 +137,8 @@ fn open() -> std::result::Result<Functions, String> {
             _library: library,
         }
     };
-    // XGBoost would log to standard output, which is reserved for results. SAFETY: a constant text that ends in zero.
+    // XGBoost would log to standard output, which is reserved for results.
+    // SAFETY: a constant text that ends in zero.
     unsafe { (functions.set_global)(c"{\"verbosity\": 0}".as_ptr()) };
     Ok(functions)
 }
@@ -189,7 +190,7 @@ impl Data {
 
     pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
         assert_eq!(labels.len(), self.rows, "one label per row");
-        // SAFETY: a constant text and as many floats as the count says, copied by the call.
+        // SAFETY: a constant text and `labels.len()` floats, copied by the call.
         self.functions.check(unsafe {
             (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
         })?;
@@ -237,7 +238,7 @@ impl Booster {
     /// Loads a model from JSON. The library parses the text, so it must be trusted.
     pub fn load(json: &str) -> Result<Booster> {
         let booster = Booster::new(&[])?;
-        // SAFETY: as many bytes as said, read during the call.
+        // SAFETY: `json.len()` bytes, read during the call.
         booster.functions.check(unsafe {
             (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as Count)
         })?;
@@ -247,7 +248,7 @@ impl Booster {
     fn new(cached: &[Handle]) -> Result<Booster> {
         let functions = functions()?;
         let mut handle = null_mut();
-        // SAFETY: as many handles as said, all alive.
+        // SAFETY: `cached.len()` handles, all alive.
         functions.check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as Count, &mut handle) })?;
         Ok(Booster { handle, functions })
     }
@@ -297,7 +298,7 @@ impl Booster {
         self.functions.check(unsafe {
             (self.functions.booster_save)(self.handle, c"{\"format\": \"json\"}".as_ptr(), &mut length, &mut bytes)
         })?;
-        // SAFETY: the library keeps so many bytes until the next call on this thread; they are copied here.
+        // SAFETY: the library keeps `length` bytes until the next call on this thread; they are copied here.
         let bytes = unsafe { copied(bytes.cast::<u8>(), length) };
         String::from_utf8(bytes).map_err(|_| Error::XgBoost("XGBoost's JSON is not UTF-8".to_owned()))
     }
