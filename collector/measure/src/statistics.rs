@@ -4,9 +4,9 @@
 //! * *percentile p*: linear interpolation between the samples around position `p (n - 1)`, counted from 0 in sorted order
 //!   (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
 //! * *standard deviation*: of the sample, with `n - 1`; *CV* is standard deviation over mean.
-//! * *interval of the median*: the narrowest symmetric pair of order statistics that encloses the true median with at least
-//!   the given probability. It assumes independent samples and no distribution; if disturbances last longer than a sample,
-//!   it is too narrow.
+//! * *interval of the median*: the narrowest symmetric pair of order statistics that encloses the true median with at
+//!   least the given probability. It assumes independent samples and no distribution; if disturbances last longer than a
+//!   sample, it is too narrow.
 //! * *drift*: whether the later half of the samples differs from the earlier by more than chance (rank sum test).
 
 use serde::{Deserialize, Serialize};

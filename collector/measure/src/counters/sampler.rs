@@ -85,7 +85,7 @@ struct Ring {
     base: NonNull<c_void>,
 }
 
-// SAFETY: the mapping belongs to the process; what is read of it is read through one owner at a time.
+// SAFETY: the mapping belongs to the process, and only one owner at a time reads from it.
 unsafe impl Send for Ring {}
 
 /// Offsets in the control page, from `perf_event_mmap_page`.
