@@ -31,9 +31,7 @@ const FEWEST_ROWS: usize = 40;
 pub struct ApplicabilityDomain {
     /// Indices of the features that vary in the training data.
     columns: Vec<usize>,
-    /// Scale that each feature is divided by.
     scales: Vec<f32>,
-    /// Scaled training shapes.
     points: Vec<Vec<f32>>,
     /// The 90th percentile of the distance between training shapes.
     usual_distance: f64,
@@ -100,7 +98,6 @@ impl ApplicabilityDomain {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    /// Returns the mean distance to the nearest points.
     fn distance(&self, row: &[f32]) -> f64 {
         let place = self.standardised(row);
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
@@ -132,7 +129,6 @@ impl ApplicabilityDomain {
             && self.widths.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1)
     }
 
-    /// Pairs the error of a row in a held-out region, in half-widths, with its distance.
     pub(super) fn held_out_error(&self, row: &[f32], off: f64) -> HeldOutError {
         HeldOutError { excess_distance: self.excess_distance(row), half_widths: off }
     }

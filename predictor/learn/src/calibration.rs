@@ -129,7 +129,6 @@ pub fn half_width(scores: &mut [f64]) -> f64 {
     quantile(scores, share.min(1.0))
 }
 
-/// Stores the mean absolute error on held-out samples per operator.
 fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Samples, rows: &[usize]) {
     for (operator, rows) in by_operator(samples, rows) {
         let off = rows.iter().zip(trial.predict(samples, &rows));

@@ -317,7 +317,6 @@ impl Ensemble {
         correction.map_or_else(|| self.usual_overhead_ns(samples, row, view), |correction| correction.overhead_ns)
     }
 
-    /// Returns the launch overhead without corrections.
     fn usual_overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
         // The number of busy threads is known only with the schedule.
@@ -360,7 +359,6 @@ impl Ensemble {
         self.matrix_of(samples, rows, |row| samples.view(row))
     }
 
-    /// Returns the feature matrix limited to the schedule knowledge of a view.
     fn matrix_in_view(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
         self.matrix_of(samples, rows, |_| view)
     }
@@ -487,7 +485,6 @@ impl Fitted for Ensemble {
 }
 
 impl Ensemble {
-    /// Predicts times limited to the schedule knowledge of `view`.
     pub(super) fn predict_in_view(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let name = &samples.operators[operator as usize];

@@ -235,7 +235,6 @@ mod tests {
             Spread { mean, standard_error: (variance / count).sqrt() }
         }
 
-        /// Returns the difference of the means in standard errors of the difference.
         fn errors_from(&self, other: &Spread) -> f64 {
             (self.mean - other.mean).abs() / self.standard_error.hypot(other.standard_error)
         }

@@ -70,7 +70,6 @@ struct Kernel {
 /// The statistics of two inputs that the kernel needs, independent of the hyperparameters.
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
-    /// Squared distance between the sizes.
     squared_distance: f64,
     /// Dot product of the deviations.
     deviation_product: f64,
@@ -120,7 +119,6 @@ impl Kernel {
         Kernel { length_scale, signal_variance, linear_variance, forest_variance, noise_variance }
     }
 
-    /// Returns the prior covariance of the residuals at two inputs.
     fn covariance(&self, pair: Similarity) -> f64 {
         let near = (-pair.squared_distance / (2.0 * self.length_scale * self.length_scale)).exp();
         MEAN_VARIANCE
@@ -129,7 +127,6 @@ impl Kernel {
             + self.forest_variance * pair.shared_leaves
     }
 
-    /// Returns the Cholesky factor of the covariance matrix of the measurements, noise included.
     fn factored(&self, pairs: &[Vec<Similarity>]) -> Cholesky {
         let width = pairs.len();
         let mut lower = vec![0.0; width * width];

@@ -41,7 +41,6 @@ struct Line {
     offsets: BTreeMap<String, f64>,
 }
 
-/// An operator with both times.
 struct Known<'a> {
     kind: &'a str,
     task: &'a str,

@@ -239,7 +239,6 @@ impl Fitted for Medians {
     }
 }
 
-/// Trees per operator that predict the logarithm of the time.
 struct TimeTrees {
     columns: Vec<usize>,
     trees: BTreeMap<u32, Trees>,

@@ -49,7 +49,6 @@ pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl 
     LinearRegressions(groups.map(|(operator, rows)| (operator, line(rows))).collect())
 }
 
-/// Returns the lasso penalty with the smallest error on held-out shapes.
 fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
     let (learned, held_out) = split::held_out_fifth(samples, rows, 0);
     if learned.is_empty() {
@@ -96,7 +95,6 @@ impl Standardisation {
         places.map(standard).collect()
     }
 
-    /// Returns the centred log time of a sample.
     pub fn log(&self, samples: &Samples, row: usize) -> f64 {
         samples.rows[row].time_ns.ln() - self.mean_log
     }

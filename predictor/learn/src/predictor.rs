@@ -232,7 +232,6 @@ impl Predictor {
         Some((f64::from(both.0), f64::from(both.1)))
     }
 
-    /// Validates a query and returns its device and threads.
     fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(query.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
@@ -311,7 +310,6 @@ impl Predictor {
         })
     }
 
-    /// Fills in the predicted library choices for queries of one operator.
     fn fill_choices(&self, group: &mut [&mut ResolvedQuery<'_>]) {
         let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
             return;

@@ -22,7 +22,6 @@ const TOLERANCE: f64 = 1e-3;
 
 struct Regression {
     standard: Standardisation,
-    /// Rows with a nonzero multiplier.
     vectors: Vec<(Vec<f64>, f64)>,
 }
 

@@ -71,7 +71,6 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     Ok(Predictor { about, learned })
 }
 
-/// Returns the stand-ins whose operators were learned.
 fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<StandIn>> {
     let mut stand_ins = samples.stand_ins.clone();
     stand_ins.values_mut().for_each(|some| some.retain(|one| learned.operators.contains_key(&one.operator)));
@@ -79,7 +78,6 @@ fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<Stan
     stand_ins
 }
 
-/// Fits the models of times in the network, by device.
 fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     let mut networks: BTreeMap<&str, Vec<&PlacedNetwork>> = BTreeMap::new();
     for network in &samples.placed {

@@ -65,7 +65,6 @@ fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec
     some.into_iter().partition(|row| Some(samples.rows[*row].device) != held)
 }
 
-/// Returns the default setting and random variations of it.
 fn settings(seed: u64) -> Vec<BoostingParameters> {
     let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
     let mut settings = vec![BoostingParameters::usual()];

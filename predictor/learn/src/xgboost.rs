@@ -197,7 +197,6 @@ impl Data {
         Ok(self)
     }
 
-    /// Sets the sizes of the ranking groups, whose rows are contiguous.
     pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
         assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
         let interface = text(&format!(

@@ -487,7 +487,6 @@ impl Split {
     }
 }
 
-/// Rounds the mantissa to `bits` bits.
 fn rounded(number: f32, bits: u32) -> f32 {
     let lost = f32::MANTISSA_DIGITS - 1 - bits;
     let nearest = f32::from_bits((number.to_bits() + (1 << (lost - 1))) >> lost << lost);
