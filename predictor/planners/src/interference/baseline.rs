@@ -32,7 +32,6 @@ impl Baseline {
     }
 }
 
-/// Minimum bandwidth share of a memory-bound operator.
 const BOUND_SHARE: f64 = 0.5;
 
 /// Returns the slowdown of each operator by a rule.

@@ -39,7 +39,6 @@ pub struct Seen<'a> {
 }
 
 impl Default for Learned {
-    /// Returns the model of bandwidth and cache alone.
     fn default() -> Learned {
         Learned { profiled: Vec::new(), plain: vec![1.0] }
     }
@@ -59,7 +58,6 @@ impl Learned {
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }
 
-    /// Predicts the slowdown of the first operator.
     pub(super) fn slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
         let terms = match profiled_terms(machine, seen) {
             Some(terms) if terms.len() == self.profiled.len() => return 1.0 + sum(&terms, &self.profiled),

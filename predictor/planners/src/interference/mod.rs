@@ -67,7 +67,6 @@ impl Demand {
         times.min_by(|(_, one), (_, other)| one.total_cmp(other)).expect("there is a core")
     }
 
-    /// Returns the memory bandwidth that the operator uses alone.
     fn rate(&self, cores: usize, machine: &Machine) -> f64 {
         (self.bytes / self.alone(cores)).min(machine.bytes_per_ns)
     }

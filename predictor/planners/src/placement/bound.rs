@@ -9,7 +9,6 @@ use crate::topological;
 
 const STEPS: usize = 400;
 
-/// Returns the largest lower bound found.
 pub(super) fn least(game: &Game<'_>) -> f64 {
     let instance = game.instance;
     let fastest = |times: &Vec<f64>| times.iter().copied().fold(f64::INFINITY, f64::min);

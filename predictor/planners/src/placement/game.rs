@@ -9,7 +9,6 @@ pub(super) struct Game<'a> {
     pub instance: &'a Instance,
     /// List order of the operators in a graph: by descending rank (longest remaining path first).
     order: Vec<usize>,
-    /// Input edges of each operator.
     reads: Vec<Vec<Edge>>,
 }
 
@@ -27,13 +26,11 @@ impl<'a> Game<'a> {
         Ok(Game { instance, order, reads })
     }
 
-    /// Returns the game with the same order and other times.
     #[cfg(test)]
     pub fn with_times<'b>(&self, instance: &'b Instance) -> Game<'b> {
         Game { instance, order: self.order.clone(), reads: self.reads.clone() }
     }
 
-    /// Returns whether there are dependencies.
     pub fn is_graph(&self) -> bool {
         !self.instance.edges.is_empty()
     }

@@ -43,7 +43,6 @@ pub fn local(instance: &Instance) -> Result<Placement> {
     Ok(game.settle(devices, None))
 }
 
-/// Assigns each operator to its fastest device.
 fn fastest(instance: &Instance) -> Vec<usize> {
     let least = |times: &Vec<f64>| (0..times.len()).min_by(|&one, &other| times[one].total_cmp(&times[other]));
     instance.times_ns.iter().map(|times| least(times).expect("there is a device")).collect()

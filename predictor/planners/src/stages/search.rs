@@ -20,7 +20,6 @@ pub(super) struct Part<'a> {
     beside: Vec<Set>,
     costs: &'a Costs,
     limits: &'a Limits,
-    /// Memoised stages.
     known: HashMap<Set, Option<Stage>>,
     is_exact: bool,
 }
