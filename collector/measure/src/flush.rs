@@ -102,7 +102,6 @@ impl Flusher {
         self.bytes == bytes
     }
 
-    /// Writes every line of every buffer, then wakes the threads.
     pub(crate) fn flush(&self, threads: &mut dyn RunThreads) {
         threads.on_each(&|place| {
             let mut part = self.parts[place].lock().expect("nobody panics with a part");

@@ -22,7 +22,6 @@ pub struct Recorder<'a> {
     last: Option<Batch>,
 }
 
-/// A timed batch.
 #[derive(Clone, Copy)]
 pub struct Batch {
     runs: u32,
@@ -40,10 +39,8 @@ pub struct Closing {
     pub samples_kept_max: u32,
     pub flush_bytes: Option<u64>,
     pub stop: StopReason,
-    /// Requested precision of the median, if any.
     pub wanted: Option<f64>,
     pub samples_min: u32,
-    /// Speed probe before and after the samples.
     pub speed_ns: (u64, u64),
 }
 

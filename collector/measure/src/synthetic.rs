@@ -20,7 +20,6 @@ pub enum Synthetic {
 }
 
 const BYTES_MAX: u64 = 1 << 30;
-/// Number of words that one run touches.
 const STRETCH_WORDS: usize = (64 << 10) / 8;
 
 impl Synthetic {
@@ -73,7 +72,6 @@ pub struct Load {
 impl Load {
     /// Allocates and touches the memory; `cache_bytes` is the size of the largest cache.
     pub fn new(what: Synthetic, cache_bytes: u64) -> Load {
-        /// Default size of the largest cache.
         const CACHE_BYTES: u64 = 64 << 20;
         let bytes = match what {
             Synthetic::Arithmetic => 0,

@@ -35,7 +35,6 @@ pub struct UsageFigure {
     /// Whether the field covers the calling thread only.
     pub is_of_thread: bool,
     pub(super) read: fn(&Usage) -> u64,
-    /// Parts of [`Usage`] that must be read for this field.
     pub(super) parts: UsageParts,
 }
 
@@ -74,7 +73,6 @@ const fn software(config: sys::perf_sw_ids) -> Option<PerfEvent> {
     Some(PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: config as u64 })
 }
 
-/// Returns the event of cache reads, all or missed.
 const fn cache_reads(cache: sys::perf_hw_cache_id, result: sys::perf_hw_cache_op_result_id) -> Option<PerfEvent> {
     let operation = sys::PERF_COUNT_HW_CACHE_OP_READ as u64;
     Some(PerfEvent { kind: sys::PERF_TYPE_HW_CACHE, config: cache as u64 | operation << 8 | (result as u64) << 16 })

@@ -88,7 +88,6 @@ macro_rules! functions {
         struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
-            /// Looks up every function; the error of a missing one contains its name.
             fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of PAPI's header, unchanged in all versions listed in `LIBRARIES`.
                 unsafe { Ok(Self { $($field: *library.get($symbol)?,)* }) }
@@ -222,7 +221,6 @@ impl Papi {
         Ok(())
     }
 
-    /// Converts a result of PAPI; negative numbers are errors.
     fn check(&self, code: c_int) -> Result<c_int, PapiError> {
         if code >= 0 {
             return Ok(code);
@@ -332,7 +330,6 @@ impl Papi {
         error
     }
 
-    /// Returns similar event names of the same component.
     fn nearest(&self, event: &str) -> Option<String> {
         let component = event.split_once(":::").map_or("perf_event", |(component, _)| component);
         let events = self.native_events(component, MOST_NAMES);

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 pub(super) const ROOT: &str = "/sys/class/powercap";
 
-/// The sum over all zones of one kind.
 pub(super) struct Powercap {
     zones: Vec<Zone>,
 }
@@ -22,7 +21,6 @@ struct Zone {
     passed: u64,
 }
 
-/// Error number of the system, if any, and the reason with a remedy.
 pub(super) type Refused = (Option<i32>, String);
 
 impl Powercap {

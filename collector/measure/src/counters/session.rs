@@ -159,7 +159,6 @@ impl CounterSession {
         }
     }
 
-    /// Opens a field of the kernel's accounting, if there is one.
     fn open_usage(&mut self, last: Option<(Channel, UsageFigure)>) {
         if let Some((channel, figure)) = last {
             let place = self.add_channel(channel);

@@ -21,7 +21,6 @@ pub(super) struct Member {
     pub native: String,
 }
 
-/// Events that PAPI does not count, with the reason.
 pub(super) type Refused = Vec<(Wanted, PapiError)>;
 
 /// Returns sets that have started successfully. Sets without hardware events stay running.
@@ -77,7 +76,6 @@ impl Planned {
         Ok(Self { set, members: Vec::new(), component, is_hardware: papi.is_hardware(component) })
     }
 
-    /// Starts the set, or splits it.
     fn start(mut self, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         match self.set.start() {
             Ok(()) => {

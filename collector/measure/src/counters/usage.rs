@@ -35,7 +35,6 @@ pub struct UsageParts {
 impl UsageParts {
     pub const ALL: UsageParts = UsageParts { thread_clock: true, process_clock: true, events: true };
 
-    /// Returns the union of two sets of parts.
     pub fn or(self, other: UsageParts) -> UsageParts {
         UsageParts {
             thread_clock: self.thread_clock || other.thread_clock,

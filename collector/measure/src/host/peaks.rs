@@ -58,7 +58,6 @@ impl Streaming {
         Streaming { cpus: cpus.to_vec(), working_sets: working_sets(&levels, memory_bytes), levels }
     }
 
-    /// Returns the first level that holds a working set.
     fn level(&self, working_set_bytes: u64) -> String {
         match self.levels.iter().find(|(_, bytes)| working_set_bytes <= *bytes) {
             Some((level, _)) => format!("L{level}"),
@@ -81,7 +80,6 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
     (least..=most).map(|power| 1 << power).collect()
 }
 
-/// The passes over one working set.
 #[derive(Clone, Copy)]
 struct PassPlan {
     elements: usize,
@@ -103,7 +101,6 @@ impl PassPlan {
         PassPlan { elements: number(own_bytes) / size_of::<f64>(), repeats: number(repeats), passes: number(passes) }
     }
 
-    /// Returns the bytes that one thread moves in one pass.
     fn bytes(&self, kind: Kind) -> u64 {
         let elements = streams::elements(kind, self.elements) * kind.arrays();
         (elements * size_of::<f64>() * self.repeats) as u64

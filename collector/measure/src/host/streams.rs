@@ -83,7 +83,6 @@ fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
     0
 }
 
-/// Returns the number of elements of each array in memory of `all` elements.
 pub fn elements(kind: Kind, all: usize) -> usize {
     all / kind.arrays() / LINE * LINE
 }

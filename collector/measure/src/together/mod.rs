@@ -274,7 +274,6 @@ impl Phase {
         (!sorted.is_empty()).then(|| statistics::median(&sorted))
     }
 
-    /// Returns the batch size for the next phase from the times of this one.
     fn next_times(&self, rule: &Together) -> u32 {
         self.median().map_or(self.times, |run_ns| batch(rule, run_ns as u64))
     }
