@@ -33,7 +33,6 @@ pub struct Builders {
 /// A builder process and its current job.
 struct Seat {
     supervisor: Supervisor<BuildJob, BuildReply>,
-    /// CPU that the process is pinned to, or None.
     cpu: Option<usize>,
     number: Option<u64>,
 }
@@ -110,7 +109,6 @@ impl Builders {
         }
     }
 
-    /// Returns what to wait for, by builder.
     pub fn waiting(&self) -> Vec<Option<Waiting<'_>>> {
         self.seats.iter().map(|seat| seat.supervisor.waiting()).collect()
     }

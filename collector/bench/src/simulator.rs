@@ -23,7 +23,6 @@ pub struct Simulator {
 pub(crate) struct Prepared<'a> {
     pub program: Program,
     pub operands: Vec<&'a [u8]>,
-    /// Reference result.
     pub wanted: &'a [u8],
 }
 

@@ -138,7 +138,6 @@ impl Workers {
         self.topology.with_siblings(run.cpus())
     }
 
-    /// Returns whether a builder may work during a run on the given CPUs.
     fn can_build_beside(&self, busy_cpus: &[usize]) -> bool {
         self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }

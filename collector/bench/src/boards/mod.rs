@@ -74,7 +74,6 @@ struct Shared {
     is_over: AtomicBool,
     /// Number of devices that work or are being reconnected.
     alive: Mutex<usize>,
-    /// Reason why the last device was given up.
     lost: Mutex<Option<String>>,
 }
 

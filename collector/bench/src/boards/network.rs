@@ -53,7 +53,6 @@ fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instan
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, 0))))
 }
 
-/// Returns why the device cannot run the job.
 fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
     match () {
         () if device.told.is_none() => Some(
@@ -85,7 +84,6 @@ fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &M
     Ok(calls)
 }
 
-/// The device memory of a program.
 struct Memory<'a> {
     content: &'a Content,
     activations: Tensor,

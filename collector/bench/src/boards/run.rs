@@ -19,9 +19,7 @@ pub const ENTRY: &str = "main";
 
 /// The reason why a job has no time.
 pub enum Stop {
-    /// Error of the device or the connection.
     Remote(RemoteError),
-    /// Error on this machine.
     Here(anyhow::Error),
 }
 
@@ -57,7 +55,6 @@ pub fn ended(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply
     }
 }
 
-/// Converts an error of the device to a reply or a fault.
 fn fault(error: RemoteError, deadline: Duration) -> Result<RunReply, Fault> {
     let limit_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     match error {

@@ -82,7 +82,6 @@ fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
     measured.warnings.iter().filter(|warning| !is_first(warning)).cloned().collect()
 }
 
-/// Returns the seconds per run of one batch.
 fn batch(
     session: &mut Session,
     evaluator: u64,

@@ -9,12 +9,10 @@ use remote::wire::Value;
 use remote::{RemoteError, Session};
 use std::time::{Duration, Instant};
 
-/// A program in the memory of a core.
 pub struct Loaded<'a> {
     program: &'a Program,
     memory: i64,
     instructions: i64,
-    /// Agent function that runs the program.
     run: u64,
 }
 

@@ -41,7 +41,6 @@ pub struct FabricBoard {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
-    /// The agent's description of its fabric.
     fabric: fabric::Fabric,
     /// Required likeness of a replacement device.
     likeness: String,
