@@ -44,7 +44,6 @@ pub struct Entry {
     make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
 }
 
-/// Allowed heights and widths of images.
 const IMAGE_SIZES: std::ops::RangeInclusive<i64> = 16..=2048;
 
 const MODELS: &[Entry] = &[
@@ -117,7 +116,6 @@ impl Entry {
         self.build_for(self.name, self.input, batch)
     }
 
-    /// Builds the graph under another name and for other input extents.
     fn build_for(&self, name: &str, input: &[i64], batch: i64) -> Result<Graph> {
         if batch < 1 {
             let reason = format!("batch size {batch} must be at least 1");

@@ -11,13 +11,11 @@ use models::types::{Dim, TensorType};
 pub(super) const RELU6: Op = Op::Clip { low: 0.0, high: 6.0 };
 pub(super) const RELU: Op = Op::Unary { function: UnaryOp::Relu };
 
-/// A network under construction.
 pub struct Net {
     builder: GraphBuilder,
     seed: u64,
 }
 
-/// A convolution layer, by default without bias.
 #[derive(Clone)]
 pub(super) struct Conv {
     out: i64,

@@ -138,7 +138,6 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Lists the tensors of several files in one folder.
 fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = index.display().to_string();
     let malformed = |place: String, reason: String| Error::Malformed { file: name.clone(), place, reason };

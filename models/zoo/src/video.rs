@@ -6,7 +6,6 @@ use models::graph::ValueId;
 
 const EPSILON: f64 = 1e-5;
 
-/// The treatment of time in convolutions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Time {
     /// Three-dimensional convolutions everywhere.

@@ -78,7 +78,6 @@ pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
     grids.map(|(place, grid)| detect(net, &format!("model.22.{place}"), grid)).collect()
 }
 
-/// Builds the box and class branches of one grid.
 fn detect(net: &mut Net, scope: &str, grid: ValueId) -> Result<ValueId> {
     let mut branch = |name: &str, width: i64, out: i64| {
         let x = smooth(net, &format!("{scope}.{name}.0"), grid, &same(width, 3))?;

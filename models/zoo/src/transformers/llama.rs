@@ -14,7 +14,6 @@ use models::operator::{Op, UnaryOp};
 struct Habits {
     /// Queries, keys and values have biases, independent of `attention_bias`.
     has_qkv_bias: bool,
-    /// Queries and keys of each head are normalised.
     has_head_norms: bool,
     /// Norm weights are stored minus one, and embeddings are scaled by the root of the width.
     is_gemma: bool,
@@ -58,7 +57,6 @@ fn check_no_window(config: &Fields) -> Result<()> {
     Ok(())
 }
 
-/// The sizes and variations of a decoder.
 struct Shape {
     width: i64,
     inner: i64,
@@ -162,7 +160,6 @@ fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) 
     net.linear(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
 }
 
-/// Projects queries or keys.
 fn project(
     net: &mut Net,
     shape: &Shape,

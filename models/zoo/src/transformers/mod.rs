@@ -309,7 +309,6 @@ fn find(name: &str) -> Result<&'static Entry> {
         .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
 
-/// Activation functions by their names in configurations.
 const ACTIVATIONS: &[(&str, UnaryOp)] = &[
     ("gelu", UnaryOp::Gelu),
     ("gelu_python", UnaryOp::Gelu),

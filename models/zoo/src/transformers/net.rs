@@ -14,14 +14,12 @@ use std::collections::HashMap;
 
 const MAX_NODES: usize = 1 << 17;
 
-/// A transformer under construction.
 pub(super) struct Net {
     name: String,
     builder: GraphBuilder,
     weights: Weights,
     options: Options,
     nodes: usize,
-    /// Constants by name.
     made: HashMap<String, ValueId>,
     /// Keys and values for the next step.
     kept: Vec<ValueId>,
@@ -122,7 +120,6 @@ impl Net {
         self.builder.input(name, TensorType::new(dtype, extents))
     }
 
-    /// Adds an input with a batch of token numbers.
     pub fn tokens(&mut self, name: &str, count: i64) -> Result<ValueId> {
         self.input(name, DType::I64, &[self.options.batch, count])
     }

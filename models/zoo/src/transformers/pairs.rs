@@ -110,7 +110,6 @@ pub(super) fn whisper(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 
 const EPSILON: f64 = 1e-5;
 
-/// Adds a convolution over time with its activation.
 fn sound_filter(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64) -> Result<ValueId> {
     let weight = net.weight(&format!("{scope}.weight"), &[out, net.extents(x)?[1], 3])?;
     let bias = net.weight(&format!("{scope}.bias"), &[out])?;

@@ -6,7 +6,6 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::names;
 
-/// The rotation of one step.
 pub(super) struct Rotary {
     /// Angle per pair in radians.
     frequencies: Vec<f64>,
@@ -47,7 +46,6 @@ impl Rotary {
         Ok(Rotary { frequencies })
     }
 
-    /// Rotates queries or keys by the positions read now.
     pub fn turn(&self, net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
         net.rotate(scope, x, &self.frequencies)
     }

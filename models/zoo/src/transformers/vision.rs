@@ -8,7 +8,6 @@ use models::graph::{Const, ValueId};
 use models::operator::{CompareOp, Op, UnaryOp};
 use models::types::{DType, TensorType};
 
-/// The published names of the modules in a block.
 struct Names {
     before: &'static str,
     after: &'static str,
@@ -44,7 +43,6 @@ const CLIP: Names = Names {
 
 struct Shape {
     names: &'static Names,
-    /// Module prefix before the block number.
     blocks: &'static str,
     width: i64,
     layers: i64,

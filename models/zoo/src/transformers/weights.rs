@@ -18,7 +18,6 @@ pub(super) enum Weights {
     Stored { folder: String, entries: BTreeMap<String, Entry>, prefix: String, used: BTreeSet<String> },
 }
 
-/// The layout of a matrix in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
     AsUsed,
