@@ -22,7 +22,6 @@ const CAMPAIGN_SECONDS: u64 = 600;
 const RECORDS: u64 = CAMPAIGN_SECONDS / TICK_SECONDS;
 /// One campaign in this many is killed, and one is requested by two hosts.
 const RARE: u64 = 50;
-/// Number of host classes, each with a folder of its own.
 const CLASSES: u64 = 4;
 const THREADS: usize = 8;
 
@@ -81,7 +80,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Simulates all hosts tick by tick; returns the first error.
 fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
     let seen = Seen::default();
     let mut all: Vec<Host> = (0..hosts).map(|number| Host { number, campaign: None, resumes: false }).collect();
@@ -170,7 +168,6 @@ fn class(host: u64) -> String {
     format!("class-{}", host / 2 % CLASSES)
 }
 
-/// Counts the parts in the folder of a host's class.
 fn parts(store: &Store, host: u64) -> Result<u64> {
     let folder = store.root().join("dataset/part_target=llvm").join(format!("part_host_class={}", class(host)));
     let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().starts_with("part-")));

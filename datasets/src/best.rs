@@ -172,7 +172,6 @@ fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<B
     })
 }
 
-/// Returns the best attempt of one task on the most similar host.
 fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
     let far = |record: &Record| distance(record, here);
     let by_distance =

@@ -59,7 +59,6 @@ impl Times {
         self.rounds.iter().filter_map(|(round, ns)| Some((*ns, *other.rounds.get(round)?))).unzip()
     }
 
-    /// Returns the ratio of the times in common rounds, if there are enough.
     fn over(&self, other: &Times) -> Option<f64> {
         let (own, others) = self.beside(other);
         let mut ratios: Vec<f64> = own.iter().zip(&others).map(|(own, other)| own / other).collect();
@@ -181,7 +180,6 @@ fn fastest_of_ground(attempts: Vec<&Record>) -> Option<Fastest<'_>> {
     Some(Fastest { record: middle_of(attempts)?, over_visits, known_ns: times.known_ns(), attempts: attempts.len() })
 }
 
-/// Returns the times and attempts of each candidate.
 fn candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)> {
     attempts.sort_by_key(|record| (record.started_at_us, record.key));
     let mut candidates: BTreeMap<Key, (Times, Vec<&Record>)> = BTreeMap::new();

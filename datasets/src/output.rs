@@ -17,9 +17,7 @@ pub struct Output {
 }
 
 enum Sink {
-    /// Regular file with a temporary name.
     Beside { scratch: Scratch, name: OsString, before: Option<Permissions> },
-    /// Pipe or device.
     Through(File),
 }
 

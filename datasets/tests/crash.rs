@@ -45,7 +45,6 @@ fn records(store: &Store) -> Vec<Record> {
     store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Returns the number after a word in the child's output.
 fn number_after(word: &str, text: &str) -> Option<u64> {
     text.rsplit_once(word).and_then(|(_, rest)| rest.split_whitespace().next()).and_then(|number| number.parse().ok())
 }

@@ -9,7 +9,6 @@ use datasets::{Choose, Dialect, Format, Json, Origin, Record, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints one line per reader in a common form.
 const SCRIPT: &str = r#"
 import datetime, glob, json, sys
 import duckdb, pandas, polars

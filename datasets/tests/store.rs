@@ -21,7 +21,6 @@ fn journal(store: &Store) -> Journal {
     store.journal(origin).unwrap()
 }
 
-/// Writes records through a journal and seals it.
 fn write(store: &Store, records: &[Record]) -> SealReport {
     let mut journal = journal(store);
     records.iter().for_each(|record| journal.append(record).unwrap());
@@ -85,7 +84,6 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
     assert_eq!(records(&store), sorted(vec![measured(1), other]));
 }
 
-/// Returns the number and time of every selected attempt.
 fn attempts(store: &Store, choose: Choose) -> Vec<(i64, i64)> {
     let records = store.records(choose).unwrap().map(Result::unwrap);
     records.map(|record| (record.attempt, record.started_at_us)).collect()

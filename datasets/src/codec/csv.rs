@@ -96,7 +96,6 @@ pub struct Reader {
     path: PathBuf,
     rows: csv::Reader<Bounded<BufReader<File>>>,
     row: csv::StringRecord,
-    /// Column of each cell of a row.
     columns: Vec<ColumnId>,
     is_done: bool,
 }

@@ -37,7 +37,6 @@ pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Parses and checks a record.
 pub(crate) fn parse_line(line: &[u8]) -> std::result::Result<Record, RowError> {
     let record = Record::from_json(line)?;
     record.check()?;

@@ -188,7 +188,6 @@ impl Peaks {
 #[derive(Default)]
 struct WorkingSet<'a> {
     level: Option<&'a str>,
-    /// Rates by kind of stream.
     rates: BTreeMap<Option<&'a str>, Rates>,
 }
 

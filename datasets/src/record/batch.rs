@@ -31,7 +31,6 @@ pub struct Batch {
     rows: usize,
 }
 
-/// A range of rows of a batch.
 pub(crate) type Piece = (Arc<Batch>, Range<usize>);
 
 /// The values of one column, with placeholders for absent ones.
@@ -69,13 +68,11 @@ pub struct BatchRow<'a> {
 }
 
 impl Batch {
-    /// Returns an empty batch of all columns.
     pub(crate) fn all_columns() -> Batch {
         let columns = COLUMNS.iter().map(|column| Some(Values::empty(column))).collect();
         Batch { columns, rows: 0 }
     }
 
-    /// Copies rows into a batch of all columns.
     pub(crate) fn of<R: Row>(rows: &[&R]) -> Batch {
         let columns = COLUMNS.iter().map(|column| Some(Values::of(column, rows))).collect();
         Batch { columns, rows: rows.len() }

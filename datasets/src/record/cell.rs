@@ -81,7 +81,6 @@ impl Cell<'_> {
         }
     }
 
-    /// Returns the name of the variant for messages.
     fn form(&self) -> &'static str {
         match self {
             Cell::Null => "nothing",

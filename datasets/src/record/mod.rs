@@ -62,7 +62,6 @@ macro_rules! columns {
         $($( const _: () = assert!(Kind::$kind.stores(<$type as Field>::STORAGE), stringify!($name)); )+)+
 
         impl Record {
-            /// Returns an empty row, to be filled from cells.
             pub(crate) fn empty() -> Record {
                 Record { $($( $name: <$type as Field>::empty(), )+)+ }
             }

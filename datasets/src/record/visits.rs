@@ -58,7 +58,6 @@ pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
     middle(&tried).map(|place| attempts[place])
 }
 
-/// Columns that state an interval over visits.
 const STATED: [ColumnId; 6] = [
     ColumnId::median_interval_ns,
     ColumnId::median_low_ns,

@@ -2,7 +2,6 @@
 
 use crate::error::RowError;
 
-/// Text before and after the digits.
 const BEFORE: &[u8] = b",\"checksum\":\"";
 const AFTER: &[u8] = b"\"}";
 

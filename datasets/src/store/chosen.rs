@@ -53,7 +53,6 @@ impl Chosen {
         chosen.extend(&open, self.places(&open, 0..open.len()));
     }
 
-    /// Returns the statistics over visits for each selected row of one experiment.
     fn over_visits(&self, rows: &Batch, places: Range<usize>) -> Vec<Option<OverVisits>> {
         let chosen = self.places(rows, places.clone());
         if self.choose != Choose::Middle {

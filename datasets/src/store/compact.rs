@@ -141,7 +141,6 @@ impl Store {
         }
     }
 
-    /// Merges parts of a folder and removes them.
     pub(super) fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
         let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
         let mut merge = Merge::new(parts.to_vec())?;
@@ -173,7 +172,6 @@ impl Store {
         compacted.into_iter().map(entry).collect()
     }
 
-    /// Returns the path of a part in the dataset folder, as used in manifests.
     pub(super) fn name_of(&self, part: &Path) -> String {
         part.strip_prefix(self.dataset_folder()).unwrap_or(part).to_string_lossy().into_owned()
     }

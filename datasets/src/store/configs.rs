@@ -65,7 +65,6 @@ impl Store {
         Ok(texts)
     }
 
-    /// Copies the intact configurations of another store.
     pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
         for path in other.configs()? {
             match read(&path) {
@@ -77,7 +76,6 @@ impl Store {
         Ok(())
     }
 
-    /// Lists configurations that do not match their hash.
     pub(super) fn verify_configs(&self) -> Result<Vec<Problem>> {
         let problem = |file: PathBuf| Problem { file, problem: NOT_ITS_HASH.to_owned() };
         let paths = self.configs()?.into_iter();

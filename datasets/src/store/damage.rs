@@ -35,7 +35,6 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Intact parts, and the damage of the others.
 pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
 
 impl Store {
@@ -73,7 +72,6 @@ impl Store {
     }
 }
 
-/// Separates intact parts from damaged ones.
 pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
     let found: Vec<_> = parts.par_iter().with_max_len(1).map(|part| part_damage(part)).collect();
     let (mut sound, mut damage) = (Vec::new(), Vec::new());

@@ -9,7 +9,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The identity of a process, unique across machines and boots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     /// Hash of the machine ID, or the host name without one; only for display, because clones of a machine share it.
@@ -18,7 +17,6 @@ pub(super) struct Identity {
     pub pid: u32,
 }
 
-/// The state of the process that wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The process is running.
@@ -40,7 +38,6 @@ impl Identity {
         Identity { machine, boot, pid: std::process::id() }
     }
 
-    /// Returns the identity for a journal without one.
     pub fn unknown() -> Identity {
         Identity { machine: String::new(), boot: String::new(), pid: 0 }
     }
@@ -69,7 +66,6 @@ impl Identity {
 /// The creator of a file, from the file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Maker {
-    /// Time of creation, in microseconds since 1970.
     pub moment_us: u64,
     pub pid: u32,
     /// Boot ID without hyphens.

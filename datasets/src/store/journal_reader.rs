@@ -64,7 +64,6 @@ impl NumberedLine {
     }
 }
 
-/// The form of a line before it is parsed.
 enum Form {
     /// Preallocated zeros.
     Zeros,

@@ -43,7 +43,6 @@ impl Lease {
     }
 }
 
-/// Renews the lease of a journal in the background.
 #[derive(Debug)]
 pub(super) struct Renewal {
     stop: Option<Sender<()>>,

@@ -21,7 +21,6 @@ use tempfile::TempDir;
 /// Maximum number of open files.
 const FAN_IN: usize = 256;
 
-/// Rows per read over all files, and per file.
 const ROWS_IN: usize = 1 << 16;
 const ROWS_OF_A_FILE: usize = 1024;
 

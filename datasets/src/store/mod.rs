@@ -103,7 +103,6 @@ impl Marker {
         Key::of_bytes(format!("{store} {schema_version}").as_bytes()).hex()
     }
 
-    /// Parses a marker, or returns its problem.
     fn read(text: &str) -> std::result::Result<Marker, String> {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {
@@ -181,7 +180,6 @@ impl Store {
         }
     }
 
-    /// Returns the problem of the marker file, if any.
     fn marker_problem(&self) -> Option<String> {
         let bytes = std::fs::read(self.root.join(MARKER)).unwrap_or_default();
         Marker::read(&String::from_utf8_lossy(&bytes)).err()

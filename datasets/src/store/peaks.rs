@@ -42,7 +42,6 @@ impl Store {
         Ok(all)
     }
 
-    /// Copies another store's measurements.
     pub(super) fn merge_peaks(&self, other: &Store) -> Result<()> {
         for path in other.peak_files()? {
             let to = self.root().join(path.strip_prefix(other.root()).unwrap_or(&path));
@@ -65,7 +64,6 @@ impl Store {
         Ok(problems)
     }
 
-    /// Returns files next to the measurements that are not read.
     pub(super) fn foreign_peaks(&self) -> Result<Vec<Problem>> {
         let problem = |file: PathBuf, problem: String| Problem { file, problem };
         let foreign = |file| problem(file, FOREIGN.to_owned());

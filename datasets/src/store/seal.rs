@@ -25,7 +25,6 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Number of rows at which a journal is sealed and a new one started.
 pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
 /// Options of sealing.
@@ -93,7 +92,6 @@ impl Store {
         Ok(report)
     }
 
-    /// Returns the state of a journal's writer, or None without a header.
     fn owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
         let lease = |seconds| Lease::of(reader.file(), &self.journal_folder(), seconds);
         match &reader.header {

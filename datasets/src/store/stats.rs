@@ -98,7 +98,6 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-/// The scan result of one file: words, labels, rows that refer to them, and tasks.
 #[derive(Default)]
 struct Gathered {
     words: Numbered<String>,

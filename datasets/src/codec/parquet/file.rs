@@ -77,7 +77,6 @@ impl ChunkReader for PartFile {
     }
 }
 
-/// A sequential reader from a position in the file.
 pub(crate) struct Position {
     file: Arc<File>,
     offset: u64,

@@ -8,7 +8,6 @@ use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// Sizes of the header reads: usual, then maximum.
 const HEADER_WINDOWS: [usize; 2] = [256, 64 << 10];
 
 /// Maximum nesting of a header; valid ones have three levels.
@@ -35,7 +34,6 @@ pub(super) fn check_pages(file: &PartFile, column: &ColumnChunkMetaData) -> Resu
     Ok(())
 }
 
-/// The sizes that one page header claims.
 #[derive(Debug, Default, PartialEq)]
 struct Header {
     header_bytes: u64,

@@ -219,7 +219,6 @@ impl Leaf {
     }
 }
 
-/// Values with their definition levels, if any.
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
 /// Returns the present values without gaps, and the levels of all rows.

@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
-/// Number of list values at which a row group ends early.
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
 /// Limits of a page: small, because a merge holds one page of every column of every file.
@@ -148,7 +147,6 @@ fn group_rows<R: Row>(rows: &[&R]) -> usize {
     rows.len()
 }
 
-/// Encodes one column as a column chunk.
 fn encode(
     schema: &SchemaDescPtr,
     properties: &Arc<WriterProperties>,
