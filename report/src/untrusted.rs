@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-/// Replacement for a control character.
 const SHOWN: char = '\u{fffd}';
 
 /// Replaces the control characters of a text, except colours, line breaks and tabs.

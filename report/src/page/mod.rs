@@ -3,7 +3,6 @@
 
 pub mod chart;
 
-/// Colours and common styles; a page's own styles follow.
 const STYLE: &str = include_str!("page.css");
 
 /// Returns a whole page with its own styles and body.

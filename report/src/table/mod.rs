@@ -142,7 +142,6 @@ impl Table {
         Room { least: least.max(word), natural }
     }
 
-    /// Returns the columns that are not dropped, in order.
     fn kept(&self, room: &[Room], width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         loop {
@@ -197,7 +196,6 @@ struct Place {
     is_right: bool,
 }
 
-/// Returns the lines of cells next to each other.
 fn side_by_side(cells: &[&Cell], layout: &[Place], paper: &Paper) -> Vec<String> {
     let wrapped: Vec<Vec<String>> =
         cells.iter().zip(layout).map(|(cell, place)| wrap(&cell.text, place.width)).collect();
