@@ -113,7 +113,6 @@ fn one(request: &Request, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
     Ended { verdict, name, operators: case.operators, tasks }
 }
 
-/// The results of the tasks of all passing cases.
 struct ThroughTvm {
     tasks: usize,
     right: usize,
