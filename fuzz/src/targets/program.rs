@@ -22,7 +22,6 @@ fn hash(bytes: &[u8]) -> Value {
     blake3::hash(bytes).to_hex().to_string().into()
 }
 
-/// Replaces one file, and its hash in the field of the model's description.
 fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
     std::fs::write(root.join(name), bytes).expect("a file");
     let Some(field) = field else { return };
