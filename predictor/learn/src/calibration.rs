@@ -1,8 +1,8 @@
 //! Calibrates intervals by split conformal prediction, per operator and device.
 //!
-//! A fifth of the shapes is held out. The half-width is the 90 % quantile of the nonconformity scores (absolute log
-//! errors) on it. For unseen devices, every device is held out once. `applicability` widens intervals away from the
-//! training data.
+//! A fifth of the shapes is held out. The half-width is the 90 % quantile of its nonconformity scores (absolute log
+//! errors). For unseen devices, every device is held out once. `applicability` widens intervals away from the training
+//! data.
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};

@@ -1,9 +1,9 @@
 //! Few-shot correction for a new device: a Gaussian process over the residuals of its measurements.
 //!
-//! The prior mean is a constant plus a linear combination of the deviations of the per-device trees, because a new
-//! device may resemble some known devices. The kernel adds a squared-exponential part over sizes and a forest kernel
-//! (shared leaves). Hyperparameters maximise the posterior on a small grid; the prior is centred on settings that did
-//! well for held-out devices. Active selection uses the same process.
+//! The kernel is a sum of a constant, a linear part over the deviations of the per-device trees (a new device may
+//! resemble some known ones), a squared-exponential part over sizes and a forest kernel (shared leaves).
+//! Hyperparameters maximise the posterior on a small grid; the prior is centred on settings that did well for held-out
+//! devices. Active selection uses the same process.
 
 use super::linear::Cholesky;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Learners behind one interface from samples to times, and the predictor, which our learner trains and a few measurements
-//! adapt to other devices. `xgboost.rs` is the crate's only fence.
+//! Learners behind one interface from samples to times, and the predictor, which is trained by our learner and adapted
+//! to other devices with a few measurements. `xgboost.rs` is the crate's only fence.
 
 pub mod adaptation;
 pub mod applicability;

@@ -2,7 +2,7 @@
 //!
 //! The fastest schedule alone is not always the best one concurrently, because a schedule that moves less data leaves
 //! more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts from the
-//! fastest schedules, from the frugal ones (nearly as fast, least memory traffic) and from equal core counts.
+//! fastest schedules and from the frugal ones (nearly as fast, least memory traffic), with equal core counts.
 
 use crate::interference::{Demand, Lane, Machine, run};
 use crate::stages::all_splits;

@@ -56,8 +56,8 @@ pub(super) fn side_by_side(
     best
 }
 
-/// Returns groupings of components into two or more groups: all of them, or balanced ones if there are more than
-/// `most`.
+/// Returns groupings of components into two to `most` groups: all of them, or only balanced ones if there are more than
+/// [`PARTITIONS_MOST`].
 fn partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec<Vec<Vec<usize>>> {
     fn add(
         components: &[Vec<usize>],

@@ -1,10 +1,10 @@
 //! Plans a graph in stages: which operators run concurrently, on how many cores, and in which order.
 //!
-//! A stage is a set of operators whose predecessors are all in earlier stages. Its connected components form groups,
-//! which run concurrently on cores of their own. Dynamic programming over down-sets of the graph finds the best stages
-//! (`search`); `cost` computes the time of a stage with the interference model. The graph is cut at operators that are
-//! comparable with all others, and the parts are planned separately. Beam search limits parts that are too wide; the
-//! result reports that.
+//! A stage is a set of operators that can run once all earlier stages have ended. Its connected components are
+//! distributed over groups, which run concurrently on cores of their own. Dynamic programming over down-sets of the
+//! graph finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph
+//! is cut at operators that are comparable with all others, and the parts are planned separately. Beam search limits
+//! parts that are too wide; the result reports that.
 
 mod cost;
 mod search;
