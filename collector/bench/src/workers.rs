@@ -290,7 +290,7 @@ impl Runners {
         cpu.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         cpu.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
         let mut gpu = WorkerSpec { arguments: vec!["run-cuda".into()], ..cpu.clone() };
-        // The CUDA driver reserves far more address space than it uses, so a memory limit would fail.
+        // The CUDA driver reserves far more address space than it uses, so a memory limit would be meaningless.
         gpu.limits.memory_bytes = None;
         let gpu_network = WorkerSpec { arguments: vec!["run-cuda-network".into()], ..gpu.clone() };
         let mut library = WorkerSpec { arguments: Vec::new(), program: library_program(program), ..cpu.clone() };
