@@ -3,6 +3,8 @@
 //! The crate measures nothing, prints nothing, and uses the clock only to name files. All files are untrusted input:
 //! sizes are checked before memory is allocated.
 
+#![warn(missing_docs)]
+
 #![forbid(unsafe_code)]
 
 pub mod best;

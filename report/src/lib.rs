@@ -3,6 +3,8 @@
 //! All programs use this crate. Values in, texts out: only `terminal` prints. A table adapts to the available width by
 //! dropping, wrapping or stacking columns; numbers are never cut.
 
+#![warn(missing_docs)]
+
 mod number;
 pub mod page;
 mod paper;
