@@ -4,7 +4,6 @@
 //! sizes are checked before memory is allocated.
 
 #![warn(missing_docs)]
-
 #![forbid(unsafe_code)]
 
 pub mod best;
