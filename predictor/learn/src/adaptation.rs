@@ -17,11 +17,8 @@ const FEWEST: usize = 20;
 /// The effect of a device's measurements on the predictions for one operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Name of the operator.
     pub operator: String,
-    /// Name of the device.
     pub device: String,
-    /// Number of measurements.
     pub rows: usize,
     /// Mean absolute error in percent without the measurements.
     pub before: f64,
@@ -73,7 +70,6 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
 /// A shape that is worth measuring on a new device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// Name of the operator.
     pub operator: String,
     /// Sizes of the shape, without those that are equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,

@@ -6,7 +6,6 @@ use crate::xgboost::{Booster, Data, Output};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
 
-/// The loss function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
@@ -21,25 +20,19 @@ pub enum Objective {
 /// Hyperparameters of boosting under XGBoost's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoostingParameters {
-    /// Loss function.
     pub objective: Objective,
-    /// Number of trees.
     pub rounds: usize,
     /// Factor applied to the output of each tree.
     pub learning_rate: f64,
-    /// Maximum depth of a tree.
     pub max_depth: usize,
     /// Minimum number of rows in a leaf.
     pub min_child_weight: f64,
     /// Minimum loss reduction of a split (XGBoost's `gamma`). Smaller gains fit noise and enlarge the model.
     pub min_split_loss: f64,
-    /// Share of rows sampled for each tree.
     pub subsample: f64,
-    /// Share of features sampled for each tree.
     pub colsample: f64,
     /// L2 penalty on leaf values.
     pub lambda: f64,
-    /// Number of training threads.
     pub threads: usize,
 }
 

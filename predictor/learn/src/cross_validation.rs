@@ -12,7 +12,6 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The cross-validated error of one operator.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossValidatedError {
     /// Median absolute error in percent of the measured time.
@@ -23,7 +22,6 @@ pub struct CrossValidatedError {
     pub rows: usize,
 }
 
-/// Cross-validated errors by operator and view.
 pub type CrossValidatedErrors = BTreeMap<String, BTreeMap<View, CrossValidatedError>>;
 
 type Errors = (Vec<f64>, BTreeSet<u64>);

@@ -41,7 +41,6 @@ pub enum Purpose {
 /// The learner `ours`: an ensemble of boosted trees per operator.
 #[derive(Clone, Debug, Default)]
 pub struct Ensemble {
-    /// Trees and statistics by operator name.
     pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
@@ -70,7 +69,6 @@ fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
 /// Features and labels as one view sees them.
 type TrainingSet = (Matrix, Vec<f32>);
 
-/// Returns the hyperparameters of an operator by its name.
 pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
 
 /// Fits an ensemble.

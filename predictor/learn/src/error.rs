@@ -1,6 +1,5 @@
 //! Errors of training and prediction.
 
-/// An error of training or prediction.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The training data is unsuitable.
@@ -14,5 +13,4 @@ pub enum Error {
     XgBoost(String),
 }
 
-/// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;

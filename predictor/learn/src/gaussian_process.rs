@@ -147,7 +147,6 @@ impl Kernel {
     }
 }
 
-/// Fits a correction to residuals.
 pub fn fit(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
     let thin = |most: usize| inputs.len().div_ceil(most).max(1);
     let some: Vec<Input> = inputs.iter().step_by(thin(MOST_OF_LIKELIHOOD)).cloned().collect();

@@ -14,7 +14,6 @@ const FOLDS: usize = 5;
 /// Shrinkage: with this many operators of a kind, half of its own offset is used.
 const DRAW: f64 = 4.0;
 
-/// The model of one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InPlace {
     line: Line,

@@ -111,7 +111,6 @@ impl Learner {
         }
     }
 
-    /// Looks up a learner by its name.
     pub fn from_name(name: &str) -> Option<Learner> {
         Learner::ALL.iter().copied().find(|learner| learner.name() == name)
     }
@@ -155,7 +154,6 @@ impl Learner {
 /// Options of fitting.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
-    /// Seed of all random decisions.
     pub seed: u64,
     /// Devices that will be queried.
     pub purpose: Purpose,
@@ -196,14 +194,12 @@ pub trait Fitted {
     }
 }
 
-/// Groups sample indices by operator.
 pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
     groups
 }
 
-/// Groups sample indices by device.
 pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].device).or_default().push(*row));

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// Number of trees per device in the forest kernel. The first trees split on the most important features.
 const TREES_OF_KERNEL: usize = 40;
 
-/// The trees, statistics and corrections of one operator.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
     /// The statistics, which are stored as text.
@@ -37,7 +36,6 @@ impl OperatorEnsemble {
         log_ratios
     }
 
-    /// Returns the log ratio of one row.
     pub fn log_ratio(&self, row: &[f32], is_known: bool) -> f64 {
         self.trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
     }

@@ -19,7 +19,6 @@ const FEWEST_OF_THREADS: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStatistics {
-    /// Number of samples.
     pub rows: usize,
     /// Launch overhead by device.
     pub overheads_ns: BTreeMap<String, f64>,
@@ -131,7 +130,6 @@ impl OperatorStatistics {
         }
     }
 
-    /// Returns whether a device is in the training data.
     pub fn has_seen(&self, device: &str) -> bool {
         self.overheads_ns.contains_key(device)
     }

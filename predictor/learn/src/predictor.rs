@@ -14,24 +14,16 @@ use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Metadata of a predictor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// Version of the program that trained the predictor.
     pub program_version: String,
-    /// Version of XGBoost that fitted the trees.
     pub xgboost_version: String,
-    /// Hash of the training samples.
     pub data_hash: String,
-    /// Number of training samples.
     pub rows: usize,
-    /// Number of skipped rows by reason.
     pub left_out: BTreeMap<String, u64>,
-    /// Feature names, in order.
     pub names: Vec<String>,
     /// Devices of the training data, and other described devices.
     pub devices: BTreeMap<String, Device>,
-    /// Seed of all random decisions.
     pub seed: u64,
     /// [`BoostingParameters::min_split_loss`] of the trees.
     pub min_split_loss: f64,
@@ -53,23 +45,18 @@ pub struct About {
     pub provenance: Option<Provenance>,
 }
 
-/// A trained predictor.
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    /// Metadata.
     pub about: About,
-    /// Trained ensemble.
     pub learned: Ensemble,
 }
 
-/// A query for one operator on one device.
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
     /// Name of the operator in the training data.
     pub operator: &'a str,
     /// Sizes and work.
     pub work: &'a Work,
-    /// Name of the device.
     pub device: &'a str,
     /// Number of threads; None for [`Predictor::default_threads`].
     pub threads: Option<f64>,
@@ -89,7 +76,6 @@ pub enum Basis {
     Bound,
 }
 
-/// The prediction for one query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Predicted time in nanoseconds.
@@ -112,11 +98,9 @@ pub struct Prediction {
     pub choice: Option<String>,
     /// Name of the learned operator that was used, if a foreign table names it differently.
     pub learned_as: Option<String>,
-    /// Number of threads.
     pub threads: f64,
     /// Cross-validated error; None for bounds, for unseen devices and for files without it.
     pub held_out: Option<CrossValidatedError>,
-    /// Basis of the prediction.
     pub basis: Basis,
     /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
@@ -247,7 +231,6 @@ impl Predictor {
         Ok((device, threads))
     }
 
-    /// Returns the ensemble of an operator.
     pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
             let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));

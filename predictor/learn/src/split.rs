@@ -9,14 +9,10 @@ use std::collections::BTreeMap;
 /// Number of folds over shapes. An operator with fewer shapes cannot be judged by held-out shapes.
 pub const PARTS: usize = 5;
 
-/// One split of samples, as indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
-    /// Name of the held-out group.
     pub name: String,
-    /// Training rows.
     pub train: Vec<usize>,
-    /// Test rows.
     pub test: Vec<usize>,
 }
 

@@ -15,10 +15,8 @@ use samples::placed::PlacedNetwork;
 use samples::stand_in::StandIn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Options of training.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainOptions {
-    /// Seed of all random decisions.
     pub seed: u64,
     /// Whether to tune the hyperparameters of each operator.
     pub is_tuned: bool,

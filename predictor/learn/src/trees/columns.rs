@@ -85,7 +85,6 @@ impl Writer {
         }
     }
 
-    /// Returns the encoded bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for column in self.columns.in_order() {

@@ -25,7 +25,6 @@ const LANES: usize = 8;
 /// Trees whose leaf values are summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
-    /// Number of features of a row.
     pub features: usize,
     /// Initial value of the sum.
     pub base: f32,
@@ -337,12 +336,10 @@ impl Trees {
         self.trees[tree].root as usize..end
     }
 
-    /// Returns the number of trees.
     pub fn len(&self) -> usize {
         self.trees.len()
     }
 
-    /// Returns whether there are no trees.
     pub fn is_empty(&self) -> bool {
         self.trees.is_empty()
     }
