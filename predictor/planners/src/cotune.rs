@@ -15,20 +15,15 @@ pub const EXACT_MOST: usize = 100_000;
 const FRUGAL: f64 = 1.10;
 const ROUNDS_MOST: usize = 100;
 
-/// A concurrent execution of several operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Joint {
-    /// Schedule index of each operator.
     pub schedules: Vec<usize>,
-    /// Number of cores of each operator.
     pub cores: Vec<usize>,
-    /// End of each operator.
     pub ends_ns: Vec<f64>,
     /// End of the last operator.
     pub time_ns: f64,
 }
 
-/// The result of co-tuning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cotuned {
     /// Best concurrent execution.

@@ -11,7 +11,6 @@ pub mod interference;
 pub mod placement;
 pub mod stages;
 
-/// An error in a planner's input.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
@@ -31,7 +30,6 @@ pub enum Error {
     TooFewCores { operators: usize, cores: usize },
 }
 
-/// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn positive(what: impl Fn() -> String, value: f64) -> Result<()> {

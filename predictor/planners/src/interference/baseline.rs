@@ -3,7 +3,6 @@
 use super::{Demand, Machine};
 use serde::Serialize;
 
-/// A baseline rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {

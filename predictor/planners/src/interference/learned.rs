@@ -19,7 +19,6 @@ pub struct Profile {
     pub pressure: Vec<f64>,
 }
 
-/// Learned weights of the terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// Weights if all operators have a profile; empty if too few had one.
@@ -45,7 +44,6 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// Fits the weights to measurements.
     pub fn fit(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
         let physical = Machine { learned: Learned::default(), ..machine.clone() };
         let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {

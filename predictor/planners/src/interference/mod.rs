@@ -37,7 +37,6 @@ pub struct Demand {
 /// The shared resources of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Number of cores.
     pub cores: usize,
     /// Memory bandwidth of all cores; infinite if it is never the bottleneck.
     pub bytes_per_ns: f64,

@@ -5,9 +5,7 @@ use super::{Demand, Machine, speeds};
 /// A sequence of operators on cores of its own.
 #[derive(Clone, Debug)]
 pub struct Lane<'a> {
-    /// Number of cores.
     pub cores: usize,
-    /// The operators, in order.
     pub operators: Vec<&'a Demand>,
 }
 

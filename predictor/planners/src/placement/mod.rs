@@ -17,12 +17,9 @@ use crate::{Error, Result, not_negative, positive, topological};
 use game::Game;
 use serde::{Deserialize, Serialize};
 
-/// A placement problem.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Time of each operator on each device.
     pub times_ns: Vec<Vec<f64>>,
-    /// Data dependencies.
     pub edges: Vec<Edge>,
     /// Transfer costs between devices; empty for free transfers.
     pub links: Vec<Vec<Link>>,
@@ -32,34 +29,25 @@ pub struct Instance {
     pub price_ns_per_j: f64,
 }
 
-/// A data dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
-    /// Producer.
     pub from: usize,
-    /// Consumer.
     pub to: usize,
     /// Size of the data.
     pub bytes: f64,
 }
 
-/// The transfer cost between two devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Latency of a transfer.
     pub latency_ns: f64,
-    /// Time per byte.
     pub ns_per_byte: f64,
 }
 
 /// An assignment with its certificate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
-    /// Device of each operator.
     pub devices: Vec<usize>,
-    /// Makespan.
     pub makespan_ns: f64,
-    /// Total energy.
     pub energy_j: f64,
     /// Objective: makespan plus weighted energy.
     pub objective_ns: f64,
@@ -112,7 +100,6 @@ pub fn place(instance: &Instance) -> Result<Placement> {
 }
 
 impl Instance {
-    /// Returns the number of devices.
     pub fn devices(&self) -> usize {
         self.times_ns.first().map_or(0, Vec::len)
     }

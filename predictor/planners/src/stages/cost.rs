@@ -3,7 +3,6 @@
 use super::{Group, Stage};
 use crate::interference::{Demand, Lane, Machine, run};
 
-/// The parameters of stage costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// Shared resources.

@@ -19,10 +19,8 @@ use search::Part;
 use serde::{Deserialize, Serialize};
 use set::Set;
 
-/// A graph of operators with dependencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// Demand of each operator.
     pub demands: Vec<Demand>,
     /// Predecessors of each operator.
     pub before: Vec<Vec<usize>>,
@@ -50,27 +48,20 @@ impl Default for Limits {
 /// A sequence of operators on cores of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Number of cores.
     pub cores: usize,
-    /// The operators, in order.
     pub operators: Vec<usize>,
 }
 
 /// A set of concurrent groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The groups.
     pub groups: Vec<Group>,
-    /// Time of the stage.
     pub time_ns: f64,
 }
 
-/// A plan of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stages {
-    /// The stages, in order.
     pub stages: Vec<Stage>,
-    /// Total time.
     pub time_ns: f64,
     /// Time of all operators in sequence on all cores.
     pub sequential_ns: f64,
