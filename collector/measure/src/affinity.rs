@@ -34,21 +34,18 @@ pub enum AffinityError {
     /// A thread may run outside of the requested CPUs.
     #[error("thread {} (`{}`) may run on processors {:?}, outside of {wanted:?}", thread.tid, thread.name, thread.cpus)]
     Outside {
-        /// Requested CPUs.
         wanted: Vec<usize>,
         /// The first offending thread.
         thread: ThreadMask,
     },
 }
 
-/// The affinity of one thread of this process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMask {
     /// Thread number of the kernel.
     pub tid: i32,
     /// Thread name, which a thread inherits from its creator.
     pub name: String,
-    /// CPUs that the thread may use.
     pub cpus: Vec<usize>,
 }
 

@@ -19,7 +19,6 @@ pub trait Clock {
     fn usage(&mut self) -> Usage;
     /// Returns the time of a fixed computation, which changes only with the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
-    /// Sleeps for a duration.
     fn sleep(&mut self, duration: Duration);
     /// Replaces the content of the caches of all processors of a run, if `bytes` fill a last-level cache. Does nothing if the
     /// timed code empties caches itself.

@@ -14,7 +14,6 @@ const LINE_BYTES: usize = 64;
 
 /// The threads of a run, each on one CPU.
 pub trait RunThreads {
-    /// Returns the CPUs, one per thread.
     fn cpus(&self) -> &[usize];
 
     /// Calls `work` on every thread with its index into `cpus`, and waits for all calls.

@@ -57,17 +57,12 @@ pub fn measure<E>(
 /// for the definition of each number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Number of samples.
     pub n: u32,
-    /// Median of the samples.
     pub median_ns: f64,
-    /// Mean of the samples.
     pub mean_ns: f64,
     /// Minimum of the samples, from the least disturbed batch.
     pub min_ns: f64,
-    /// Maximum of the samples.
     pub max_ns: f64,
-    /// 95th percentile of the samples.
     pub p95_ns: f64,
     /// Sample standard deviation; `None` for one sample.
     pub std_ns: Option<f64>,
@@ -96,7 +91,6 @@ pub struct Measurement {
     pub elapsed_ns: u64,
     /// Bytes written between runs for cold caches; `None` for warm caches.
     pub flush_bytes: Option<u64>,
-    /// Reason why sampling stopped.
     pub stop: StopReason,
 
     /// CPU time per run of all threads of the process, kernel included.

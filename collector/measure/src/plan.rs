@@ -49,7 +49,6 @@ pub struct Plan {
     pub time_budget_ns: u64,
     /// Time limit of the whole measurement, checked between batches; runs are never interrupted.
     pub time_limit_ns: u64,
-    /// Cache state before each timed run.
     pub cache: Cache,
     /// Maximum number of stored samples, evenly spaced; the statistics use all samples.
     pub samples_kept_max: u32,
@@ -113,7 +112,6 @@ impl Cache {
 pub struct Evaluator {
     /// Initial number of runs per repeat.
     pub number: u32,
-    /// Number of samples.
     pub repeat: u32,
     /// Minimum duration of a repeat; 0 never increases `number`.
     pub min_repeat_ms: u32,
@@ -145,11 +143,8 @@ impl Default for Evaluator {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("measuring plan: `{field}` is {found}, but must be {allowed}")]
 pub struct PlanError {
-    /// Name of the setting.
     pub field: &'static str,
-    /// Value of the setting.
     pub found: String,
-    /// Allowed values.
     pub allowed: String,
 }
 

@@ -12,7 +12,6 @@ pub const ROUNDS: u32 = 15;
 /// A ratio of times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Median over the rounds.
     pub median: f64,
     /// 95 % confidence interval; `None` for too few rounds.
     pub interval: Option<(f64, f64)>,

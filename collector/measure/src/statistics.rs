@@ -17,17 +17,11 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Statistics of a set of samples, in their unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Number of samples.
     pub n: u32,
-    /// Median of the samples.
     pub median: f64,
-    /// Mean of the samples.
     pub mean: f64,
-    /// Minimum of the samples.
     pub min: f64,
-    /// Maximum of the samples.
     pub max: f64,
-    /// 95th percentile.
     pub p95: f64,
     /// Sample standard deviation; `None` for one sample.
     pub std: Option<f64>,

@@ -62,7 +62,6 @@ impl fmt::Display for Synthetic {
     }
 }
 
-/// A synthetic workload with its memory.
 pub struct Load {
     what: Synthetic,
     words: Vec<u64>,

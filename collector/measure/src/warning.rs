@@ -31,7 +31,6 @@ pub enum Warning {
     },
     /// There are fewer samples than the plan's minimum.
     FewSamples {
-        /// Number of samples.
         n: u32,
         /// Minimum of the plan.
         wanted: u32,
@@ -55,7 +54,6 @@ pub enum Warning {
     BelowTimerPrecision {
         /// Median duration of a batch.
         batch_ns: f64,
-        /// Precision of the clock.
         precision_ns: u64,
     },
     /// The system preempted the process during samples.
@@ -72,7 +70,6 @@ pub enum Warning {
     },
     /// A counter shared its register and is an estimate.
     CountersMultiplexed {
-        /// Name of the counter.
         name: String,
         /// Share of the time it really counted.
         running_ratio: f64,

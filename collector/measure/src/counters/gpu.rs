@@ -6,14 +6,11 @@
 
 use super::Step;
 
-/// A GPU counter.
 #[derive(Debug)]
 pub struct GpuCounter {
     /// Name in requests and records.
     pub name: &'static str,
-    /// Unit of the value.
     pub unit: &'static str,
-    /// Description.
     pub description: &'static str,
     /// Source of the value.
     pub step: Step,
@@ -40,12 +37,9 @@ const fn metric(
     GpuCounter { metrics, ..on_demand(name, unit, Step::Cupti, description) }
 }
 
-/// Name of the kernel time counter.
 pub const KERNEL_TIME: &str = "gpu_kernel_ns";
-/// Name of the energy counter.
 pub const ENERGY: &str = "gpu_energy_millijoules";
 
-/// All GPU counters with a stable name.
 pub const GPU_NAMES: &[GpuCounter] = &[
     told("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
     told("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "the least of it"),
@@ -150,7 +144,6 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     ),
 ];
 
-/// Finds a counter by its stable name.
 pub fn find(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
@@ -166,9 +159,7 @@ pub const METRIC_PREFIX: &str = "cupti:";
 /// A requested range-profiler counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedMetric {
-    /// Requested name.
     pub name: String,
-    /// Unit of the value.
     pub unit: &'static str,
     /// Equivalent metrics, best first.
     pub candidates: Vec<String>,

@@ -8,18 +8,14 @@ use super::sys;
 use super::gpu;
 use super::usage::{Usage, UsageParts};
 
-/// A counter that can be requested by name.
 #[derive(Debug)]
 pub struct CounterName {
-    /// Name in requests and records.
     pub name: &'static str,
     /// Unit: `count`, `ns` or `microjoule`.
     pub unit: &'static str,
-    /// Description.
     pub description: &'static str,
     /// PAPI names, tried in order; empty if PAPI is not useful.
     pub papi: &'static [&'static str],
-    /// Perf event.
     pub perf: Option<PerfEvent>,
     /// Field of the kernel's accounting.
     pub usage: Option<UsageFigure>,
@@ -228,9 +224,7 @@ pub const NAMES: &[CounterName] = &[
     energy(DRAM_ENERGY, "energy of the memory beside them, whoever used it", "dram"),
 ];
 
-/// Name of the package energy counter.
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
-/// Name of the DRAM energy counter.
 pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
 
 /// Default counters: three groups of hardware counters, two accounting fields and energy.
@@ -252,7 +246,6 @@ pub const DEFAULT: &[&str] = &[
     DRAM_ENERGY,
 ];
 
-/// Finds a counter by its stable name.
 pub fn find(name: &str) -> Option<&'static CounterName> {
     NAMES.iter().find(|counter| counter.name == name)
 }

@@ -42,11 +42,9 @@ const NATIVE_MASK: c_int = 0x4000_0000;
 /// Maximum number of event names compared for a spelling suggestion.
 const MOST_NAMES: usize = 10_000;
 
-/// An error of PAPI, including its absence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct PapiError {
-    /// Error number of PAPI.
     pub code: Option<i32>,
     /// Error text, and a remedy if known.
     pub why: String,
@@ -74,10 +72,8 @@ pub struct Papi {
     _library: Library,
 }
 
-/// A component of PAPI, such as `perf_event` or `sde`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// Name of the component.
     pub name: String,
     /// Reason why the component is disabled.
     pub disabled: Option<String>,
@@ -288,7 +284,6 @@ impl Papi {
         names
     }
 
-    /// Returns the component of an event.
     pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
         let name = event_name(event)?;
         self.enter()?;
@@ -432,7 +427,6 @@ impl EventSet {
         Ok(())
     }
 
-    /// Returns the library of the set.
     pub fn papi(&self) -> &'static Papi {
         self.papi
     }
@@ -447,7 +441,6 @@ impl EventSet {
         (code == 0).then_some(&self.values)
     }
 
-    /// Stops counting.
     pub fn stop(&mut self) {
         if std::mem::take(&mut self.is_running) {
             // SAFETY: the set runs, and there is one place per event.

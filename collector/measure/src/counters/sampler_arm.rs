@@ -7,7 +7,6 @@ use std::convert::Infallible;
 /// A sampler; no value exists.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Name of the sampling event.
     pub event: &'static str,
     never: Infallible,
 }

@@ -317,11 +317,8 @@ fn can_count(part: &[Granted]) -> bool {
 /// The availability of one stable name on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Availability {
-    /// Stable name.
     pub name: &'static str,
-    /// Unit of the value.
     pub unit: &'static str,
-    /// Description.
     pub description: &'static str,
     /// Source and coverage, if a source has the counter.
     pub given: Option<(Step, Coverage)>,

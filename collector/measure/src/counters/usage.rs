@@ -80,7 +80,6 @@ impl Usage {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// Adds another interval.
     pub fn add(&mut self, other: &Self) {
         *self = self.with(other, u64::saturating_add);
     }

@@ -23,7 +23,6 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns the name in records.
     pub fn name(self) -> &'static str {
         match self {
             Step::Papi => "papi",
@@ -44,13 +43,9 @@ pub enum Backend {
     /// All sources, in order.
     #[default]
     Auto,
-    /// PAPI only.
     Papi,
-    /// Perf events only.
     Perf,
-    /// Kernel accounting only.
     Usage,
-    /// No counters.
     None,
 }
 
@@ -94,11 +89,9 @@ pub struct Channel {
     pub name: String,
     /// Unit: `count`, `ns`, `byte`.
     pub unit: String,
-    /// Source.
     pub step: Step,
     /// Name at the source.
     pub native: String,
-    /// Coverage.
     pub coverage: Coverage,
     /// Group that must be selected for counting; None counts always.
     pub group: Option<usize>,
@@ -107,7 +100,6 @@ pub struct Channel {
 /// A counter's state at one moment, or its change between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Count.
     pub value: u64,
     /// Time enabled; 0 if the source always counts.
     pub enabled_ns: u64,
@@ -130,7 +122,6 @@ impl Reading {
         })
     }
 
-    /// Adds another interval.
     pub fn add(&mut self, other: &Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
@@ -166,11 +157,8 @@ pub struct CounterValue {
     pub name: String,
     /// Unit: `count`, `ns`, `byte`.
     pub unit: String,
-    /// Source.
     pub step: Step,
-    /// Name at the source.
     pub native: String,
-    /// Coverage.
     pub coverage: Coverage,
     /// Mean per run.
     pub per_run: f64,
@@ -211,11 +199,9 @@ impl CounterValue {
 /// A requested counter that one source does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Requested name.
     pub event: String,
     /// Source that refused.
     pub step: Step,
-    /// Error number of the system or library.
     pub errno: Option<i32>,
     /// Reason, and a remedy if known.
     pub why: String,

@@ -56,7 +56,6 @@ pub struct CacheLevel {
     pub kind: String,
     /// Size of one such cache.
     pub size_bytes: u64,
-    /// Line size.
     pub line_bytes: u32,
     /// Number of CPUs that share the cache.
     pub shared_by: u32,
@@ -65,37 +64,25 @@ pub struct CacheLevel {
 /// Facts about this machine. Unknown values are `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Host name.
     pub hostname: Option<String>,
     /// Boot ID, which changes with every boot.
     pub boot_id: Option<String>,
-    /// Name and version of the operating system.
     pub os: Option<String>,
-    /// Kernel release.
     pub kernel: Option<String>,
-    /// Architecture that this program was built for.
     pub architecture: String,
-    /// Processor model.
     pub cpu_model: Option<String>,
-    /// Vector extensions of the processor.
     pub vector_extensions: Vec<String>,
-    /// Online logical CPUs.
     pub logical_cpus: u32,
     /// Online cores; fewer than logical CPUs with SMT.
     pub physical_cores: Option<u32>,
-    /// Sockets.
     pub sockets: Option<u32>,
-    /// NUMA nodes.
     pub numa_nodes: Option<u32>,
-    /// Whether SMT is active.
     pub is_smt_active: Option<bool>,
-    /// CPUs that this process may use.
     pub allowed_cpus: Vec<usize>,
     /// CPUs isolated by the kernel's command line.
     pub isolated_cpus: Vec<usize>,
     /// Caches of the first allowed CPU.
     pub caches: Vec<CacheLevel>,
-    /// Size of the memory.
     pub memory_bytes: Option<u64>,
     /// Frequency governor of the first allowed CPU.
     pub governor: Option<String>,
@@ -112,7 +99,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts of this machine.
     pub fn read() -> Self {
         Self::read_from(Path::new("/"))
     }

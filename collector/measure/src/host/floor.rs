@@ -12,10 +12,8 @@ use std::time::{Duration, Instant};
 /// Number of rounds over all workloads, spread evenly over the duration.
 pub const FLOOR_ROUNDS: u32 = 20;
 
-/// The visits of one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorVisits {
-    /// The workload.
     pub load: Synthetic,
     /// Number of threads, each on a CPU of its own.
     pub threads: usize,

@@ -23,7 +23,6 @@ pub struct LoadReading {
 pub struct Load {
     /// Average number of CPUs used by other processes.
     pub others_cpus: f64,
-    /// Number of CPUs.
     pub cpus: u64,
     /// Share of the CPU time that the hypervisor gave to other guests.
     pub stolen_share: f64,

@@ -20,9 +20,7 @@ pub struct Noise {
     pub cpu_share: f64,
     /// Share of the time lost in gaps of any cause: other threads, interrupts, the hypervisor.
     pub lost_share: f64,
-    /// Gaps per second.
     pub gaps_per_second: f64,
-    /// Longest gap.
     pub gap_max_ns: u64,
 }
 

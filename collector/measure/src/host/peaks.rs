@@ -36,16 +36,12 @@ pub struct StreamRate {
     pub bytes_per_second: f64,
 }
 
-/// An error of streaming.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamingError {
-    /// A thread cannot be pinned.
     #[error(transparent)]
     Affinity(#[from] affinity::AffinityError),
-    /// The list of CPUs is empty.
     #[error("cannot stream on no processor")]
     NoProcessor,
-    /// A thread or its memory could not be created.
     #[error("cannot start a streaming thread or get its memory")]
     Thread,
 }

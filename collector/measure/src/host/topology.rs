@@ -39,7 +39,6 @@ pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
 }
 
 impl Topology {
-    /// Reads the topology of CPUs of this machine.
     pub fn read(cpus: &[usize]) -> Topology {
         Topology::read_from(Path::new("/"), cpus)
     }
@@ -87,7 +86,6 @@ impl Topology {
         ranked.into_iter().map(|(_, cpu)| cpu).collect()
     }
 
-    /// Counts the cores of some CPUs.
     pub fn cores(&self, cpus: &[usize]) -> usize {
         cpus.iter().map(|cpu| self.place(*cpu).core).collect::<BTreeSet<_>>().len()
     }
