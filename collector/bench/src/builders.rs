@@ -9,7 +9,6 @@ use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
 /// The result of a build.
 #[derive(Clone, Debug)]
 pub enum Build {
-    /// Compiled code.
     Built(Box<Artifact>),
     /// Error from TVM.
     Failed(String),

@@ -25,7 +25,6 @@ pub struct Access {
 /// The kind of address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// One server.
     Server(Address),
     /// A tracker that assigns devices.
     Tracker(Address),
@@ -33,11 +32,9 @@ pub enum At {
 
 /// A device with an open session.
 pub struct Device {
-    /// The session.
     pub session: Session,
     /// Facts reported by the agent; None for TVM's own server.
     pub told: Option<Told>,
-    /// Address of the device's server.
     pub address: Address,
     /// Number of libraries uploaded in this session.
     pub uploads: u64,

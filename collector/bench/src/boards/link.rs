@@ -15,7 +15,6 @@ pub struct Linker {
     words: Vec<String>,
 }
 
-/// An error of linking.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LinkError {
@@ -55,7 +54,6 @@ impl Linker {
         started.map(drop).map_err(|error| LinkError::Missing(self.name(), error.to_string()))
     }
 
-    /// Links an object into a shared library.
     pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, LinkError> {
         let folder = |error: std::io::Error| LinkError::Folder(error.to_string());
         let place = tempfile::Builder::new().prefix("opcollect-link-").tempdir().map_err(folder)?;

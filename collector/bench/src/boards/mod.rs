@@ -32,9 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A set of equivalent devices.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// How to reach the devices.
     pub access: Access,
-    /// Linker for the devices.
     pub linker: Linker,
     /// Number of devices used concurrently.
     pub devices: usize,
