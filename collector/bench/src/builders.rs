@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
 
-/// The result of a build.
 #[derive(Clone, Debug)]
 pub enum Build {
     Built(Box<Artifact>),

@@ -36,31 +36,22 @@ pub type Versions = BTreeMap<String, String>;
 /// A work item; runs have a deadline.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Compile a task.
     Build(BuildJob),
-    /// Run compiled code.
     Run(RunJob, Duration),
-    /// Run an operator through a library.
     Library(LibraryJob, Duration),
-    /// Run a whole model.
     Network(NetworkJob, Duration),
-    /// Run several operators concurrently.
     Together(TogetherJob, Duration),
 }
 
 /// The result of a work item.
 #[derive(Debug)]
 pub enum Done {
-    /// Result of a build.
     Built(Build),
-    /// Result of a run.
     Ran(Ran),
 }
 
-/// A run's start time and reply.
 #[derive(Debug)]
 pub struct Ran {
-    /// Start of the run.
     pub began: SystemTime,
     /// Reply, or the fault of the runner.
     pub reply: Result<RunReply, Fault>,
@@ -69,17 +60,11 @@ pub struct Ran {
 /// A capability that a bench may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// Compile.
     Build,
-    /// Run CPU code.
     RunOnCpu,
-    /// Run GPU code.
     RunOnGpu,
-    /// Run operators through a library.
     RunLibrary,
-    /// Run whole models through ONNX Runtime.
     RunOnnxRuntime,
-    /// Run whole models through OpenVINO.
     RunOpenVino,
 }
 
@@ -88,7 +73,6 @@ pub trait Bench {
     /// Returns the versions for a capability, or why it is missing.
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
 
-    /// Submits a work item.
     fn submit(&mut self, ticket: Ticket, work: Work);
 
     /// Waits for the next result. Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or

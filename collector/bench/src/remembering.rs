@@ -20,7 +20,6 @@ pub struct Remembering<'a> {
 }
 
 impl<'a> Remembering<'a> {
-    /// Creates an empty cache in front of a bench.
     pub fn new(bench: &'a mut dyn Bench) -> Self {
         Remembering {
             bench,

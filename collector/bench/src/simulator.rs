@@ -34,7 +34,6 @@ struct Known {
 }
 
 impl Simulator {
-    /// Creates a simulator of a core.
     pub fn new(fabric: Fabric) -> Simulator {
         Simulator { fabric, queue: VecDeque::new(), known: None }
     }

@@ -18,10 +18,8 @@ use worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
 /// Environment variable that TVM reads once per process.
 const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 
-/// Limits of the worker processes.
 #[derive(Clone, Debug)]
 pub struct WorkerLimits {
-    /// Number of concurrent builders.
     pub builders: usize,
     /// CPUs of the builders, one each; empty for no pinning.
     pub builder_cpus: Vec<usize>,
@@ -29,13 +27,9 @@ pub struct WorkerLimits {
     pub overlap: bool,
     /// Number of waiting runs on all CPUs at which builders pause.
     pub wide_runs: usize,
-    /// Timeout of a worker's start.
     pub start_deadline: Duration,
-    /// Timeout of a build.
     pub build_deadline: Duration,
-    /// Memory limit of a builder.
     pub build_memory_bytes: u64,
-    /// Memory limit of a runner.
     pub run_memory_bytes: u64,
     /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,

@@ -22,7 +22,6 @@ pub struct Access {
     pub turn: Turn,
 }
 
-/// The kind of address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     Server(Address),

@@ -34,7 +34,6 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Fleet {
     pub access: Access,
     pub linker: Linker,
-    /// Number of devices used concurrently.
     pub devices: usize,
     /// Number of runs after which a session is replaced.
     pub jobs: u32,

@@ -83,7 +83,6 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// The reason why a run has no time.
 pub enum RunError {
     Remote(RemoteError),
     TimedOut,

@@ -72,7 +72,6 @@ impl FabricBoard {
         Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, told, queue }, device))
     }
 
-    /// Continues with an open device.
     pub fn go_on(&mut self, device: Device) {
         self.device = Some(device);
     }
