@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 /// Larger CPU numbers indicate damaged input.
 const CPUS_MAX: usize = 1 << 16;
 
-/// An error of reading, setting or checking affinity.
 #[derive(Debug, thiserror::Error)]
 pub enum AffinityError {
     /// The calling thread cannot be pinned as requested.
@@ -28,7 +27,6 @@ pub enum AffinityError {
         /// Error of the system.
         errno: Errno,
     },
-    /// The allowed CPUs cannot be read.
     #[error("cannot read the allowed processors: {0}")]
     Unreadable(#[source] io::Error),
     /// A thread may run outside of the requested CPUs.

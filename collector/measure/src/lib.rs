@@ -106,7 +106,6 @@ pub struct Measurement {
 
     /// Smallest measurable time difference, including the cost of reading the clock.
     pub clock_precision_ns: u64,
-    /// Doubts about the numbers.
     pub warnings: Vec<Warning>,
 }
 

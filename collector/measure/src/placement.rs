@@ -15,7 +15,6 @@ const BUFFER_STEP_BYTES: u32 = 64;
 /// Golden ratio sequence: consecutive visits are far apart, for any number of visits.
 const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
-/// The placement of a visit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Offset of the measuring thread's stack within a page.

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{PAGE_BYTES, Placement};
 
-/// A measuring method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -31,7 +30,6 @@ pub struct Plan {
     pub warm_up_runs: u32,
     /// Minimum length of a batch in clock precisions.
     pub batch_precisions: u32,
-    /// Maximum number of runs in a batch.
     pub batch_runs_max: u32,
     /// Relative half-width of the median's confidence interval at which sampling stops.
     pub precision: f64,
@@ -41,7 +39,6 @@ pub struct Plan {
     pub samples_min: u32,
     /// Minimum number of samples for runs too long for `samples_min`.
     pub samples_slow_min: u32,
-    /// Maximum number of samples.
     pub samples_max: u32,
     /// Minimum sampling time, because a few early samples may agree by chance.
     pub sampling_time_min_ns: u64,
@@ -77,7 +74,6 @@ impl Default for Plan {
     }
 }
 
-/// The cache state before each timed run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
@@ -119,7 +115,6 @@ pub struct Evaluator {
     pub limit_zero_time_iterations: u32,
     /// Pause after every `repeats_to_cooldown`-th repeat, including the first one.
     pub cooldown_interval_ms: u32,
-    /// See `cooldown_interval_ms`.
     pub repeats_to_cooldown: u32,
     /// Cache state before each repeat (not before each run).
     pub cache: Cache,
@@ -139,7 +134,6 @@ impl Default for Evaluator {
     }
 }
 
-/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("measuring plan: `{field}` is {found}, but must be {allowed}")]
 pub struct PlanError {

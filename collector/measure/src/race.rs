@@ -14,7 +14,6 @@ use std::time::Instant;
 pub struct Race {
     barrier: Barrier,
     ways: Vec<Way>,
-    /// Whether no further round begins.
     is_over: AtomicBool,
 }
 
@@ -29,12 +28,10 @@ struct Way {
 /// The times of one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Course {
-    /// Median of each round.
     pub rounds_ns: Vec<f64>,
 }
 
 impl Course {
-    /// Returns the median over rounds.
     pub fn median_ns(&self) -> Option<f64> {
         let mut sorted = self.rounds_ns.clone();
         sorted.sort_by(f64::total_cmp);

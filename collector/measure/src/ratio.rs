@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// Default number of rounds, enough for an interval on a machine with occasional disturbances.
 pub const ROUNDS: u32 = 15;
 
-/// A ratio of times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     pub median: f64,

@@ -7,15 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Plan, statistics};
 
-/// The reason why sampling stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The median has the plan's precision.
     Precise,
-    /// The maximum number of samples is reached.
     SamplesMax,
-    /// The sampling time is used up.
     TimeBudget,
     /// The time limit of the whole measurement is reached, perhaps before the minimum number of samples.
     TimeLimit,
@@ -23,7 +20,6 @@ pub enum StopReason {
     RepeatsDone,
 }
 
-/// Elapsed times of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed {
     /// Time since the first sample.

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hint::black_box;
 
-/// A synthetic workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Synthetic {
     /// Multiplies and adds in registers.
@@ -81,7 +80,6 @@ impl Load {
         Load { what, words: (1..=words as u64).collect(), next: 0 }
     }
 
-    /// Runs the workload a number of times.
     pub fn run(&mut self, times: u32) {
         for _ in 0..times {
             match self.what {

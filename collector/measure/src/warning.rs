@@ -77,7 +77,6 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// Returns advice for the user.
     pub fn advice(&self) -> &'static str {
         match self {
             Warning::FirstRunSlow { .. } => "it is kept apart; raise the warm-up time if later runs are still settling",

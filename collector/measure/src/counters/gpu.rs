@@ -8,11 +8,9 @@ use super::Step;
 
 #[derive(Debug)]
 pub struct GpuCounter {
-    /// Name in requests and records.
     pub name: &'static str,
     pub unit: &'static str,
     pub description: &'static str,
-    /// Source of the value.
     pub step: Step,
     /// Whether the counter is read only if requested by name, because reading it takes extra runs.
     pub is_on_demand: bool,

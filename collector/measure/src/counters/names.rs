@@ -17,7 +17,6 @@ pub struct CounterName {
     /// PAPI names, tried in order; empty if PAPI is not useful.
     pub papi: &'static [&'static str],
     pub perf: Option<PerfEvent>,
-    /// Field of the kernel's accounting.
     pub usage: Option<UsageFigure>,
     /// Name prefix of the power-cap zones with this energy.
     pub powercap: Option<&'static str>,
@@ -26,7 +25,6 @@ pub struct CounterName {
 /// A field of [`Usage`].
 #[derive(Debug, Clone, Copy)]
 pub struct UsageFigure {
-    /// Field name.
     pub field: &'static str,
     /// Whether the field covers the calling thread only.
     pub is_of_thread: bool,

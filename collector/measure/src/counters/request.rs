@@ -8,11 +8,9 @@ use super::{
     perf::Mode,
 };
 
-/// A request for counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CounterRequest {
-    /// Sources that may be tried.
     pub backend: Backend,
     /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]) or native ones: `papi:NAME`, `perf:rHEX` for a raw
     /// event, `cupti:METRIC` for a GPU metric.

@@ -68,7 +68,6 @@ impl Sampler {
         Err(Refusal { event, step: Step::Perf, errno: Some(errno as i32), why })
     }
 
-    /// Enables or disables sampling.
     pub fn switch(&self, is_on: bool) {
         self.rings.iter().for_each(|ring| ring.event.switch(is_on));
     }

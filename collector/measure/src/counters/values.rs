@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// PAPI library.
     Papi,
     /// Perf events of the kernel.
     Perf,
@@ -50,7 +49,6 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Returns whether a source may be tried.
     pub fn allows(self, step: Step) -> bool {
         match self {
             Backend::Auto => true,
@@ -153,9 +151,7 @@ impl Counted {
 /// The value of one counter per run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterValue {
-    /// Stable name, or the native name as requested.
     pub name: String,
-    /// Unit: `count`, `ns`, `byte`.
     pub unit: String,
     pub step: Step,
     pub native: String,

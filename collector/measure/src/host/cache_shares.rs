@@ -13,7 +13,6 @@ pub struct CacheShares {
     groups: Vec<PathBuf>,
 }
 
-/// The reason why the cache cannot be partitioned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CacheShareError {
@@ -27,7 +26,6 @@ pub enum CacheShareError {
     Refused { path: PathBuf, why: String },
 }
 
-/// Checks that the cache can be partitioned.
 pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
     ways(root).map(drop)
 }

@@ -21,7 +21,6 @@ pub struct Exclusive {
     _files: Vec<File>,
 }
 
-/// The reason why this process may not measure now.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ExclusiveError {

@@ -94,7 +94,6 @@ pub struct Facts {
     pub clock_max_khz: Option<u64>,
     /// Hypervisor of a virtual machine.
     pub hypervisor: Option<String>,
-    /// Setting of transparent huge pages.
     pub huge_pages: Option<String>,
 }
 

@@ -26,7 +26,6 @@ pub struct Load {
     pub cpus: u64,
     /// Share of the CPU time that the hypervisor gave to other guests.
     pub stolen_share: f64,
-    /// Number of thermal throttling events.
     pub throttled: u64,
 }
 

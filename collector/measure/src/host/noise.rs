@@ -14,7 +14,6 @@ const GAP_MIN_NS: u64 = 2_000;
 /// The interruptions of a spinning thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// Duration of the probe.
     pub elapsed_ns: u64,
     /// Share of the time that the thread was running.
     pub cpu_share: f64,
@@ -25,7 +24,6 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Measures interruptions for a duration.
     pub fn probe(clock: &mut dyn Clock, duration: Duration) -> Self {
         let limit_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let gap_ns = (clock.precision_ns() * GAP_STEPS).max(GAP_MIN_NS);
