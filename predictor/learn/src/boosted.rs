@@ -116,7 +116,6 @@ fn bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
 
-/// Fits trees to labelled rows.
 pub fn fit(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
     grow(matrix, Data::new(matrix)?.with_labels(labels)?, parameters, seed)
 }

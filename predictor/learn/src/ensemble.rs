@@ -71,7 +71,6 @@ type TrainingSet = (Matrix, Vec<f32>);
 
 pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
 
-/// Fits an ensemble.
 pub fn fit(
     samples: &Samples,
     train: &[usize],

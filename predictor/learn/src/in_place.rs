@@ -85,7 +85,6 @@ impl InPlace {
         if self.is_worth_it() { alone_ns * self.line.at(kind, alone_ns).exp() } else { alone_ns }
     }
 
-    /// Checks that all numbers are finite.
     pub fn is_sound(&self) -> bool {
         let Line { middle, slope, least, most, offset, offsets } = &self.line;
         let numbers = [middle, slope, least, most, offset, &self.error_alone, &self.error_learned];

@@ -120,7 +120,6 @@ impl Learner {
         self != Learner::Ranking
     }
 
-    /// Fits the learner to training rows.
     pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
@@ -151,7 +150,6 @@ impl Learner {
     }
 }
 
-/// Options of fitting.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
     pub seed: u64,
@@ -172,7 +170,6 @@ pub struct LogInterval {
     pub above: f64,
 }
 
-/// A fitted learner.
 pub trait Fitted {
     /// Predicts times in nanoseconds; does not read the measured times.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;

@@ -55,7 +55,6 @@ pub struct Predictor {
 pub struct Query<'a> {
     /// Name of the operator in the training data.
     pub operator: &'a str,
-    /// Sizes and work.
     pub work: &'a Work,
     pub device: &'a str,
     /// Number of threads; None for [`Predictor::default_threads`].
@@ -64,7 +63,6 @@ pub struct Query<'a> {
     pub extras: &'a BTreeMap<String, f64>,
 }
 
-/// The basis of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -78,7 +76,6 @@ pub enum Basis {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Predicted time in nanoseconds.
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,

@@ -51,7 +51,6 @@ impl<T> Columns<T> {
 }
 
 impl Writer {
-    /// Appends a set of trees.
     pub fn put(&mut self, trees: &Trees) {
         let columns = &mut self.columns;
         columns.counts.extend([trees.features as u32, trees.base.to_bits(), trees.trees.len() as u32]);
@@ -123,7 +122,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the next set of trees.
     pub fn take(&mut self) -> Result<Trees, String> {
         let columns = &mut self.columns;
         let (features, base, count) =

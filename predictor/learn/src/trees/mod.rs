@@ -38,11 +38,9 @@ pub struct Trees {
 
 /// A node as explanations see it.
 pub(crate) enum Node {
-    /// The value of a leaf.
     Leaf(f32),
     /// A split.
     Inner {
-        /// Feature of the split.
         feature: usize,
         /// Child that the row enters.
         taken: usize,
