@@ -20,7 +20,6 @@ impl Baseline {
     /// All rules.
     pub const ALL: [Baseline; 4] = [Baseline::None, Baseline::Sum, Baseline::Maximum, Baseline::Class];
 
-    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Baseline::None => "no interference",

@@ -33,7 +33,6 @@ pub struct Seen<'a> {
     pub own: (usize, &'a Demand),
     /// Core counts and demands of its partners.
     pub others: Vec<(usize, &'a Demand)>,
-    /// Measured slowdown.
     pub slowdown: f64,
 }
 

@@ -70,7 +70,6 @@ impl Demand {
         (self.bytes / self.alone(cores)).min(machine.bytes_per_ns)
     }
 
-    /// Checks that all numbers are valid.
     pub fn check(&self, operator: usize) -> Result<()> {
         if self.alone_ns.is_empty() {
             return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, of: "numbers of cores" });

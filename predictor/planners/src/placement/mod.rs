@@ -33,7 +33,6 @@ pub struct Instance {
 pub struct Edge {
     pub from: usize,
     pub to: usize,
-    /// Size of the data.
     pub bytes: f64,
 }
 

@@ -5,7 +5,6 @@ use crate::interference::{Demand, Lane, Machine, run};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// Shared resources.
     pub machine: Machine,
     /// Cost of starting groups concurrently and of waiting for all of them.
     pub barrier_ns: f64,

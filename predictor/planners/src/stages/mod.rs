@@ -26,7 +26,6 @@ pub struct Graph {
     pub before: Vec<Vec<usize>>,
 }
 
-/// Limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of groups per stage.
