@@ -33,9 +33,7 @@ use net::Net;
 use resnet::Bottleneck;
 use video::Time;
 
-/// A model of the zoo.
 pub struct Entry {
-    /// Name of the model.
     pub name: &'static str,
     /// Aliases; names ignore case, `-`, `_` and `.`.
     pub aliases: &'static [&'static str],
@@ -146,7 +144,6 @@ impl Entry {
     }
 }
 
-/// Returns all models.
 pub fn list() -> &'static [Entry] {
     MODELS
 }
@@ -162,7 +159,6 @@ pub fn build(name: &str, batch: i64) -> Result<Graph> {
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// Looks up a model by name.
 pub fn find(name: &str) -> Result<&'static Entry> {
     let index = names::find(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
     index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })

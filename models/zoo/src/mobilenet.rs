@@ -49,7 +49,6 @@ pub(super) fn inverted(net: &mut Net, scope: &str, x: ValueId, block: &Inverted)
     if block.stride == 1 && channels == block.out { net.add(&format!("{scope}.add"), y, x) } else { Ok(y) }
 }
 
-/// Builds MobileNet v2.
 pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU6)?;

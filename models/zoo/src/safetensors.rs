@@ -22,9 +22,7 @@ const MAX_FILES: usize = 4096;
 /// A tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Element type and shape.
     pub ty: TensorType,
-    /// Path of the file.
     pub path: PathBuf,
     /// Offset of the first element in the file.
     pub offset: u64,
@@ -77,7 +75,6 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
 /// A tensor's position among the elements of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Element type and shape.
     pub ty: TensorType,
     /// Offset in bytes.
     pub start: u64,

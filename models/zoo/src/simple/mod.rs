@@ -19,12 +19,10 @@ use models::types::TensorType;
 pub struct Form {
     /// Name before the colon.
     pub name: &'static str,
-    /// Complete example.
     pub example: &'static str,
     make: fn(&Arguments) -> Result<Parts, String>,
 }
 
-/// Returns all short forms.
 pub fn list() -> &'static [Form] {
     forms::FORMS
 }

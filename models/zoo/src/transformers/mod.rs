@@ -33,11 +33,9 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The workload of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Batch size.
     pub batch: i64,
     /// Tokens per sequence; in a decoding step, tokens read before. Image models ignore it.
     pub sequence: i64,
-    /// Phase of a decoder.
     pub phase: Phase,
 }
 
@@ -64,7 +62,6 @@ choice! {
 /// A graph, with notes about its origin.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Graph.
     pub graph: Graph,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -120,7 +117,6 @@ const FAMILIES: &[Family] = &[
 
 /// A shipped configuration.
 pub struct Entry {
-    /// Name.
     pub name: &'static str,
     /// Aliases; names ignore case, `-`, `_`, `.` and any text before a `/`.
     pub aliases: &'static [&'static str],
@@ -194,7 +190,6 @@ impl Entry {
     }
 }
 
-/// Returns all shipped configurations.
 pub fn list() -> &'static [Entry] {
     SHIPPED
 }
