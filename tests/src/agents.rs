@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 /// A process group that is killed on drop.
 pub struct Server {
     child: Child,
-    /// Port of the server.
     pub port: u16,
 }
 
@@ -104,7 +103,6 @@ pub fn of_tvm(module: &str, options: &str) -> Option<Server> {
     Some(server)
 }
 
-/// Returns an unused port.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are ports").port()
 }

@@ -22,7 +22,6 @@ struct Request {
     at_least: usize,
 }
 
-/// Runs the program.
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 pub fn main(arguments: Vec<String>) -> ExitCode {
     let done = parse(arguments).and_then(|request| run(&request).map(|text| (request, text)));

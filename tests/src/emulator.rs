@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Folder of the sources.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
 
 /// Environment variable with the folder of the driver, which must be in the loader's path.
@@ -31,7 +30,6 @@ impl Emulator {
         Some(Emulator { folder })
     }
 
-    /// Returns the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -85,7 +83,6 @@ pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
 pub struct Behaviour(PathBuf);
 
 impl Behaviour {
-    /// Creates the file.
     pub fn new(folder: &Path, word: &str) -> Behaviour {
         let path = folder.join(word);
         fs::write(&path, "").expect("the file can be written");

@@ -98,12 +98,10 @@ impl Bench {
         self.locks.path()
     }
 
-    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write `{}`: {error}", path.display()));
@@ -145,7 +143,6 @@ impl Default for Bench {
 
 /// A running command whose output is read.
 pub struct Running {
-    /// Process of the command.
     pub child: Child,
     what: String,
     began: Instant,
@@ -159,19 +156,14 @@ pub struct Running {
 pub struct Ran {
     /// Command line, for messages.
     pub what: String,
-    /// Exit status.
     pub status: ExitStatus,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
-    /// Duration.
     pub time: Duration,
     /// Peak resident memory of the process without its workers, sampled.
     pub peak_bytes: u64,
 }
 
-/// Starts a command.
 pub fn start(mut command: Command) -> Running {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let (what, began) = (format!("{command:?}"), Instant::now());
@@ -181,7 +173,6 @@ pub fn start(mut command: Command) -> Running {
     Running { child, what, began, peak_bytes: 0, stdout, stderr }
 }
 
-/// Runs a command to its end.
 pub fn run(command: Command) -> Ran {
     start(command).finish()
 }
@@ -195,12 +186,10 @@ fn follow(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
 }
 
 impl Running {
-    /// Returns the process number.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("process numbers of Linux fit into 31 bits")
     }
 
-    /// Returns whether the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
@@ -223,7 +212,6 @@ impl Running {
         None
     }
 
-    /// Waits for the end of the command.
     pub fn finish(mut self) -> Ran {
         self.until(|_| None::<()>);
         let status = self.child.wait().expect("a child can be waited for");

@@ -10,7 +10,6 @@ use reference::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A case.
 pub struct Case {
     /// Kind and name, such as `node/test_relu`.
     pub name: String,
@@ -22,7 +21,6 @@ pub struct Case {
     is_network: bool,
 }
 
-/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All outputs are correct.

@@ -12,7 +12,6 @@ pub fn send(pid: i32, signal: Signal) {
     }
 }
 
-/// Returns the children of a process.
 pub fn children(parent: i32) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").expect("procfs is there");
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());

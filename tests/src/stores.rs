@@ -29,7 +29,6 @@ pub fn write(path: &Path, records: &[Record]) {
     journal.seal().expect("a new part");
 }
 
-/// Returns the keys of records.
 pub fn keys(records: &[Record]) -> Vec<Key> {
     records.iter().map(|record| record.key).collect()
 }

@@ -44,7 +44,6 @@ impl Tasks {
         Ok(indices)
     }
 
-    /// Returns the number of tasks.
     pub fn count(&self) -> usize {
         self.tasks.len()
     }

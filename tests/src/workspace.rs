@@ -4,7 +4,6 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the folder of the workspace.
 pub fn root() -> PathBuf {
     // Not `..`, because a path through this package's folder would look like a test's.
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in its workspace").to_owned()
@@ -34,9 +33,7 @@ pub fn files(end: &str) -> Vec<String> {
     found
 }
 
-/// A member of the workspace.
 pub struct Member {
-    /// Name of the package.
     pub name: String,
     /// Path from the root.
     pub folder: String,
