@@ -57,24 +57,19 @@ macro_rules! for_each_target {
     };
 }
 
-/// A fuzz target.
 pub struct Target {
-    /// Name of the target.
     pub name: &'static str,
-    /// Runs the target with one input.
     pub run: fn(&[u8]),
 }
 
 macro_rules! table {
     ($($name:ident)*) => {
-        /// All targets.
         pub const TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: targets::$name::run }),*];
     };
 }
 
 for_each_target!(table);
 
-/// Looks up a target by name.
 pub fn find_target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
