@@ -15,7 +15,6 @@ pub(super) const LEASE: Duration = Duration::from_secs(15 * 60);
 
 const RENEWED_EVERY: Duration = Duration::from_secs(60);
 
-/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lease {
     /// Renewed recently.
