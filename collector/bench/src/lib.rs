@@ -1,4 +1,4 @@
-//! The seam where code is built and run.
+//! The interface through which code is built and run.
 //!
 //! A caller submits [`Work`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`] use
 //! this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply known

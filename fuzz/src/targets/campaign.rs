@@ -1,4 +1,4 @@
-//! Parses arbitrary texts as campaign configurations; the result is an error or an executable configuration. Useful
+//! Parses arbitrary texts as campaign configurations; each is rejected or executable. Useful
 //! seeds are in `configs`.
 
 use super::valid_text;

@@ -69,7 +69,7 @@ impl Device {
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
-    /// Asks the agent to stop after this session; returns false if the agent cannot.
+    /// Requests that the agent stop after this session; returns false if the agent cannot.
     pub fn leave(mut self) -> Result<bool, RemoteError> {
         let Some(function) = self.session.function(LEAVE)? else { return Ok(false) };
         self.session.call(function, Vec::new()).map(|_| true)
