@@ -1,5 +1,5 @@
-//! Parses arbitrary texts as campaign configurations; each is rejected or executable. Useful
-//! seeds are in `configs`.
+//! Parses arbitrary texts as campaign configurations; each is rejected or executable. Useful seeds are in
+//! `configs`.
 
 use super::valid_text;
 use engine::campaign::Settings;
