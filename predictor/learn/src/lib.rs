@@ -50,75 +50,37 @@ pub const COVERAGE: f64 = 0.9;
 /// The name that half-widths of devices never seen stand under.
 pub const UNSEEN: &str = "";
 
-/// Something that can be fitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Learner {
-    /// Boosted trees on utilisation: what `train` keeps.
-    Ensemble,
-    /// The same, each operator's parameters chosen by a search inside of what is learned from.
-    Tuned,
-    /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
-    Quantiles,
-    /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
-    Ranking,
-    /// XGBoost with its defaults on sizes and device, learning the time.
-    PlainXgboost,
-    /// A random forest per operator on sizes and device.
-    Forest,
-    /// Ridge regression of log time per operator on sizes, work and device.
-    Linear,
-    /// The same with a penalty that leaves most coefficients at 0.
-    Lasso,
-    /// Support vectors on the same numbers.
-    SupportVectors,
-    /// The nearest measured shapes of the operator.
-    Neighbours,
-    /// The operator's median utilisation times its bound.
-    OperatorMedian,
-    /// The bound itself.
-    Roofline,
+models::choice! {
+    /// Something that can be fitted; ours first, then what it must beat.
+    pub enum Learner {
+        /// Boosted trees on utilisation: what `train` keeps
+        Ensemble = "ours",
+        /// The same, each operator's parameters chosen by a search inside of what is learned from
+        Tuned = "tuned",
+        /// XGBoost's quantile objective on utilisation: the median, and an interval of its own for each question
+        Quantiles = "quantiles",
+        /// XGBoost's ranking objective: the order of schedules within a task and nothing else
+        Ranking = "order",
+        /// XGBoost with its defaults on sizes and device, learning the time
+        PlainXgboost = "xgboost",
+        /// A random forest per operator on sizes and device
+        Forest = "forest",
+        /// Ridge regression of log time per operator on sizes, work and device
+        Linear = "linear",
+        /// The same with a penalty that leaves most coefficients at 0
+        Lasso = "lasso",
+        /// Support vectors on the same numbers
+        SupportVectors = "svr",
+        /// The nearest measured shapes of the operator
+        Neighbours = "neighbours",
+        /// The operator's median utilisation times its bound
+        OperatorMedian = "median",
+        /// The bound itself
+        Roofline = "roofline",
+    }
 }
 
 impl Learner {
-    /// All learners; ours first, then what it must beat.
-    pub const ALL: &[Learner] = &[
-        Learner::Ensemble,
-        Learner::Tuned,
-        Learner::Quantiles,
-        Learner::Ranking,
-        Learner::PlainXgboost,
-        Learner::Forest,
-        Learner::Linear,
-        Learner::Lasso,
-        Learner::SupportVectors,
-        Learner::Neighbours,
-        Learner::OperatorMedian,
-        Learner::Roofline,
-    ];
-
-    /// The name in reports and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Learner::Ensemble => "ours",
-            Learner::Tuned => "tuned",
-            Learner::Quantiles => "quantiles",
-            Learner::Ranking => "order",
-            Learner::PlainXgboost => "xgboost",
-            Learner::Forest => "forest",
-            Learner::Linear => "linear",
-            Learner::Lasso => "lasso",
-            Learner::SupportVectors => "svr",
-            Learner::Neighbours => "neighbours",
-            Learner::OperatorMedian => "median",
-            Learner::Roofline => "roofline",
-        }
-    }
-
-    /// The learner of a name.
-    pub fn from_name(name: &str) -> Option<Learner> {
-        Learner::ALL.iter().copied().find(|learner| learner.name() == name)
-    }
-
     /// Whether it tells times, and not only an order.
     pub fn predicts_times(self) -> bool {
         self != Learner::Ranking
