@@ -20,6 +20,7 @@ use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
 use kernel::tvm::names::Role;
 use kernel::tvm::{device, library};
+use models::operators::Conv;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 use targets::Target;
@@ -108,7 +109,7 @@ impl Bench {
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
             self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
         }
-        let padded = if self.target.kind == Kind::Cuda { PADDED } else { &[] };
+        let padded = if self.target.kind.runs_on_gpu() { PADDED } else { &[] };
         for text in padded {
             let task = common::task(text);
             let mut knobs = space::space(&task, &self.target.machine).default;
@@ -136,7 +137,7 @@ impl Bench {
 /// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that since,
 /// this is the one that was. Convolutions whose channels share their input were padded at the root.
 fn first_defaults(task: &Task, point: &mut Knobs) {
-    let Op::Conv { groups, .. } = &task.steps[0].op else { return };
+    let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());
     if channels != Some(*groups)
         && let Some(pad_at) = point.0.get_mut("pad_at")

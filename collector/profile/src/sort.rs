@@ -1,7 +1,7 @@
-//! Orders of rows, whichever table they stand in. The names are those of torch.profiler, which says `cuda` for `device`.
+//! Sort keys of operator tables, named as in torch.profiler, which says `cuda` for `device`.
 
 models::choice! {
-    /// An order of rows, the largest first.
+    /// Sort key; the largest value comes first.
     #[derive(Default)]
     pub enum SortBy {
         /// Mean time of a call
@@ -30,4 +30,3 @@ models::choice! {
         /// The order of first calls
         Order = "order",
     }
-}

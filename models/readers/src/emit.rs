@@ -3,7 +3,7 @@
 use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Binary, BinaryOp, Cast, Concat, MatMul, Op, Reshape, Slice, Transpose, Unary, UnaryOp};
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
@@ -115,11 +115,11 @@ impl Emit<'_> {
     }
 
     pub fn unary(&mut self, function: UnaryOp, x: ValueId) -> Outcome<ValueId> {
-        self.push(Op::Unary { function }, &[x])
+        self.push(Op::Unary(Unary { function }), &[x])
     }
 
     pub fn binary(&mut self, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-        self.push(Op::Binary { function }, &[a, b])
+        self.push(Op::Binary(Binary { function }), &[a, b])
     }
 
     /// A function of a tensor and one number of its type.
@@ -129,7 +129,7 @@ impl Emit<'_> {
     }
 
     pub fn cast(&mut self, x: ValueId, to: DType) -> Outcome<ValueId> {
-        if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast { to }, &[x]) }
+        if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast(Cast { to }), &[x]) }
     }
 
     /// The same elements under another shape, with every extent written out.
@@ -137,14 +137,14 @@ impl Emit<'_> {
         if self.extents(x)? == shape {
             return Ok(x);
         }
-        self.push(Op::Reshape { shape: shape.to_vec() }, &[x])
+        self.push(Op::Reshape(Reshape { shape: shape.to_vec() }), &[x])
     }
 
     pub fn transpose(&mut self, x: ValueId, permutation: &[usize]) -> Outcome<ValueId> {
         if permutation.iter().enumerate().all(|(index, &axis)| index == axis) {
             return Ok(x);
         }
-        self.push(Op::Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }, &[x])
+        self.push(Op::Transpose(Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }), &[x])
     }
 
     /// Elements `start` to `stop` of one dimension.
@@ -152,18 +152,18 @@ impl Emit<'_> {
         if start == 0 && self.extents(x)?.get(axis) == Some(&stop) {
             return Ok(x);
         }
-        let op = Op::Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(op, &[x])
     }
 
     pub fn concat(&mut self, parts: &[ValueId], axis: usize) -> Outcome<ValueId> {
         match parts {
             [only] => Ok(*only),
-            parts => self.push(Op::Concat { axis: axis as i64 }, parts),
+            parts => self.push(Op::Concat(Concat { axis: axis as i64 }), parts),
         }
     }
 
     pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-        self.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
+        self.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[a, b])
     }
 }

@@ -138,7 +138,7 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
 fn layout_of(task: &Task) -> Option<&'static str> {
     let anchor = &task.steps[0];
     let is_spatial =
-        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
+        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv(_) | Op::ConvTranspose(_));
     match (is_spatial, anchor.output.rank()) {
         (true, 3) => Some("NCW"),
         (true, 4) => Some("NCHW"),

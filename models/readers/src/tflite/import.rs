@@ -67,7 +67,7 @@ impl<'a> Importer<'a> {
             // A constant of a type without a form here matters only to who reads it.
             let Ok(dtype) = tensor.dtype() else { continue };
             let ty = TensorType::new(dtype, &extents(&tensor.shape));
-            models::infer::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
+            models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
             if ty.bytes() != Some(range.len() as u64) {
                 let reason = format!("{ty} is given {} bytes", range.len());
                 return Err(self.malformed(place(), reason));

@@ -3,7 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode};
+use models::operators::{BiasAdd, Conv, ConvTranspose, Op, Pool, PoolMode, QConv};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -93,18 +93,18 @@ fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, or
     let x = call.channels_first(x)?;
     let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
     let Some(factor) = factor else {
-        let mut y = call.emit.push(Op::Conv { strides, pads, dilations, groups }, &[x, w])?;
+        let mut y = call.emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])?;
         if call.optional(2).is_some() {
             let bias = call.real(2)?;
-            y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+            y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
         }
         let y = call.activate(y, activation)?;
         return Ok(vec![call.channels_last(y)?]);
     };
     let (x_zero, w_zero) = (factor.x.zeros[0], factor.w.zeros[0]);
-    let mut y = call.emit.push(Op::QConv { strides, pads, dilations, groups, x_zero, w_zero }, &[x, w])?;
+    let mut y = call.emit.push(Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }), &[x, w])?;
     if let Some(bias) = call.optional(2) {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.requantised(y, factor, 1, activation)?;
     Ok(vec![call.channels_last(y)?])
@@ -135,17 +135,17 @@ pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
     heads.append(&mut tails);
     let w = call.emit.transpose(w, &[3, 0, 1, 2])?;
     let x = call.channels_first(x)?;
-    let op = Op::ConvTranspose {
+    let op = Op::ConvTranspose(ConvTranspose {
         strides: window.strides,
         pads: heads,
         output_pads: more,
         dilations: window.dilations,
         groups: 1,
-    };
+    });
     let mut y = call.emit.push(op, &[x, w])?;
     if call.optional(3).is_some() {
         let bias = call.real(3)?;
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])
@@ -168,7 +168,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let pads = window.pads(&spatial(call, x)?, &kernel)?;
     let x = call.channels_first(x)?;
     let Window { strides, dilations, .. } = window;
-    let op = Op::Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false };
+    let op = Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false });
     let y = call.emit.push(op, &[x])?;
     let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])

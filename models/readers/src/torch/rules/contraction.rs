@@ -4,15 +4,15 @@ use super::{Call, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::compose;
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op};
+use models::operators::{Attention, BiasAdd, BinaryOp, Conv, ConvTranspose, Dense, Einsum, Op, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
 pub(super) fn linear(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
-    let y = call.emit.push(Op::Dense, &[x, w])?;
+    let y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
     match call.optional_tensor("bias")? {
-        Some(bias) => push(call, Op::BiasAdd { axis: -1 }, &[y, bias]),
+        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
         None => own(y),
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn einsum(call: &mut Call<'_, '_>) -> Outputs {
     let equation: String = call.text("equation", "")?.chars().filter(|sign| !sign.is_whitespace()).collect();
     let operands = call.tensors("tensors")?;
-    push(call, Op::Einsum { equation }, &operands)
+    push(call, Op::Einsum(Einsum { equation }), &operands)
 }
 
 pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
@@ -71,7 +71,7 @@ pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
             [pads.as_slice(), &pads].concat()
         }
     };
-    let op = Op::Conv { strides, pads, dilations, groups: call.int("groups", 1)? };
+    let op = Op::Conv(Conv { strides, pads, dilations, groups: call.int("groups", 1)? });
     batched(call, x, rank, op, w)
 }
 
@@ -85,7 +85,7 @@ fn batched(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId)
     }
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.optional_tensor("bias")? {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     if is_single {
         let extents = call.emit.extents(y)?;
@@ -98,13 +98,13 @@ pub(super) fn conv_transpose(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
     let rank = call.emit.rank(w)?.saturating_sub(2);
     let pads = call.spatial("padding", rank, 0)?;
-    let op = Op::ConvTranspose {
+    let op = Op::ConvTranspose(ConvTranspose {
         strides: call.spatial("stride", rank, 1)?,
         pads: [pads.as_slice(), &pads].concat(),
         output_pads: call.spatial("output_padding", rank, 0)?,
         dilations: call.spatial("dilation", rank, 1)?,
         groups: call.int("groups", 1)?,
-    };
+    });
     batched(call, x, rank, op, w)
 }
 
@@ -168,7 +168,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     if let Some(given) = mask {
         inputs.push(added(call, given, dtype)?);
     }
-    let y = call.emit.push(Op::Attention { causal, scale, window: None, softcap: None }, &inputs)?;
+    let y = call.emit.push(Op::Attention(Attention { causal, scale, window: None, softcap: None }), &inputs)?;
     let value = call.emit.extents(parts[2])?[3];
     let shape = [&extents[..rank - 1], &[value]].concat();
     own(call.emit.reshape(y, &shape)?)
@@ -205,5 +205,5 @@ fn added(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueI
         return call.emit.cast(mask, dtype);
     }
     let (open, hidden) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, f64::NEG_INFINITY)?);
-    call.emit.push(Op::Where, &[mask, open, hidden])
+    call.emit.push(Op::Where(Where {}), &[mask, open, hidden])
 }

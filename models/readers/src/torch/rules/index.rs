@@ -3,18 +3,20 @@
 use super::{Call, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ScatterOp};
+use models::operators::{
+    Expand, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Where,
+};
 use models::types::DType;
 
 pub(super) fn embedding(call: &mut Call<'_, '_>) -> Outputs {
     let (table, numbers) = (call.tensor("weight")?, call.tensor("indices")?);
-    push(call, Op::Gather { axis: 0 }, &[table, numbers])
+    push(call, Op::Gather(Gather { axis: 0 }), &[table, numbers])
 }
 
 pub(super) fn index_select(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::Gather { axis }, &[x, numbers])
+    push(call, Op::Gather(Gather { axis }), &[x, numbers])
 }
 
 /// Other dimensions of the indices may be shorter than those of the data.
@@ -26,7 +28,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
             x = call.emit.slice(x, at, 0, extent)?;
         }
     }
-    push(call, Op::GatherElements { axis: axis as i64 }, &[x, numbers])
+    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
 /// Dimensions that have indices, brought to the front, and the indices joined: `[places…, how many]`.
@@ -59,14 +61,14 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     for (_, id) in &indexed {
         let own = call.emit.ty(*id)?;
         let known = models::types::TensorType::new(own.dtype, &shape);
-        let both = models::infer::broadcast(&known.shape, &own.shape).or_else(malformed)?;
+        let both = models::shapes::broadcast(&known.shape, &own.shape).or_else(malformed)?;
         shape = models::types::TensorType { dtype: own.dtype, shape: both }.extents().unwrap_or_default();
     }
     let mut columns = Vec::new();
     for (_, id) in &indexed {
         let mut id = call.emit.cast(*id, DType::I64)?;
         if call.emit.extents(id)? != shape {
-            id = call.emit.push(Op::Expand { shape: shape.clone() }, &[id])?;
+            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
         columns.push(call.emit.reshape(id, &[shape.as_slice(), &[1]].concat())?);
     }
@@ -88,10 +90,10 @@ pub(super) fn index(call: &mut Call<'_, '_>) -> Outputs {
     if let [(axis, numbers)] = indexed[..]
         && !matches!(call.emit.dtype(numbers)?, DType::Bool | DType::U8)
     {
-        return push(call, Op::Gather { axis: axis as i64 }, &[x, numbers]);
+        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
     }
     let Some(places) = places(call, x)? else { return own(x) };
-    let y = call.emit.push(Op::GatherNd { batch: 0 }, &[places.data, places.numbers])?;
+    let y = call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[places.data, places.numbers])?;
     // `[places…, rest…]` becomes `[rest before, places…, rest after]`.
     let rank = call.emit.rank(y)?;
     let before = places.rank..places.rank + places.at;
@@ -113,9 +115,9 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.emit.dtype(x)?;
     let mut values = call.emit.cast(values, dtype)?;
     if call.emit.extents(values)? != shape {
-        values = call.emit.push(Op::Expand { shape }, &[values])?;
+        values = call.emit.push(Op::Expand(Expand { shape }), &[values])?;
     }
-    push(call, Op::ScatterNd { combine }, &[x, places.numbers, values])
+    push(call, Op::ScatterNd(ScatterNd { combine }), &[x, places.numbers, values])
 }
 
 pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
@@ -141,7 +143,7 @@ pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
         (_, "multiply") => ScatterOp::Mul,
         (_, other) => return unsupported(format!("`reduce` is `{other}`")),
     };
-    push(call, Op::ScatterElements { axis, combine }, &[x, numbers, updates])
+    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, updates])
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
@@ -150,14 +152,14 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     if depth < 1 {
         return unsupported("how many classes there are depends on the data");
     }
-    push(call, Op::OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }, &[x])
+    push(call, Op::OneHot(OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }), &[x])
 }
 
 pub(super) fn masked_fill(call: &mut Call<'_, '_>) -> Outputs {
     let (x, mask) = (call.tensor("self")?, call.tensor("mask")?);
     let dtype = call.emit.dtype(x)?;
     let value = call.operand("value", dtype)?;
-    push(call, Op::Where, &[mask, value, x])
+    push(call, Op::Where(Where {}), &[mask, value, x])
 }
 
 pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
@@ -167,5 +169,5 @@ pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
     }
     let dtype = call.result_dtype()?;
     let (yes, no) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
-    push(call, Op::Where, &[condition, yes, no])
+    push(call, Op::Where(Where {}), &[condition, yes, no])
 }

@@ -13,7 +13,7 @@ mod window;
 use super::call::{Argument, Call};
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
 use std::collections::HashMap;
 
 pub(super) use movement::write_range;

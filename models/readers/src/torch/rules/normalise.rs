@@ -3,7 +3,9 @@
 use super::{Call, Made, Outputs, Window, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{CompareOp, Op, ReduceOp};
+use models::operators::{
+    BatchNorm, Compare, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, Softmax, Where,
+};
 
 /// A vector that may be left out.
 fn vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
@@ -35,7 +37,7 @@ pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
         inputs.push(vector(call, name, x, &[channels], default)?);
     }
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::BatchNorm { epsilon }, &inputs)
+    push(call, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
 }
 
 /// The extents of the last dimensions, over which is normalised, and the first of them.
@@ -52,7 +54,7 @@ pub(super) fn layer_norm(call: &mut Call<'_, '_>) -> Outputs {
     let (shape, axis) = last_dimensions(call, x)?;
     let (scale, shift) = (vector(call, "weight", x, &shape, 1.0)?, vector(call, "bias", x, &shape, 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::LayerNorm { axis, epsilon }, &[x, scale, shift])
+    push(call, Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -61,7 +63,7 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
     let scale = vector(call, "weight", x, &shape, 1.0)?;
     // Without one it is the smallest step of the type.
     let epsilon = call.float("eps", f64::from(f32::EPSILON))?;
-    push(call, Op::RmsNorm { axis, epsilon }, &[x, scale])
+    push(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
 }
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -70,7 +72,7 @@ pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
     let groups = if call.operator == "native_group_norm" { call.int("group", 1)? } else { call.int("num_groups", 1)? };
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm { groups, epsilon }, &[x, scale, shift])
+    push(call, Op::GroupNorm(GroupNorm { groups, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -81,7 +83,7 @@ pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm { groups: channels, epsilon }, &[x, scale, shift])
+    push(call, Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
@@ -89,16 +91,16 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
     let axis = call.axis(x, "dim", -1)? as i64;
-    let y = call.emit.push(Op::Softmax { axis, log }, &[x])?;
+    let y = call.emit.push(Op::Softmax(Softmax { axis, log }), &[x])?;
     if call.operator != "_safe_softmax" {
         return own(y);
     }
     // A row that is hidden as a whole answers zeros, where a quotient would be no number.
     let lowest = call.emit.scalar(dtype, f64::NEG_INFINITY)?;
-    let largest = Op::Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true };
+    let largest = Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true });
     let largest = call.emit.push(largest, &[x])?;
-    let is_hidden = call.emit.push(Op::Compare { function: CompareOp::Equal }, &[largest, lowest])?;
+    let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
     let zero = call.emit.scalar(dtype, 0.0)?;
-    let id = call.emit.push(Op::Where, &[is_hidden, zero, y])?;
+    let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
     Ok(vec![Made { id, window: Window::Own }])
 }

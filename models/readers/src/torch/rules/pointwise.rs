@@ -3,7 +3,7 @@
 use super::{Call, Made, Outputs, Window, own};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp};
 use models::types::DType;
 
 pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
@@ -24,7 +24,7 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
             x = call.emit.cast(x, dtype)?;
         } else {
             // Rounding integers leaves them as they are.
-            return own(call.emit.push(Op::Identity, &[x])?);
+            return own(call.emit.push(Op::Identity(Identity {}), &[x])?);
         }
     }
     own(call.emit.unary(function, x)?)
@@ -133,7 +133,7 @@ pub(super) fn compare(call: &mut Call<'_, '_>, function: CompareOp) -> Outputs {
         dtype = DType::U8;
     }
     let (a, b) = (call.operand(first(call), dtype)?, call.operand("other", dtype)?);
-    own(call.emit.push(Op::Compare { function }, &[a, b])?)
+    own(call.emit.push(Op::Compare(Compare { function }), &[a, b])?)
 }
 
 fn logical(call: &mut Call<'_, '_>, of_flags: BinaryOp, of_integers: Option<BinaryOp>) -> Outputs {
@@ -189,7 +189,7 @@ pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
     };
     let x = call.operand("self", dtype)?;
     let function = match exponent {
-        Some(1.0) => return own(call.emit.push(Op::Identity, &[x])?),
+        Some(1.0) => return own(call.emit.push(Op::Identity(Identity {}), &[x])?),
         Some(2.0) => Some(UnaryOp::Square),
         Some(0.5) => Some(UnaryOp::Sqrt),
         Some(-0.5) => Some(UnaryOp::Rsqrt),
@@ -281,7 +281,7 @@ fn clip(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>
         return malformed("a bound is no number");
     }
     // Where the bounds cross, every element is the upper one.
-    own(call.emit.push(Op::Clip { low: low.min(high), high }, &[x])?)
+    own(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
 }
 
 pub(super) fn clamp(call: &mut Call<'_, '_>) -> Outputs {
@@ -320,5 +320,5 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
-    Ok(vec![Made { id: call.emit.push(Op::PRelu, &[x, slope])?, window: Window::Own }])
+    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Window::Own }])
 }

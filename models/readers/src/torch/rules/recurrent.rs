@@ -4,7 +4,7 @@ use super::{Call, Made, Outputs, Window};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
-use models::operator::Op;
+use models::operators::{BiasAdd, Dense, Op};
 
 /// Longer sequences are refused: each step becomes some twenty operators.
 const MAX_STEPS: i64 = 4096;
@@ -109,9 +109,9 @@ impl Side<'_> {
         if !(1..=MAX_STEPS).contains(&(steps.saturating_mul(self.layers))) {
             return unsupported(format!("{steps} steps of {} layers are above {MAX_STEPS}", self.layers));
         }
-        let mut from_input = call.emit.push(Op::Dense, &[x, self.weights[0]])?;
+        let mut from_input = call.emit.push(Op::Dense(Dense {}), &[x, self.weights[0]])?;
         if let Some(&bias) = self.weights.get(2) {
-            from_input = call.emit.push(Op::BiasAdd { axis: -1 }, &[from_input, bias])?;
+            from_input = call.emit.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[from_input, bias])?;
         }
         let width = call.emit.extents(from_input)?[2];
         if width % self.gates != 0 {

@@ -3,7 +3,7 @@
 use super::{Call, Made, Outputs, Window, own, push};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::operators::{ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp};
 use models::types::DType;
 
 pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
@@ -17,10 +17,10 @@ fn reduced(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<V
     let axes = call.axes(x, "dim")?;
     if axes.is_empty() {
         // A number has nothing to reduce.
-        return call.emit.push(Op::Identity, &[x]);
+        return call.emit.push(Op::Identity(Identity {}), &[x]);
     }
     let keep = call.flag("keepdim", false)?;
-    call.emit.push(Op::Reduce { function, axes, keep }, &[x])
+    call.emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
 /// Of flags: whether any, or all, are set.
@@ -44,11 +44,11 @@ pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     if let Some(axis) = call.optional_int("dim")? {
         let axis = call.emit.axis(axis, call.emit.rank(x)?.max(1))? as i64;
         let keep = call.flag("keepdim", false)?;
-        return push(call, Op::ArgReduce { largest, axis, keep, last: false }, &[x]);
+        return push(call, Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x]);
     }
     let count = call.emit.extents(x)?.iter().product();
     let flat = call.emit.reshape(x, &[count])?;
-    push(call, Op::ArgReduce { largest, axis: 0, keep: false, last: false }, &[flat])
+    push(call, Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last: false }), &[flat])
 }
 
 /// Values and places of the best, or of all in order.
@@ -63,11 +63,11 @@ pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
         _ => (call.emit.extents(x)?[axis], call.flag("descending", false)?),
     };
     let axis = axis as i64;
-    let place = call.emit.push(Op::ArgTop { count, axis, largest }, &[x])?;
+    let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest }), &[x])?;
     if call.operator == "argsort" {
         return own(place);
     }
-    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
     Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let value = reduced(call, function, x)?;
     let axis = call.axis(x, "dim", 0)? as i64;
     let keep = call.flag("keepdim", false)?;
-    let place = call.emit.push(Op::ArgReduce { largest, axis, keep, last: false }, &[x])?;
+    let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
     Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
 }
 
@@ -101,7 +101,7 @@ pub(super) fn spread(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
     if count as f64 <= correction {
         return unsupported(format!("{count} elements have no such variance"));
     }
-    let mean = call.emit.push(Op::Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }, &[x])?;
+    let mean = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }), &[x])?;
     let apart = call.emit.binary(BinaryOp::Sub, x, mean)?;
     let squares = call.emit.unary(UnaryOp::Square, apart)?;
     let sum = reduced(call, ReduceOp::Sum, squares)?;
@@ -119,7 +119,7 @@ pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
         return own(x);
     }
     let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::CumSum { axis, exclusive: false, reverse: false }, &[x])
+    push(call, Op::CumSum(CumSum { axis, exclusive: false, reverse: false }), &[x])
 }
 
 /// Each element less the one before it.

@@ -3,7 +3,7 @@
 use super::{Call, Outputs, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode, ResizeMode};
+use models::operators::{AdaptivePool, GlobalPool, Identity, Op, Pool, PoolMode, Resize, ResizeMode};
 
 fn rank_of(call: &Call<'_, '_>) -> usize {
     match call.operator.trim_end_matches("_with_indices").chars().rev().nth(1) {
@@ -32,7 +32,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     if call.has("divisor_override") {
         return unsupported("`divisor_override` is given");
     }
-    let op = Op::Pool {
+    let op = Op::Pool(Pool {
         mode,
         kernel,
         strides,
@@ -40,7 +40,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         dilations: call.spatial("dilation", rank, 1)?,
         ceil: call.flag("ceil_mode", false)?,
         count_pad: mode == PoolMode::Average && call.flag("count_include_pad", true)?,
-    };
+    });
     push(call, op, &[x])
 }
 
@@ -57,12 +57,12 @@ fn adaptive(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let (x, before) = image(call, rank)?;
     let extents = call.spatial("output_size", rank, 1)?;
     if extents.iter().all(|&extent| extent == 1) {
-        return push(call, Op::GlobalPool { mode }, &[x]);
+        return push(call, Op::GlobalPool(GlobalPool { mode }), &[x]);
     }
     if extents == before[2..] {
-        return push(call, Op::Identity, &[x]);
+        return push(call, Op::Identity(Identity {}), &[x]);
     }
-    push(call, Op::AdaptivePool { mode, extents }, &[x])
+    push(call, Op::AdaptivePool(AdaptivePool { mode, extents }), &[x])
 }
 
 pub(super) fn adaptive_average_pool(call: &mut Call<'_, '_>) -> Outputs {
@@ -94,7 +94,7 @@ fn resize(call: &mut Call<'_, '_>, mode: ResizeMode) -> Outputs {
     if extents.len() != rank || extents.iter().any(|&extent| extent < 1) {
         return malformed(format!("a size of {extents:?} does not fit {rank} dimensions"));
     }
-    push(call, Op::Resize { mode, extents }, &[x])
+    push(call, Op::Resize(Resize { mode, extents }), &[x])
 }
 
 pub(super) fn nearest(call: &mut Call<'_, '_>) -> Outputs {
