@@ -4,7 +4,6 @@
 //! prints nothing, and treats every file as written by a stranger: sizes are checked before memory is taken.
 
 #![warn(missing_docs)]
-
 #![forbid(unsafe_code)]
 
 pub mod best;

@@ -30,3 +30,4 @@ models::choice! {
         /// The order of first calls
         Order = "order",
     }
+}
