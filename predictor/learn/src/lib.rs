@@ -47,74 +47,37 @@ pub const COVERAGE: f64 = 0.9;
 /// Key of the half-widths for unseen devices.
 pub const UNSEEN: &str = "";
 
-/// A learner that can be selected by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Learner {
-    /// Boosted trees on the ratio to the attainable time: what `train` stores.
-    Ensemble,
-    /// `Ensemble` with hyperparameters tuned per operator within the training data.
-    Tuned,
-    /// XGBoost's quantile objective on the same ratio: a median and an interval for each query.
-    Quantiles,
-    /// XGBoost's ranking objective: only the order of schedules within a task.
-    Ranking,
-    /// XGBoost with its defaults on sizes and device features, predicting the time.
-    PlainXgboost,
-    /// Random forest per operator on sizes and device features.
-    Forest,
-    /// Ridge regression of log time per operator on sizes, work and device features.
-    Linear,
-    /// Lasso regression on the features of `Linear`.
-    Lasso,
-    /// Support vector regression on the features of `Linear`.
-    SupportVectors,
-    /// Nearest measured shapes of the operator.
-    Neighbours,
-    /// Median slowdown of the operator multiplied by the bound.
-    OperatorMedian,
-    /// The roofline bound.
-    Roofline,
+models::choice! {
+    /// Something that can be fitted; ours first, then what it must beat.
+    pub enum Learner {
+        /// Boosted trees on utilisation: what `train` keeps
+        Ensemble = "ours",
+        /// The same, each operator's parameters chosen by a search inside of what is learned from
+        Tuned = "tuned",
+        /// XGBoost's quantile objective on utilisation: the median, and an interval of its own for each question
+        Quantiles = "quantiles",
+        /// XGBoost's ranking objective: the order of schedules within a task and nothing else
+        Ranking = "order",
+        /// XGBoost with its defaults on sizes and device, learning the time
+        PlainXgboost = "xgboost",
+        /// A random forest per operator on sizes and device
+        Forest = "forest",
+        /// Ridge regression of log time per operator on sizes, work and device
+        Linear = "linear",
+        /// The same with a penalty that leaves most coefficients at 0
+        Lasso = "lasso",
+        /// Support vectors on the same numbers
+        SupportVectors = "svr",
+        /// The nearest measured shapes of the operator
+        Neighbours = "neighbours",
+        /// The operator's median utilisation times its bound
+        OperatorMedian = "median",
+        /// The bound itself
+        Roofline = "roofline",
+    }
 }
 
 impl Learner {
-    /// All learners: ours first, then the baselines.
-    pub const ALL: &[Learner] = &[
-        Learner::Ensemble,
-        Learner::Tuned,
-        Learner::Quantiles,
-        Learner::Ranking,
-        Learner::PlainXgboost,
-        Learner::Forest,
-        Learner::Linear,
-        Learner::Lasso,
-        Learner::SupportVectors,
-        Learner::Neighbours,
-        Learner::OperatorMedian,
-        Learner::Roofline,
-    ];
-
-    /// Returns the name used in reports and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Learner::Ensemble => "ours",
-            Learner::Tuned => "tuned",
-            Learner::Quantiles => "quantiles",
-            Learner::Ranking => "order",
-            Learner::PlainXgboost => "xgboost",
-            Learner::Forest => "forest",
-            Learner::Linear => "linear",
-            Learner::Lasso => "lasso",
-            Learner::SupportVectors => "svr",
-            Learner::Neighbours => "neighbours",
-            Learner::OperatorMedian => "median",
-            Learner::Roofline => "roofline",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Learner> {
-        Learner::ALL.iter().copied().find(|learner| learner.name() == name)
-    }
-
     /// Returns whether the learner predicts times and not only an order.
     pub fn predicts_times(self) -> bool {
         self != Learner::Ranking
