@@ -4,7 +4,6 @@
 //! them (`reference`), rewrite them (`passes`), build them by name (`zoo`) and read them from files (`readers`).
 
 #![warn(missing_docs)]
-
 #![forbid(unsafe_code)]
 
 pub mod builder;

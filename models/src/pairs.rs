@@ -15,6 +15,11 @@ pub struct AttentionMask {
 }
 
 impl AttentionMask {
+    /// Hides nothing.
+    pub fn nothing(queries: u64, places: u64) -> AttentionMask {
+        AttentionMask { queries, places, is_causal: false, window: None }
+    }
+
     /// Counts the pairs of a query and a place that the mask leaves.
     pub fn pairs(&self) -> u64 {
         let (queries, places) = (i128::from(self.queries), i128::from(self.places));

@@ -79,6 +79,10 @@ pub(crate) fn same_dtype(a: &TensorType, b: &TensorType) -> Rule<()> {
     Err(format!("element types {} and {} differ; cast one of them", a.dtype, b.dtype))
 }
 
+pub(crate) fn anything(x: &TensorType) -> Rule<TensorType> {
+    Ok(x.clone())
+}
+
 pub(crate) fn floating(x: &TensorType) -> Rule<TensorType> {
     if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating type, not {}", x.dtype)) }
 }

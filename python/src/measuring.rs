@@ -6,7 +6,7 @@ use crate::settings::{self, Configuration};
 use crate::store::Records;
 use crate::{json, refused};
 use ::profile::SortBy;
-use ::profile::summary::GroupBy;
+use ::profile::summary::{GroupBy, GroupName};
 use datasets::Shard;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
@@ -263,10 +263,7 @@ fn parallel_of(name: &str) -> PyResult<Parallel> {
 }
 
 fn group_of(name: &str, levels: usize) -> PyResult<GroupBy> {
-    const ALL: [fn(usize) -> GroupBy; 4] =
-        [|_| GroupBy::Name, |_| GroupBy::InputShape, GroupBy::Scope, |_| GroupBy::Call];
-    let mut groups = ALL.iter().map(|group| group(levels));
-    let known = || ALL.iter().map(|group| group(0).name());
+    let known = || GroupName::ALL.iter().map(|group| group.name());
     let unknown = || refused(format!("unknown grouping `{name}`; {}", names::hint(name, known())));
-    groups.find(|group| group.name() == name).ok_or_else(unknown)
+    GroupName::from_name(name).map(|group| group.with_levels(levels)).ok_or_else(unknown)
 }

@@ -22,7 +22,7 @@ use models::{Plan, TaskUse};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use targets::{Fabric, fabric};
+use targets::{ARM, FPGA, Fabric, fabric};
 
 /// Options of a model on a core and a CPU.
 pub struct UnitsOptions<'a> {
@@ -225,8 +225,8 @@ impl UnitsReport {
             model,
             off_by: comparison.map(|comparison| comparison.max_abs_error),
             units: [
-                UnitSum::new("fpga", Some(Source::Simulated), fabric.describe(), &calls),
-                UnitSum::new("arm", source, board.to_owned(), &calls),
+                UnitSum::new(FPGA, Some(Source::Simulated), fabric.describe(), &calls),
+                UnitSum::new(ARM, source, board.to_owned(), &calls),
             ],
             calls,
             is_complete: cpu.is_none_or(|cpu| cpu.times.values().all(std::result::Result::is_ok)),
@@ -239,12 +239,12 @@ impl UnitCall {
         let (unit, source, time_ns, why) = match &call.unit {
             Unit::Core(timed) => {
                 let time_ns = fabric.time_ns(timed.cycles);
-                ("fpga", Some(Source::Simulated), Some(time_ns), None)
+                (FPGA, Some(Source::Simulated), Some(time_ns), None)
             }
             Unit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {
-                Some((source, Ok(time))) => ("arm", Some(source), Some(*time), Some(why.clone())),
-                Some((_, Err(lost))) => ("arm", None, None, Some(format!("{why}; not timed: {lost}"))),
-                None => ("arm", None, None, Some(why.clone())),
+                Some((source, Ok(time))) => (ARM, Some(source), Some(*time), Some(why.clone())),
+                Some((_, Err(lost))) => (ARM, None, None, Some(format!("{why}; not timed: {lost}"))),
+                None => (ARM, None, None, Some(why.clone())),
             },
         };
         UnitCall { scope: call.scope.clone(), source: source.map(Source::name), time_ns, unit, what, why }

@@ -75,10 +75,6 @@ mod tests {
         Task::from_text(text).unwrap()
     }
 
-    fn llvm() -> Kind {
-        targets::find("llvm").expect("a kind")
-    }
-
     fn template() -> Schedule {
         Schedule::Template { knobs: Knobs::default() }
     }
@@ -95,7 +91,7 @@ mod tests {
             other.0.insert(name.to_owned(), "0".to_owned());
             other
         };
-        let of = |revisions: &Revisions, task: &Task| revisions.of(task, llvm(), &template());
+        let of = |revisions: &Revisions, task: &Task| revisions.of(task, targets::host(), &template());
         assert_ne!(of(own, &plain), of(own, &fused));
         assert_ne!(of(&with("llvm unary"), &fused), of(own, &fused));
         assert_eq!(of(&with("llvm unary"), &plain), of(own, &plain));
@@ -103,7 +99,10 @@ mod tests {
         assert_eq!(of(&with("cuda dense"), &plain), of(own, &plain));
         assert_eq!(of(&with("llvm metaschedule"), &plain), of(own, &plain));
         let drawn = Schedule::MetaSchedule { space: 0, seed: 1, trace: None };
-        assert_ne!(with("llvm metaschedule").of(&plain, llvm(), &drawn), own.of(&plain, llvm(), &drawn));
+        assert_ne!(
+            with("llvm metaschedule").of(&plain, targets::host(), &drawn),
+            own.of(&plain, targets::host(), &drawn)
+        );
     }
 
     #[test]

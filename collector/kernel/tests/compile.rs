@@ -118,6 +118,21 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
     }
 }
 
+/// Adding an operator without a lowering fails here, until it is named.
+#[test]
+fn operators_without_a_lowering_are_named() {
+    library::open(Role::Builder).unwrap();
+    let (target, compile_target) = target();
+    let is_lowered = |text: &str| {
+        let task = Task::from_text(text).expect("an example is a task");
+        let schedule =
+            Schedule::Template { knobs: space::sample(&space::space(&task, &target.machine), 3, 1).remove(0) };
+        lower(&task, Form::of(&schedule, &compile_target)).is_ok()
+    };
+    let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| !texts.iter().all(|text| is_lowered(text)));
+    assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
 /// The number of images may stay open, whatever becomes of the columns.
 #[test]
 fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {

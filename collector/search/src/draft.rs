@@ -94,7 +94,7 @@ fn is_told_of(figures: &Features) -> bool {
 
 /// What trees see of a point that was built.
 fn seen_built<'a>(
-    sight: &'a features::Sight,
+    sight: &'a features::VisibleFeatures,
     sizes: &'a Features,
     figures: &'a Features,
 ) -> impl Iterator<Item = (&'a str, f64)> {

@@ -28,7 +28,7 @@ pub use kind::{
 };
 pub use llvm::{HOST, llvm};
 pub use mali::mali;
-pub use pynq::PYNQ;
+pub use pynq::{ARM, PYNQ};
 pub use torch::torch;
 
 use datasets::Record;

@@ -9,7 +9,7 @@ use crate::{BOARDS, Machine, Target, board};
 /// The name of the target that is a board.
 pub const PYNQ: &str = "pynq";
 /// The unit of a board that is its cores.
-const ARM: &str = "arm";
+pub const ARM: &str = "arm";
 /// The board that is meant where none is named.
 const DEFAULT_BOARD: &str = "pynq-z1";
 

@@ -1,7 +1,5 @@
-//! Feeds arbitrary texts to the readers of what a core on a fabric is simulated by: targets of that kind, and the names of a
-//! board, a core and the parameters of the timing model (`--sim-params`). A target that is accepted is the one that is written.
-//!
-//! An input with three lines is taken as the three names, too. Run with `fuzz/run fabric`.
+//! Parses arbitrary texts as targets of a simulated core, and inputs of three lines also as the names of a board, a
+//! core and the timing parameters (`--sim-params`). Accepted targets must survive a round trip.
 
 use super::valid_text;
 use targets::{Fabric, fabric, fabric_text};
@@ -14,7 +12,6 @@ fn check(text: &str) {
     let _ = (read.timing(), read.describe());
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     if fabric(text).is_ok() {

@@ -1,12 +1,9 @@
-//! Feeds arbitrary texts to the parser of target descriptions; accepted ones have only fields of the allow list, and words without
-//! characters that code would need.
-//!
-//! Run with `fuzz/run target`; good starts are the column `target_text` of a store.
+//! Parses arbitrary texts as target descriptions; accepted ones contain only fields of the allow list, and words
+//! without characters that code would need. Useful seeds are the column `target_text` of a store.
 
 use super::valid_text;
 use serde_json::Value;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let Ok(described) = targets::checked(text) else { return };

@@ -22,7 +22,7 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
             return None;
         };
         let windows = windows(look, node, strides, pads, dilations)?;
-        let kept = windows.iter().map(Window::taps_inside).collect::<Option<Vec<_>>>()?;
+        let kept = windows.iter().map(AxisWindow::taps_inside).collect::<Option<Vec<_>>>()?;
         if kept.iter().zip(&windows).all(|(kept, window)| *kept == (0..window.kernel)) {
             return None;
         }
@@ -38,7 +38,7 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
 }
 
 /// A window along one dimension of the image.
-struct Window {
+struct AxisWindow {
     kernel: i64,
     stride: i64,
     /// Places before the image.
@@ -49,7 +49,7 @@ struct Window {
     result: i64,
 }
 
-impl Window {
+impl AxisWindow {
     /// From the first to the last tap that stands on the image for some place of the result; nothing where none does.
     fn taps_inside(&self) -> Option<Range<i64>> {
         let is_inside = |tap: &i64| {
@@ -64,11 +64,11 @@ impl Window {
     }
 }
 
-fn windows(look: &Look<'_>, node: &Node, strides: &[i64], pads: &[i64], dilations: &[i64]) -> Option<Vec<Window>> {
+fn windows(look: &Look<'_>, node: &Node, strides: &[i64], pads: &[i64], dilations: &[i64]) -> Option<Vec<AxisWindow>> {
     let [image, kernel, result] =
         [node.inputs[0], node.inputs[1], node.outputs[0]].map(|id| look.ty(id).extents().map(|all| all[2..].to_vec()));
     let (image, kernel, result) = (image?, kernel?, result?);
-    let window = |d: usize| Window {
+    let window = |d: usize| AxisWindow {
         kernel: kernel[d],
         stride: strides[d],
         before: pads[d],

@@ -1,83 +1,36 @@
 //! Functions of two elements.
 
+use super::functions::functions;
 use super::prelude::*;
 use crate::shapes::{boolean, integer};
 
-/// Functions of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    /// Of floats.
-    Pow,
-    /// The remainder with the sign of the divisor.
-    Mod,
-    /// The remainder with the sign of the dividend.
-    Fmod,
-    /// The quotient rounded down.
-    FloorDiv,
-    BitAnd,
-    BitOr,
-    BitXor,
-    ShiftLeft,
-    /// Copies the sign of a signed integer.
-    ShiftRight,
-    /// Of two `bool`.
-    And,
-    /// Of two `bool`.
-    Or,
-    /// Of two `bool`.
-    Xor,
-}
-
-impl BinaryOp {
-    /// The function's name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "add",
-            BinaryOp::Sub => "sub",
-            BinaryOp::Mul => "mul",
-            BinaryOp::Div => "div",
-            BinaryOp::Max => "max",
-            BinaryOp::Min => "min",
-            BinaryOp::Pow => "pow",
-            BinaryOp::Mod => "mod",
-            BinaryOp::Fmod => "fmod",
-            BinaryOp::FloorDiv => "floor_div",
-            BinaryOp::BitAnd => "bit_and",
-            BinaryOp::BitOr => "bit_or",
-            BinaryOp::BitXor => "bit_xor",
-            BinaryOp::ShiftLeft => "shift_left",
-            BinaryOp::ShiftRight => "shift_right",
-            BinaryOp::And => "and",
-            BinaryOp::Or => "or",
-            BinaryOp::Xor => "xor",
-        }
-    }
-
-    /// Which element types the function takes.
-    fn check(self, x: &TensorType) -> Rule<TensorType> {
-        match self {
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::Div
-            | BinaryOp::Max
-            | BinaryOp::Min
-            | BinaryOp::Mod
-            | BinaryOp::Fmod
-            | BinaryOp::FloorDiv => numeric(x),
-            BinaryOp::Pow => floating(x),
-            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
-                integer(x)
-            }
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => boolean(x),
-        }
+functions! {
+    /// Functions of two elements.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BinaryOp {
+        Add => "add", numeric, 1, 0;
+        Sub => "sub", numeric, 1, 0;
+        Mul => "mul", numeric, 1, 0;
+        Div => "div", numeric, 1, 0;
+        Max => "max", numeric, 1, 0;
+        Min => "min", numeric, 1, 0;
+        Pow => "pow", floating, 1, 1;
+        /// The remainder with the sign of the divisor.
+        Mod => "mod", numeric, 1, 0;
+        /// The remainder with the sign of the dividend.
+        Fmod => "fmod", numeric, 1, 0;
+        /// The quotient rounded down.
+        FloorDiv => "floor_div", numeric, 1, 0;
+        BitAnd => "bit_and", integer, 1, 0;
+        BitOr => "bit_or", integer, 1, 0;
+        BitXor => "bit_xor", integer, 1, 0;
+        ShiftLeft => "shift_left", integer, 1, 0;
+        /// Copies the sign of a signed integer.
+        ShiftRight => "shift_right", integer, 1, 0;
+        And => "and", boolean, 1, 0;
+        Or => "or", boolean, 1, 0;
+        Xor => "xor", boolean, 1, 0;
     }
 }
 
@@ -100,7 +53,6 @@ impl Operator for Binary {
     }
 
     fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        let exps = if self.function == BinaryOp::Pow { elements(output)? } else { 0 };
-        Ok(Work { exps, ..pointwise(output, 1)? })
+        self.function.work(output)
     }
 }

@@ -1,30 +1,20 @@
 //! Comparisons.
 
+use super::functions::functions;
 use super::prelude::*;
+use crate::shapes::anything;
 
-/// Comparisons of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CompareOp {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-impl CompareOp {
-    /// The function's name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            CompareOp::Equal => "equal",
-            CompareOp::NotEqual => "not_equal",
-            CompareOp::Less => "less",
-            CompareOp::LessOrEqual => "less_or_equal",
-            CompareOp::Greater => "greater",
-            CompareOp::GreaterOrEqual => "greater_or_equal",
-        }
+functions! {
+    /// Comparisons of two elements.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CompareOp {
+        Equal => "equal", anything, 1, 0;
+        NotEqual => "not_equal", anything, 1, 0;
+        Less => "less", numeric, 1, 0;
+        LessOrEqual => "less_or_equal", numeric, 1, 0;
+        Greater => "greater", numeric, 1, 0;
+        GreaterOrEqual => "greater_or_equal", numeric, 1, 0;
     }
 }
 
@@ -36,18 +26,17 @@ pub struct Compare {
 
 impl Operator for Compare {
     fn facts(&self) -> Facts {
-        Facts::new(self.function.name(), Class::Pointwise, 2..=2).with_flops(1)
+        Facts::new(self.function.name(), Class::Pointwise, 2..=2)
     }
 
     fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, y) = (inputs[0], inputs[1]);
         same_dtype(x, y)?;
-        match self.function {
-            CompareOp::Equal | CompareOp::NotEqual => {}
-            CompareOp::Less | CompareOp::LessOrEqual | CompareOp::Greater | CompareOp::GreaterOrEqual => {
-                numeric(x)?;
-            }
-        }
+        self.function.check(x)?;
         Ok(TensorType { dtype: DType::Bool, shape: broadcast(&x.shape, &y.shape)? })
+    }
+
+    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        self.function.work(output)
     }
 }

@@ -36,6 +36,4 @@ impl Operator for GlobalPool {
     fn kind(&self, _inputs: &[&TensorType]) -> String {
         format!("global_{}_pool", self.mode.name())
     }
-
-    fn describe(&self, _line: &mut String) {}
 }

@@ -1,7 +1,30 @@
 //! What operators share that look up or write elements by indices.
 
 use super::prelude::*;
-use super::scatter_elements::ScatterOp;
+
+/// What becomes of an element that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScatterOp {
+    Replace,
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+impl ScatterOp {
+    /// The name in texts.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            ScatterOp::Replace => "replace",
+            ScatterOp::Add => "add",
+            ScatterOp::Mul => "mul",
+            ScatterOp::Max => "max",
+            ScatterOp::Min => "min",
+        }
+    }
+}
 
 /// What is looked up must have elements.
 fn filled(x: &TensorType, axis: usize) -> Rule<()> {

@@ -28,6 +28,7 @@ mod dequantize;
 mod einsum;
 mod expand;
 mod flatten;
+mod functions;
 mod gather;
 mod gather_elements;
 mod gather_nd;
@@ -69,15 +70,16 @@ mod trilu;
 mod unary;
 mod window;
 
+pub use crate::pairs::AttentionMask;
 pub use binary::BinaryOp;
 pub use border_pad::Border;
 pub use compare::CompareOp;
 pub use counts::{Work, bytes_of, elements};
 pub use declaration::{Class, Facts, Operator};
+pub use lookup::ScatterOp;
 pub use pool::PoolMode;
 pub use reduce::ReduceOp;
 pub use resize::ResizeMode;
-pub use scatter_elements::ScatterOp;
 pub use unary::UnaryOp;
 pub use window::ConvWindow;
 
@@ -132,12 +134,12 @@ operators! {
     q_dense::QDense: "q_dense(u8[3,8], const i8[4,8]) w_zero=0 x_zero=5";
     q_mat_mul::QMatMul: "q_mat_mul(u8[3,5], i8[5,4]) a_zero=3 b_zero=0";
     batch_norm::BatchNorm:
-        "batch_norm(f32[2,4,3,3], const f32[4], const f32[4], const f32[4], const f32[4]) epsilon=1e-5";
+        "batch_norm(f32[2,4,3,3], const f32[4], const f32[4], const f32[4], const f32[4]) epsilon=0.00001";
     scale_shift::ScaleShift: "scale_shift(f32[2,4,3,3], const f32[4], const f32[4]) axis=1";
-    layer_norm::LayerNorm: "layer_norm(f32[2,3,8], const f32[8], const f32[8]) axis=2 epsilon=1e-5";
+    layer_norm::LayerNorm: "layer_norm(f32[2,3,8], const f32[8], const f32[8]) axis=2 epsilon=0.00001";
     softmax::Softmax: "softmax(f32[2,8]) axis=1 log=false", "softmax(f32[2,8]) axis=1 log=true";
-    rms_norm::RmsNorm: "rms_norm(f32[2,3,8], const f32[8]) axis=2 epsilon=1e-5";
-    group_norm::GroupNorm: "group_norm(f32[2,4,3,3], const f32[4], const f32[4]) epsilon=1e-5 groups=2";
+    rms_norm::RmsNorm: "rms_norm(f32[2,3,8], const f32[8]) axis=2 epsilon=0.00001";
+    group_norm::GroupNorm: "group_norm(f32[2,4,3,3], const f32[4], const f32[4]) epsilon=0.00001 groups=2";
     mean_variance_norm::MeanVarianceNorm: "mean_variance_norm(f32[2,4,3,3]) axes=[0,2,3] epsilon=1e-9";
     lp_norm::LpNorm: "lp_norm(f32[2,8]) axis=1 order=2";
     lrn::Lrn: "lrn(f32[1,6,3,3]) alpha=0.0001 beta=0.75 bias=1.0 size=5";
@@ -191,5 +193,35 @@ impl Op {
     pub fn with_front_axis(mut self, rank: usize) -> Op {
         self.count_axes_from_front(rank);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Task;
+
+    /// The text of an example begins with the kind of its variant and reads back as it was.
+    #[test]
+    fn examples_are_of_their_operator() {
+        for (name, texts) in EXAMPLES {
+            let kind = name.chars().fold(String::new(), |mut kind, letter| {
+                if letter.is_uppercase() && !kind.is_empty() {
+                    kind.push('_');
+                }
+                kind.extend(letter.to_lowercase());
+                kind
+            });
+            assert!(!texts.is_empty(), "{name}");
+            for text in *texts {
+                let task = Task::from_text(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(text.starts_with(&format!("{kind}(")), "{name}: {text}");
+                assert_eq!(&task.to_text(), text);
+                assert!(
+                    task.work().is_ok() && task.steps[0].op.arity().contains(&task.steps[0].inputs.len()),
+                    "{text}"
+                );
+            }
+        }
     }
 }

@@ -1,32 +1,8 @@
 //! Writes of elements along an axis.
 
 use super::gather_elements::GatherElements;
-use super::lookup::{scatter, scatter_terms, scatter_work};
+use super::lookup::{ScatterOp, scatter, scatter_terms, scatter_work};
 use super::prelude::*;
-
-/// What becomes of an element that is written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScatterOp {
-    Replace,
-    Add,
-    Mul,
-    Max,
-    Min,
-}
-
-impl ScatterOp {
-    /// The name in texts.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            ScatterOp::Replace => "replace",
-            ScatterOp::Add => "add",
-            ScatterOp::Mul => "mul",
-            ScatterOp::Max => "max",
-            ScatterOp::Min => "min",
-        }
-    }
-}
 
 /// `x, indices, updates`: writes elements where `GatherElements` would read them; of two at one place the later counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

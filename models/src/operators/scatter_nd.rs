@@ -1,8 +1,7 @@
 //! Writes of slices by tuples of indices.
 
-use super::lookup::{scatter, scatter_terms, scatter_work, tuple};
+use super::lookup::{ScatterOp, scatter, scatter_terms, scatter_work, tuple};
 use super::prelude::*;
-use super::scatter_elements::ScatterOp;
 
 /// `x, indices[i…, k], updates[i…, s…]`: writes slices where `GatherNd` would read them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -133,7 +133,7 @@ impl Tune {
                 format!("this program has version {VERSION} of the schedule spaces"),
             ));
         }
-        if self.tuner == TunerName::Metaschedule && !self.only.is_empty() {
+        if self.tuner.draws() && !self.only.is_empty() {
             let axes: Vec<&str> = self.only.0.keys().map(String::as_str).collect();
             let why = "draws from TVM's own space have none of our axes: leave it out, or take another tuner";
             return Some(("only", axes.join(", "), why.to_owned()));

@@ -8,13 +8,14 @@ use report::{Paper, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The tool whose table style is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// torch.profiler.
-    Torch,
-    /// The report that TVM had until 0.23.
-    Tvm,
+models::choice! {
+    /// The tool whose table style is used.
+    pub enum Style {
+        /// torch.profiler's
+        Torch = "torch",
+        /// That of the report TVM had
+        Tvm = "tvm",
+    }
 }
 
 /// The table of another tool. Its serialised form has the columns of that tool.

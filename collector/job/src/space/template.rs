@@ -5,72 +5,26 @@ use models::einsum::Equation;
 use models::operators::{
     ArgTop, Einsum, LayerNorm, LpNorm, MeanVarianceNorm, Reduce, RmsNorm, ScatterElements, ScatterNd, Softmax, Unary,
 };
-use models::{DType, Op, ReduceOp, ScatterOp, Task, TensorType, UnaryOp};
+use models::{Class, DType, Op, ReduceOp, ScatterOp, Task, TensorType, UnaryOp};
 
-/// The template of a task: most follow from the operator alone.
+/// The template of a task: most follow from the class of the operator alone.
 pub fn template(task: &Task) -> Template {
     let anchor = &task.steps[0];
     match &anchor.op {
-        Op::Conv(_)
-        | Op::ConvTranspose(_)
-        | Op::MatMul(_)
-        | Op::Dense(_)
-        | Op::QConv(_)
-        | Op::QDense(_)
-        | Op::QMatMul(_) => Template::Contraction,
         // A register tile needs two dimensions and something to sum.
-        Op::Einsum(_) if anchor.output.rank() >= 2 && summed(task).is_some() => Template::Contraction,
-        Op::Einsum(_) => Template::Spatial,
-        Op::Softmax(_)
-        | Op::LayerNorm(_)
-        | Op::RmsNorm(_)
-        | Op::GroupNorm(_)
-        | Op::MeanVarianceNorm(_)
-        | Op::LpNorm(_)
-        | Op::Attention(_)
+        Op::Einsum(_) if anchor.output.rank() < 2 || summed(task).is_none() => Template::Spatial,
+        Op::Attention(_)
         | Op::ArgReduce(_)
         | Op::ArgTop(_)
         | Op::Reduce(Reduce { function: ReduceOp::LogSumExp, .. })
         | Op::ScatterElements(ScatterElements { combine: ScatterOp::Replace, .. })
         | Op::ScatterNd(ScatterNd { combine: ScatterOp::Replace }) => Template::Rows,
-        Op::BatchNorm(_)
-        | Op::ScaleShift(_)
-        | Op::Lrn(_)
-        | Op::Pool(_)
-        | Op::GlobalPool(_)
-        | Op::AdaptivePool(_)
-        | Op::Reduce(_)
-        | Op::CumSum(_)
-        | Op::BiasAdd(_)
-        | Op::Unary(_)
-        | Op::Clip(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Where(_)
-        | Op::PRelu(_)
-        | Op::Quantize(_)
-        | Op::Dequantize(_)
-        | Op::Requantize(_)
-        | Op::Cast(_)
-        | Op::Identity(_)
-        | Op::Reshape(_)
-        | Op::Flatten(_)
-        | Op::Transpose(_)
-        | Op::Concat(_)
-        | Op::Pad(_)
-        | Op::BorderPad(_)
-        | Op::Slice(_)
-        | Op::Expand(_)
-        | Op::Tile(_)
-        | Op::Gather(_)
-        | Op::GatherElements(_)
-        | Op::GatherNd(_)
-        | Op::ScatterElements(_)
-        | Op::ScatterNd(_)
-        | Op::OneHot(_)
-        | Op::Trilu(_)
-        | Op::Rope(_)
-        | Op::Resize(_) => Template::Spatial,
+        Op::BatchNorm(_) | Op::Lrn(_) => Template::Spatial,
+        other => match other.class() {
+            Class::Contraction => Template::Contraction,
+            Class::Normalisation => Template::Rows,
+            Class::Pool | Class::Reduction | Class::Pointwise | Class::Movement | Class::View => Template::Spatial,
+        },
     }
 }
 

@@ -13,6 +13,7 @@ use crate::sort::SortBy;
 use group::Group;
 use measure::statistics::median;
 use measure::{Ratio, ratio};
+use models::Choice;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use threads::{Spread, parts};
@@ -31,14 +32,41 @@ pub enum GroupBy {
     Call,
 }
 
+models::choice! {
+    /// What is one row, by name.
+    pub enum GroupName {
+        /// Operators of one name
+        Name = "name",
+        /// Operators of one name on the same shapes
+        InputShape = "input-shape",
+        /// Operators at one place of the model's modules
+        Scope = "scope",
+        /// Each call of a run
+        Call = "call",
+    }
+}
+
 impl GroupBy {
-    /// Returns its name on the command line.
+    /// Returns the name of the grouping.
     pub fn name(self) -> &'static str {
+        let name = match self {
+            GroupBy::Name => GroupName::Name,
+            GroupBy::InputShape => GroupName::InputShape,
+            GroupBy::Scope(_) => GroupName::Scope,
+            GroupBy::Call => GroupName::Call,
+        };
+        name.name()
+    }
+}
+
+impl GroupName {
+    /// Returns the grouping, with a number of the outermost names of modules.
+    pub fn with_levels(self, levels: usize) -> GroupBy {
         match self {
-            GroupBy::Name => "name",
-            GroupBy::InputShape => "input-shape",
-            GroupBy::Scope(_) => "scope",
-            GroupBy::Call => "call",
+            GroupName::Name => GroupBy::Name,
+            GroupName::InputShape => GroupBy::InputShape,
+            GroupName::Scope => GroupBy::Scope(levels),
+            GroupName::Call => GroupBy::Call,
         }
     }
 }

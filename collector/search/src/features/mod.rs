@@ -23,13 +23,13 @@ pub enum View {
 
 /// What is seen of a point.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct VisibleFeatures {
     named: Features,
     /// Of its loops or curves.
     nest: Vec<(&'static str, f64)>,
 }
 
-impl Sight {
+impl VisibleFeatures {
     /// All of it: two parts, each in the order of names.
     pub fn each(&self) -> impl Iterator<Item = (&str, f64)> {
         each(&self.named).chain(self.nest.iter().copied())
@@ -37,7 +37,7 @@ impl Sight {
 }
 
 /// The features of a point.
-pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Sight {
+pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
     let mut named: Features = knobs
         .0
         .iter()
@@ -47,7 +47,7 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Sight {
         })
         .collect();
     let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
-        return Sight { named, nest: Vec::new() };
+        return VisibleFeatures { named, nest: Vec::new() };
     };
     table::tiling::add(work, &problem.device, problem.threads as f64, &mut named);
     let nest = Nest::of(work, knobs);
@@ -56,7 +56,7 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> Sight {
         View::Curves => curves::of(&nest),
         View::Knobs => Vec::new(),
     };
-    Sight { named, nest }
+    VisibleFeatures { named, nest }
 }
 
 /// What tells problems apart whose schedules are learned from together.

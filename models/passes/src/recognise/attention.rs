@@ -9,7 +9,9 @@ use super::{Look, Pattern, Rebuild};
 use crate::fold::fold;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operators::{Attention, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Transpose, Unary, UnaryOp, Where};
+use models::operators::{
+    Attention, AttentionMask, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Transpose, Unary, UnaryOp, Where,
+};
 use models::types::{DType, Dim, TensorType};
 
 /// Constants of more elements are not looked into for what they hide.
@@ -42,7 +44,7 @@ struct Spelled {
     k: Operand,
     v: Operand,
     masks: Vec<Mask>,
-    sight: Sight,
+    hidden: AttentionMask,
     scale: f64,
     softcap: Option<f64>,
 }
@@ -67,13 +69,6 @@ enum Mask {
     Added(ValueId),
     /// Scores where a condition holds, or does not, and elsewhere one number.
     Chosen { condition: ValueId, is_seen_where_true: bool, hidden: f64 },
-}
-
-/// What attention hides without a mask.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Sight {
-    causal: bool,
-    window: Option<i64>,
 }
 
 /// What becomes of the product of queries and keys before the softmax.
@@ -136,22 +131,23 @@ impl Spelled {
         if !fits || !is_scaled(scale) || !softcap.is_none_or(is_scaled) {
             return None;
         }
-        let found: Vec<(Mask, Option<Sight>)> =
-            scores.masks.into_iter().map(|mask| (mask, mask.sight(look, [rows, places]))).collect();
-        let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(Sight::default())).collect();
-        let (mut sight, mut masks) = (Sight::default(), Vec::new());
+        let found: Vec<(Mask, Option<AttentionMask>)> =
+            scores.masks.into_iter().map(|mask| (mask, mask.hidden(look, [rows, places]))).collect();
+        let nothing = AttentionMask::nothing(rows.unsigned_abs(), places.unsigned_abs());
+        let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(nothing)).collect();
+        let (mut hidden, mut masks) = (nothing, Vec::new());
         for (mask, found) in &hiding {
             // What only a large number hides is seen where another mask hides all else.
             let is_hidden = hiding.len() == 1 || mask.is_endless(look);
-            match found.filter(|_| is_hidden && sight == Sight::default()) {
-                Some(found) => sight = found,
+            match found.filter(|_| is_hidden && hidden == nothing) {
+                Some(found) => hidden = found,
                 None => masks.push(*mask),
             }
         }
         // Files round the root of the width, or the root of that.
         let usual = 1.0 / (q.extents[1] as f64).sqrt();
         let scale = if (scale - usual).abs() <= 1e-6 * usual { usual } else { scale };
-        Some(Spelled { batch, heads, repeats: k_repeats, q, k, v, masks, sight, scale, softcap })
+        Some(Spelled { batch, heads, repeats: k_repeats, q, k, v, masks, hidden, scale, softcap })
     }
 
     fn emit(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node) -> Result<()> {
@@ -173,7 +169,7 @@ impl Spelled {
             });
         }
         inputs.extend(whole);
-        let Sight { causal, window } = self.sight;
+        let AttentionMask { is_causal: causal, window, .. } = self.hidden;
         let op = Op::Attention(Attention { causal, scale: self.scale, window, softcap: self.softcap });
         let output = look.ty(node.outputs[0]).extents().unwrap_or_default();
         if output == [self.batch, self.heads, self.q.extents[0], self.v.extents[1]] {
@@ -373,7 +369,8 @@ fn repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
 
 impl Mask {
     /// What a constant mask hides, where attention can hide it without one.
-    fn sight(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<Sight> {
+    fn hidden(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<AttentionMask> {
+        let nothing = AttentionMask::nothing(rows.unsigned_abs(), places.unsigned_abs());
         let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
         let ty = look.ty(id);
         let data = look.data(id).filter(|_| ty.elements().is_some_and(|elements| elements <= MAX_LOOKED_AT))?;
@@ -385,7 +382,7 @@ impl Mask {
         };
         let seen: Vec<bool> = numbers.into_iter().map(is_seen).collect::<Option<_>>()?;
         if seen.iter().all(|&seen| seen) {
-            return Some(Sight::default());
+            return Some(nothing);
         }
         // The same in all heads of all batches.
         let (_, last) = split(&ty.extents()?)?;
@@ -398,7 +395,7 @@ impl Mask {
             seen == (place <= own && place > own - width)
         };
         let window = (width < places).then_some(width);
-        (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(Sight { causal: true, window })
+        (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(AttentionMask { is_causal: true, window, ..nothing })
     }
 
     /// Whether what it hides stays hidden, whatever else is added.

@@ -35,12 +35,12 @@ enum Slot {
 struct Cell {
     slot: Slot,
     /// The cell it shares memory with, and where it lies in it.
-    parent: Option<(usize, Window)>,
+    parent: Option<(usize, SharedPart)>,
 }
 
 /// How a cell lies in another.
 #[derive(Clone)]
-enum Window {
+enum SharedPart {
     /// Elements `start` to `stop` of one dimension, which is dropped when `is_row`.
     Range { axis: usize, start: i64, stop: i64, is_row: bool },
     /// Some other way.
@@ -331,11 +331,11 @@ impl<'a> Importer<'a> {
             }
             let cell = self.cell(Slot::Value(id));
             self.cells[cell].parent = match (window, source) {
-                (rules::Window::Own, _) | (_, None) => None,
-                (rules::Window::Range { axis, start, stop, is_row }, Some(source)) => {
-                    Some((source, Window::Range { axis, start, stop, is_row }))
+                (rules::Memory::Own, _) | (_, None) => None,
+                (rules::Memory::Range { axis, start, stop, is_row }, Some(source)) => {
+                    Some((source, SharedPart::Range { axis, start, stop, is_row }))
                 }
-                (rules::Window::Other, Some(source)) => Some((source, Window::Other)),
+                (rules::Memory::Other, Some(source)) => Some((source, SharedPart::Other)),
             };
             self.bind(name, cell)?;
         }
@@ -351,7 +351,7 @@ impl<'a> Importer<'a> {
             if path.len() > 64 {
                 return unsupported("it writes to a slice of slices");
             }
-            is_path_of_ranges &= matches!(window, Window::Range { .. });
+            is_path_of_ranges &= matches!(window, SharedPart::Range { .. });
             path.push(parent);
         }
         let root = path[path.len() - 1];
@@ -382,7 +382,7 @@ impl<'a> Importer<'a> {
             else {
                 return unsupported("it writes to memory of a node that was left out");
             };
-            if let Some((_, Window::Range { axis, start, stop, is_row })) = self.cells[inner].parent.clone() {
+            if let Some((_, SharedPart::Range { axis, start, stop, is_row })) = self.cells[inner].parent.clone() {
                 let id = rules::write_range(&mut self.emit, outer_id, inner_id, axis, [start, stop], is_row)?;
                 self.cells[outer].slot = Slot::Value(id);
             }

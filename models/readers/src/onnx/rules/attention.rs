@@ -108,7 +108,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
     let is_fused = causal && left < 0 && right < 0 && past == total - places && lengths.is_none();
     let mut masks = Vec::new();
     if let Some(lengths) = lengths {
-        let sight = Sight { causal, left, right };
+        let sight = VisibleRange { causal, left, right };
         masks.push(beyond(emit, lengths, [places, total], dtype, &sight)?);
     } else if (causal || left >= 0 || right >= 0) && !is_fused {
         masks.push(hiding(emit, [places, total], dtype, |at, key| {
@@ -143,7 +143,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
 }
 
 /// Which places a query may look at, counted from its own.
-struct Sight {
+struct VisibleRange {
     causal: bool,
     left: i64,
     right: i64,
@@ -155,7 +155,7 @@ fn beyond(
     lengths: ValueId,
     [places, total]: [i64; 2],
     dtype: DType,
-    sight: &Sight,
+    sight: &VisibleRange,
 ) -> Outcome<ValueId> {
     let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
     let lengths = emit.cast(lengths, DType::I64)?;

@@ -6,7 +6,7 @@ use models::graph::ValueId;
 use models::operators::{BiasAdd, Conv, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv};
 
 /// Attributes that every window has, one entry per spatial dimension, written out.
-struct Window {
+struct WindowAttributes {
     kernel: Vec<i64>,
     strides: Vec<i64>,
     /// All heads, then all tails.
@@ -14,9 +14,9 @@ struct Window {
     dilations: Vec<i64>,
 }
 
-impl Window {
+impl WindowAttributes {
     /// The window of a node over data of these extents, padding rules resolved except for a transposed convolution.
-    fn of(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<Window> {
+    fn of(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<WindowAttributes> {
         let rank = kernel.len();
         let list = |name: &str, default: i64, length: usize| match call.ints(name) {
             Some(list) if list.len() == length => Ok(list),
@@ -28,7 +28,7 @@ impl Window {
         }
         let strides = list("strides", 1, rank)?;
         let dilations = list("dilations", 1, rank)?;
-        let mut window = Window { kernel, strides, pads: list("pads", 0, 2 * rank)?, dilations };
+        let mut window = WindowAttributes { kernel, strides, pads: list("pads", 0, 2 * rank)?, dilations };
         match call.text("auto_pad").unwrap_or("NOTSET") {
             "NOTSET" | "" => {}
             "VALID" => window.pads = vec![0; 2 * rank],
@@ -93,8 +93,8 @@ pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
 /// The convolution that a node describes, of these operands.
 pub(super) fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: ValueId) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
-    let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
-    let Window { strides, pads, dilations, .. } = window;
+    let window = WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let WindowAttributes { strides, pads, dilations, .. } = window;
     emit.push(Op::Conv(Conv { strides, pads, dilations, groups: call.int("group", 1) }), &[x, w])
 }
 
@@ -106,7 +106,8 @@ pub(super) fn convolve_quantised(
     [x_zero, w_zero]: [i64; 2],
 ) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
-    let Window { strides, pads, dilations, .. } = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let WindowAttributes { strides, pads, dilations, .. } =
+        WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
     emit.push(Op::QConv(QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }), &[x, w])
 }
 
@@ -115,7 +116,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let extents = emit.extents(x)?;
     let spatial = spatial(&extents)?;
-    let mut window = Window::of(call, kernel, spatial)?;
+    let mut window = WindowAttributes::of(call, kernel, spatial)?;
     let rank = window.kernel.len();
     let mut output_pads = call.ints("output_padding").unwrap_or_else(|| vec![0; rank]);
     if output_pads.len() != rank {
@@ -147,7 +148,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
             window.pads[axis + rank] = tail;
         }
     }
-    let Window { strides, pads, dilations, .. } = window;
+    let WindowAttributes { strides, pads, dilations, .. } = window;
     let op = Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) });
     let y = emit.push(op, &[x, w])?;
     add_bias(emit, y, call.optional(2))
@@ -175,8 +176,8 @@ pub(super) fn lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Value
 fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let Some(kernel) = call.ints("kernel_shape") else { return malformed("it has no `kernel_shape`") };
-    let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
-    let Window { kernel, strides, pads, dilations } = window;
+    let window = WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let WindowAttributes { kernel, strides, pads, dilations } = window;
     let (ceil, count_pad) = (call.flag("ceil_mode"), call.flag("count_include_pad"));
     Ok(vec![emit.push(Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }), &[x])?])
 }

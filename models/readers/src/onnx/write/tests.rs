@@ -95,6 +95,14 @@ fn operators_compute_the_same_from_their_files_or_are_refused() {
         graph `shift_right`, `shift_right` (shift_right): ONNX shifts integers without a sign, not i32"#]].assert_eq(&refused.join("\n"));
 }
 
+/// Adding an operator that is not written fails here, until it is named.
+#[test]
+fn operators_that_are_not_written_are_named() {
+    let is_written = |text: &str| onnx::write(&simple::build(text).expect(text)).is_ok();
+    let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| !texts.iter().all(|text| is_written(text)));
+    assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
 /// Sums of bytes with a bias, to be followed by what becomes of them.
 const SUMS: &str = r#"
     graph "quantised"

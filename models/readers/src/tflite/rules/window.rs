@@ -8,15 +8,15 @@ use models::operators::{BiasAdd, Conv, ConvTranspose, Op, Pool, PoolMode, QConv}
 type Outputs = Outcome<Vec<ValueId>>;
 
 /// Where a window goes: height first, as everywhere here; the file has width first.
-struct Window {
+struct WindowOptions {
     strides: Vec<i64>,
     dilations: Vec<i64>,
     is_same: bool,
 }
 
-impl Window {
+impl WindowOptions {
     /// Padding is the first field of all windows, the strides follow it.
-    fn of(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<Window> {
+    fn of(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<WindowOptions> {
         let is_same = match call.byte(0)? {
             0 => true,
             1 => false,
@@ -26,7 +26,7 @@ impl Window {
             Some(at) => vec![call.int(at + 1, 1)?, call.int(at, 1)?],
             None => vec![1, 1],
         };
-        let window = Window { strides: vec![call.int(2, 0)?, call.int(1, 0)?], dilations, is_same };
+        let window = WindowOptions { strides: vec![call.int(2, 0)?, call.int(1, 0)?], dilations, is_same };
         if window.strides.iter().chain(&window.dilations).any(|&step| step < 1) {
             return malformed("strides and dilations must be at least 1");
         }
@@ -63,20 +63,20 @@ fn spatial(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
 }
 
 pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = Window::of(call, Some(4))?;
+    let window = WindowOptions::of(call, Some(4))?;
     let activation = call.activation(3)?;
     // Filters lie as output, height, width, input.
     convolve(call, &window, activation, [0, 3, 1, 2])
 }
 
 pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = Window::of(call, Some(5))?;
+    let window = WindowOptions::of(call, Some(5))?;
     let activation = call.activation(4)?;
     // Filters lie as 1, height, width, output.
     convolve(call, &window, activation, [3, 0, 1, 2])
 }
 
-fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, order: [usize; 4]) -> Outputs {
+fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activation, order: [usize; 4]) -> Outputs {
     // The outputs are the first dimension of the filter once it is in our order.
     let factor = call.factor([0, 1], order[0] as i32, activation)?;
     let (x, w) = match factor {
@@ -112,7 +112,7 @@ fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, or
 
 /// The wanted shape comes first, then the filter and the data.
 pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = Window::of(call, None)?;
+    let window = WindowOptions::of(call, None)?;
     let activation = call.activation(3)?;
     let wanted = call.emit.known_integers(call.input(0)?, "output_shape")?;
     let (w, x) = (call.real(1)?, call.real(2)?);
@@ -160,14 +160,14 @@ pub(super) fn average_pool(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
-    let window = Window::of(call, None)?;
+    let window = WindowOptions::of(call, None)?;
     let activation = call.activation(5)?;
     let kernel = vec![call.int(4, 0)?, call.int(3, 0)?];
     let keeps_integers = mode == PoolMode::Max && activation == Activation::None;
     let x = if keeps_integers { call.movable(&[0])?[0] } else { call.real(0)? };
     let pads = window.pads(&spatial(call, x)?, &kernel)?;
     let x = call.channels_first(x)?;
-    let Window { strides, dilations, .. } = window;
+    let WindowOptions { strides, dilations, .. } = window;
     let op = Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false });
     let y = call.emit.push(op, &[x])?;
     let y = call.activate(y, activation)?;

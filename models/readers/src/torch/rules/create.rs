@@ -1,6 +1,6 @@
 //! Constants, copies and changes of type.
 
-use super::{Call, Made, Outputs, Window, own, view};
+use super::{Call, Made, Memory, Outputs, own, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Expand, Op};
@@ -121,5 +121,5 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
         let scaled = call.emit.binary_with(BinaryOp::Mul, places, step)?;
         call.emit.binary_with(BinaryOp::Add, scaled, start)?
     };
-    Ok(vec![Made { id, window: Window::Own }])
+    Ok(vec![Made { id, window: Memory::Own }])
 }

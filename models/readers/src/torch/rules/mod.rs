@@ -21,12 +21,12 @@ pub(super) use movement::write_range;
 /// One output of a rule.
 pub(super) struct Made {
     pub id: ValueId,
-    pub window: Window,
+    pub window: Memory,
 }
 
 /// Whether an output has memory of its own, or is a window on the memory of the first input.
 #[derive(Clone, Copy)]
-pub(super) enum Window {
+pub(super) enum Memory {
     Own,
     /// Elements `start` to `stop` of one dimension, which is dropped when `is_row`.
     Range {
@@ -44,12 +44,12 @@ pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
 /// One output with memory of its own.
 fn own(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Window::Own }])
+    Ok(vec![Made { id, window: Memory::Own }])
 }
 
 /// One output that may share the memory of the input.
 fn view(id: ValueId) -> Outputs {
-    Ok(vec![Made { id, window: Window::Other }])
+    Ok(vec![Made { id, window: Memory::Other }])
 }
 
 /// Operators that only check or announce something.

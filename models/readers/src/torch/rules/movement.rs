@@ -1,6 +1,6 @@
 //! The same elements in other places, and windows on other tensors' memory.
 
-use super::{Call, Made, Outputs, Window, own, push, view};
+use super::{Call, Made, Memory, Outputs, own, push, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
@@ -206,7 +206,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     }
     if step == 1 {
         let id = call.emit.slice(x, axis, start, stop)?;
-        return Ok(vec![Made { id, window: Window::Range { axis, start, stop, is_row: false } }]);
+        return Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
     view(call.emit.push(op, &[x])?)
@@ -219,7 +219,7 @@ pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let start = place(call.int("start", 0)?, extent);
     let stop = start.saturating_add(call.int("length", 1)?);
     let id = call.emit.slice(x, axis, start, stop)?;
-    Ok(vec![Made { id, window: Window::Range { axis, start, stop, is_row: false } }])
+    Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }])
 }
 
 /// One row of a dimension, which is dropped.
@@ -240,7 +240,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("`index` {at} is outside of {extent} rows"));
     }
     let id = row(call.emit, x, axis, start)?;
-    Ok(vec![Made { id, window: Window::Range { axis, start, stop: start + 1, is_row: true } }])
+    Ok(vec![Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
 }
 
 /// Parts of a dimension as windows on it.
@@ -253,7 +253,7 @@ fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Ou
     for &size in sizes {
         let stop = start.saturating_add(size);
         let id = call.emit.slice(x, axis, start, stop)?;
-        made.push(Made { id, window: Window::Range { axis, start, stop, is_row: false } });
+        made.push(Made { id, window: Memory::Range { axis, start, stop, is_row: false } });
         start = stop;
     }
     Ok(made)
@@ -295,7 +295,7 @@ pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
     let mut made = Vec::new();
     for start in 0..extent {
         let id = row(call.emit, x, axis, start)?;
-        made.push(Made { id, window: Window::Range { axis, start, stop: start + 1, is_row: true } });
+        made.push(Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
     }
     Ok(made)
 }

@@ -1,6 +1,6 @@
 //! Normalisations and softmax. Scales and shifts that a file leaves out are ones and zeros.
 
-use super::{Call, Made, Outputs, Window, own, push};
+use super::{Call, Made, Memory, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -102,5 +102,5 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
     let zero = call.emit.scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
-    Ok(vec![Made { id, window: Window::Own }])
+    Ok(vec![Made { id, window: Memory::Own }])
 }

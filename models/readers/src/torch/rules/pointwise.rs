@@ -1,6 +1,6 @@
 //! Functions of elements. Operands of different types meet in the type that the file states for the result.
 
-use super::{Call, Made, Outputs, Window, own};
+use super::{Call, Made, Memory, Outputs, own};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp};
@@ -320,5 +320,5 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
-    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Window::Own }])
+    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
 }

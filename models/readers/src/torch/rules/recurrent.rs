@@ -1,6 +1,6 @@
 //! Recurrent layers, unrolled over time. Products with the input are one product for all steps.
 
-use super::{Call, Made, Outputs, Window};
+use super::{Call, Made, Memory, Outputs};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
@@ -70,7 +70,7 @@ fn layers(call: &mut Call<'_, '_>, gates: i64) -> Outputs {
     for states in last.iter().filter(|states| !states.is_empty()) {
         outputs.push(stacked(call, states)?);
     }
-    Ok(outputs.into_iter().map(|id| Made { id, window: Window::Own }).collect())
+    Ok(outputs.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
 }
 
 /// One row of the first dimension.

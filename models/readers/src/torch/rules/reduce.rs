@@ -1,6 +1,6 @@
 //! Whole dimensions become one number.
 
-use super::{Call, Made, Outputs, Window, own, push};
+use super::{Call, Made, Memory, Outputs, own, push};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp};
@@ -68,7 +68,7 @@ pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
         return own(place);
     }
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
-    Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
+    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// The largest of all, of a dimension with its place, or of two tensors.
@@ -85,7 +85,7 @@ pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let axis = call.axis(x, "dim", 0)? as i64;
     let keep = call.flag("keepdim", false)?;
     let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
-    Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
+    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// Variance, or its root.

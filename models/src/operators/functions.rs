@@ -1,0 +1,40 @@
+//! Tables of functions of elements.
+
+/// Declares an enum of functions, each in one row: its name in texts, which element types it takes, operations and transcendental
+/// functions per element. Operations are additions, products, comparisons, selections, roots and divisions.
+macro_rules! functions {
+    ($(#[$attribute:meta])* pub enum $functions:ident {
+        $($(#[$doc:meta])* $function:ident $({ $($field:ident: $ty:ty),* })?
+            => $name:literal, $takes:ident, $flops:literal, $exps:literal;)*
+    }) => {
+        $(#[$attribute])*
+        pub enum $functions {
+            $($(#[$doc])* $function $({ $($field: $ty),* })?,)*
+        }
+
+        impl $functions {
+            /// The function's name in texts.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($functions::$function { .. } => $name,)*
+                }
+            }
+
+            /// Refuses element types that the function does not take.
+            fn check(self, x: &TensorType) -> Rule<TensorType> {
+                match self {
+                    $($functions::$function { .. } => $takes(x),)*
+                }
+            }
+
+            fn work(self, output: &TensorType) -> Result<Work> {
+                let (flops, exps) = match self {
+                    $($functions::$function { .. } => ($flops, $exps),)*
+                };
+                Ok(Work { exps: elements(output)?.saturating_mul(exps), ..pointwise(output, flops)? })
+            }
+        }
+    };
+}
+
+pub(super) use functions;
