@@ -1,4 +1,4 @@
-//! Writes into the worker of PyTorch's library where that lies, and which version it is.
+//! Embeds the location and version of PyTorch's library in its worker.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

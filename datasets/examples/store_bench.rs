@@ -1,7 +1,7 @@
-//! One step of the store's benchmark, timed in a process of its own so that its peak of memory can be told.
+//! Benchmarks one step of the store in a process of its own, so that its peak memory can be measured.
 //!
-//! `store_bench STEP FOLDER ROWS` prints one line: the step, its seconds, its peak resident memory. `scripts/bench/store`
-//! runs the steps in order.
+//! `store_bench STEP FOLDER ROWS` prints the step, its seconds and its peak resident memory. `scripts/bench/store` runs
+//! the steps in order.
 #![allow(clippy::print_stdout)]
 
 use datasets::{
@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of one synthetic journal, as many as a process writes before it seals.
+/// Rows of one synthetic journal, as many as a process writes before sealing.
 const JOURNAL_ROWS: u64 = 50_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -39,11 +39,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a step has to tell beside its time.
+/// The result of a step, in addition to its time.
 #[derive(Default)]
 struct Told {
     rows: u64,
-    /// Its time, when the step also did what should not count.
+    /// Own time of the step, if it also did work that should not count.
     seconds: Option<f64>,
     note: String,
 }
@@ -71,7 +71,7 @@ fn origin() -> Origin {
     Origin { host: "bench".into(), program: "store_bench".into(), command: "store_bench".into() }
 }
 
-/// Appends records one by one, each on the disk before the next; making them does not count.
+/// Appends records one by one, each with a sync. Creating the records does not count.
 fn append(folder: &Path, rows: u64) -> Result<Told> {
     let store = Store::create(&folder.join("append"))?;
     let records: Vec<Record> = (0..rows).map(record).collect();
@@ -84,7 +84,7 @@ fn append(folder: &Path, rows: u64) -> Result<Told> {
     Ok(Told { rows, seconds: Some(seconds), note: String::new() })
 }
 
-/// What the disk itself needs for the same: the same bytes, appended and synced line by line.
+/// Writes and syncs the same bytes line by line without the store, as a baseline.
 fn sync(folder: &Path, rows: u64) -> Result<Told> {
     let lines = (0..rows).map(|number| serde_json::to_vec(&record(number)).map(|line| [line, b"\n".to_vec()].concat()));
     let lines = lines.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -100,7 +100,7 @@ fn sync(folder: &Path, rows: u64) -> Result<Told> {
     Ok(Told { rows, seconds: Some(seconds), note: String::new() })
 }
 
-/// Makes journals of processes that have ended, without a sync per record.
+/// Writes journals of ended processes, without a sync per record.
 fn make(store: &Store, rows: u64) -> Result<Told> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
@@ -119,8 +119,8 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
     Ok(Told { rows, note: format!("{} bytes per row", bytes / rows.max(1)), seconds: None })
 }
 
-/// Grows a store journal by journal, as a fleet does in weeks: what is sealed makes room for the next. Without samples, which would
-/// be most of the bytes and which nobody reads who counts or resumes.
+/// Grows a store journal by journal, as a fleet does over weeks; sealed journals free space for the next ones. Samples
+/// are left out, because they are most of the bytes and counting or resuming does not read them.
 fn grow(store: &Store, rows: u64) -> Result<Told> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
@@ -143,8 +143,7 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
     Ok(Told { rows, ..Told::default() })
 }
 
-/// Every number below `rows` once, in an order in which neighbours lie far apart, so that journals overlap as those of
-/// many hosts do.
+/// Permutes the numbers below `rows` so that neighbours are far apart and journals overlap, as those of many hosts do.
 fn shuffled(number: u64, rows: u64) -> u64 {
     let step = (rows * 618 / 1000..).find(|step| greatest_divisor(*step, rows) == 1).unwrap_or(1);
     (number as u128 * u128::from(step) % u128::from(rows)) as u64
@@ -154,7 +153,7 @@ fn greatest_divisor(left: u64, right: u64) -> u64 {
     if right == 0 { left } else { greatest_divisor(right, left % right) }
 }
 
-/// A stream of numbers that look random and are always the same.
+/// A deterministic pseudo-random generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -174,7 +173,7 @@ impl Numbers {
     }
 }
 
-/// A record as a sweep writes it: 500 schedules per task, one in 25 failed, all columns of a CPU run filled.
+/// Returns a record as a sweep writes it: many schedules per task, some failures, all columns of a CPU run.
 fn record(number: u64) -> Record {
     let task = number / 500;
     let mut of_task = Numbers(task);
@@ -324,14 +323,13 @@ fn add_result(record: &mut Record, numbers: &mut Numbers) {
     record.warnings = json(&json!([]));
 }
 
-/// CPU time of this process, which tells more than its time where others use the machine too.
+/// Returns the CPU time of this process, which other load on the machine affects less than elapsed time.
 fn cpu_seconds() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// Most memory this process ever held; 0 where the system does not tell.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

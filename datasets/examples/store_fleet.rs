@@ -1,9 +1,9 @@
-//! An hour of a fleet on one shared store, simulated: the clock and the work are made up, the store is the real one.
+//! Simulates an hour of a fleet on one shared store, with a fake clock and fake work on a real store.
 //!
-//! `store_fleet FOLDER HOSTS MINUTES` lets every host run campaigns of ten minutes that would give ten records a second, of which
-//! one in a hundred is written: claims, journals, seals and merges of parts are as many as a fleet's, records are not. One
-//! campaign in fifty is killed, and as many want what a neighbour wants at the same moment. Hosts are spread over a few threads,
-//! so that they are at the store at once. The last line says what was written and what the store has.
+//! `store_fleet FOLDER HOSTS MINUTES` runs ten-minute campaigns on every host. Only one record in `THINNED` is written,
+//! but the numbers of claims, journals, seals and merges are those of a fleet. One campaign in `RARE` is killed, and
+//! one is requested by two hosts at once. Hosts are spread over a few threads, so that they access the store
+//! concurrently. The last line reports what was written and what the store contains.
 #![allow(clippy::print_stdout)]
 
 use datasets::{Choose, Claims, Journal, Key, Origin, Outcome, Record, SMALL_PARTS, SealOptions, Source, Store};
@@ -13,24 +13,21 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Records that are written stand for so many.
+/// Number of records that each written record represents.
 const THINNED: u64 = 100;
-/// Records a second of one host.
+/// Records per second of one host.
 const RATE: u64 = 10;
-/// Seconds between two records that are written.
 const TICK_SECONDS: u64 = THINNED / RATE;
 const CAMPAIGN_SECONDS: u64 = 600;
 const RECORDS: u64 = CAMPAIGN_SECONDS / TICK_SECONDS;
-/// One campaign of so many is killed, and one is wanted by two hosts.
+/// One campaign in this many is killed, and one is requested by two hosts.
 const RARE: u64 = 50;
-/// Classes of hosts, each with a folder of its own.
 const CLASSES: u64 = 4;
-/// Hosts at the store at once.
 const THREADS: usize = 8;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What happened, by all hosts.
+/// Event counts of all hosts.
 #[derive(Default)]
 struct Seen {
     written: AtomicU64,
@@ -40,11 +37,10 @@ struct Seen {
     most_parts: AtomicU64,
 }
 
-/// A campaign under way.
 struct Campaign {
     number: u64,
     journal: Journal,
-    /// Held until it ends.
+    /// Held until the campaign ends.
     _claims: Claims,
     todo: Vec<u64>,
 }
@@ -52,7 +48,7 @@ struct Campaign {
 struct Host {
     number: u64,
     campaign: Option<Campaign>,
-    /// Whether the campaign before was killed, so that a part of the next one is done.
+    /// Whether the previous campaign was killed, so that part of the next one is done.
     resumes: bool,
 }
 
@@ -84,7 +80,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// All hosts tick by tick; the first error of any of them.
 fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
     let seen = Seen::default();
     let mut all: Vec<Host> = (0..hosts).map(|number| Host { number, campaign: None, resumes: false }).collect();
@@ -97,7 +92,7 @@ fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
             for host in &mut *hosts {
                 done = done.and_then(|()| host.step(store, tick, tick == ticks, &seen));
             }
-            // Also where something failed: the others wait for it.
+            // A failed thread must still enter the barrier, because the others wait for it.
             barrier.wait();
         }
         done
@@ -111,7 +106,7 @@ fn simulate(store: &Store, hosts: u64, ticks: u64) -> Result<Seen> {
 
 impl Host {
     fn step(&mut self, store: &Store, tick: u64, is_last: bool, seen: &Seen) -> Result<()> {
-        // Campaigns of different hosts begin at different times, those of neighbours at once.
+        // Campaigns of different pairs of hosts begin at different times, those of a pair at once.
         let of_hour = tick + self.number / 2 * 7 % RECORDS;
         if self.campaign.is_none() && !is_last {
             let number = of_hour / RECORDS;
@@ -126,7 +121,7 @@ impl Host {
         let is_over = of_hour % RECORDS == RECORDS - 1 || is_last;
         let is_killed = campaign.todo.len() as u64 == RECORDS / 3 && chance(self.number, campaign.number, 1);
         if is_killed {
-            // Its journal stays as it is, and its lock and claims go, as when a process dies.
+            // Drops locks and claims without sealing the journal, as when a process dies.
             self.campaign = None;
             self.resumes = true;
             seen.killed.fetch_add(1, Relaxed);
@@ -138,7 +133,7 @@ impl Host {
         Ok(())
     }
 
-    /// What every campaign does before it measures.
+    /// Does what every campaign does before it measures.
     fn begin(&self, store: &Store, number: u64, seen: &Seen) -> Result<Campaign> {
         store.seal(SealOptions::default())?;
         let pair = self.number / 2 * 2;
@@ -149,7 +144,8 @@ impl Host {
         let keys: Vec<Key> = wanted.iter().map(|&work| record(self.number, work, 0).key).collect();
         let mut claims = store.claims()?;
         let taken = claims.take(&keys)?;
-        // After claiming: what others finish from now on, they had claimed before. What only this host wants is only its own.
+        // Reads the keys after claiming: whatever other hosts finish from now on, they had claimed before. Keys are
+        // needed only if the work is shared or resumed.
         let known = if is_shared || self.resumes { Some(store.keys()?) } else { None };
         let is_left =
             |key: &Key| taken.held.contains(key) || known.as_ref().is_some_and(|known| known.attempts(*key) > 0);
@@ -162,7 +158,7 @@ impl Host {
     }
 }
 
-/// Whether one of [`RARE`] happens to a campaign.
+/// Returns whether an event of probability 1 / [`RARE`] happens to a campaign.
 fn chance(host: u64, campaign: u64, what: u64) -> bool {
     let bytes = Key::of_bytes(format!("{host} {campaign} {what}").as_bytes()).0;
     u64::from(bytes[0]) * 256 + u64::from(bytes[1]) < 65_536 / RARE
@@ -172,7 +168,6 @@ fn class(host: u64) -> String {
     format!("class-{}", host / 2 % CLASSES)
 }
 
-/// Parts in the folder of a host's class.
 fn parts(store: &Store, host: u64) -> Result<u64> {
     let folder = store.root().join("dataset/part_target=llvm").join(format!("part_host_class={}", class(host)));
     let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().starts_with("part-")));

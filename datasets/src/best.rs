@@ -1,8 +1,7 @@
-//! The best known schedule and time of each task, on a host or on the nearest that is known.
+//! The best known schedule and time of each task, on a given host or the most similar one.
 //!
-//! Which is best [`crate::fastest`] tells from all attempts. Times of several hosts are never mixed: a task is answered by the
-//! records of one host, the nearest to the one asked about that has any. Times of several versions of a host are not mixed either:
-//! the newest versions count, unless all are requested.
+//! [`crate::fastest`] ranks the attempts. Times of several hosts are never mixed: each task uses the records of the
+//! most similar host that has any. Only the newest versions of a host count, unless all are requested.
 
 use crate::fastest::{Fastest, fastest};
 use crate::record::json::Json;
@@ -13,69 +12,69 @@ use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of what the best is asked.
+/// A query for best schedules.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Question {
     /// Kind of the anchor operator.
     pub operator: Option<String>,
-    /// Part of the task's text, or the beginning of its hash.
+    /// Part of the task's text, or a prefix of its hash.
     pub task: Option<String>,
     /// Name of a model.
     pub model: Option<String>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<i64>,
-    /// Name or class of a host.
+    /// Name or class of the host.
     pub host: Option<String>,
-    /// Whether times of all versions count, and not only those of the newest ones of each host.
+    /// Whether times of all versions count, and not only of the newest ones of each host.
     pub all_versions: bool,
 }
 
-/// The answer to a question.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// The best of each task, the slowest first.
+    /// Best of each task, slowest first.
     pub tasks: Vec<Best>,
-    /// Number of times that were left out because of their versions.
+    /// Number of times left out because of their versions.
     pub left_out: usize,
 }
 
-/// The best that is known of a task.
+/// The best known schedule of one task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
     /// Kind of the anchor operator.
     pub op_kind: String,
-    /// The task for a reader.
+    /// Task as readable text.
     pub task: String,
-    /// Its hash.
+    /// Hash of the task.
     pub task_hash: String,
     /// Target.
     pub target: Target,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<i64>,
     /// State of the caches.
     pub cache_state: Option<&'static str>,
-    /// Median of one run.
+    /// Median time of one run.
     pub median_ns: f64,
-    /// Its 95 % interval over visits, where their scatter is known.
+    /// 95 % interval of the median over visits, if their scatter is known.
     pub interval_ns: Option<(f64, f64)>,
-    /// The schedule.
+    /// Schedule.
     pub schedule: Option<Json>,
-    /// Its hash.
+    /// Hash of the schedule.
     pub schedule_hash: Option<String>,
-    /// What proposed it.
+    /// Source of the schedule.
     pub schedule_source: Option<ScheduleSource>,
-    /// The experiment.
+    /// Key of the experiment.
     pub key: Key,
-    /// Schedules of the task with a time there.
+    /// Number of schedules of the task with a time on this host.
     pub schedules: usize,
-    /// How often the task stands in the model that was asked about.
+    /// Number of occurrences of the task in the requested model.
     pub count: Option<i64>,
-    /// The host that was measured.
+    /// Measured host.
     pub host: String,
-    /// Its class.
+    /// Class of the host.
     pub host_class: String,
-    /// The device that ran it, if it was not the processor.
+    /// Device that ran the task, if it was not the CPU.
     pub device: Option<String>,
     /// Version of TVM.
     pub tvm_version: Option<String>,
@@ -89,14 +88,14 @@ pub struct Best {
     pub code_revision: Option<String>,
     /// All versions as text.
     pub versions: String,
-    /// How far that host is from the one asked about: 0 for the same.
+    /// Dissimilarity to the requested host; 0 for the same host.
     pub distance: f64,
 }
 
-/// The key of an answer: task, target, device, board, threads and cache state.
+/// The group of comparable records: task, target, device, board, threads and cache state.
 type Place<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that a question is about. `here` describes the host to be near to.
+/// Returns the best schedule of every task that matches a query. `here` describes the host to be similar to.
 pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {
@@ -116,18 +115,18 @@ pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
     Answer { tasks, left_out }
 }
 
-/// Returns what distinguishes machines. A host name alone is not unique, for example in containers.
+/// Returns the key of a machine. A host name alone is not unique, for example in containers.
 fn machine(record: &Record) -> (String, String, Target, Option<String>, Option<String>) {
     (record.host.clone(), record.host_class.clone(), record.target, record.device.clone(), record.board.clone())
 }
 
-/// Whether a word names a host of some records, by its name or its class.
+/// Returns the names and classes of the hosts in some records.
 pub fn hosts<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet<&'a str> {
     records.into_iter().flat_map(|record| [record.host.as_str(), record.host_class.as_str()]).collect()
 }
 
 impl Question {
-    /// Whether a record has a time that answers the question.
+    /// Returns whether a record has a time that matches the query.
     pub fn is_about(&self, record: &Record) -> bool {
         let Question { operator, task, model, threads, host, all_versions: _ } = self;
         record.is_alone()
@@ -173,7 +172,6 @@ fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<B
     })
 }
 
-/// The best of one task's attempts on the nearest host.
 fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
     let far = |record: &Record| distance(record, here);
     let by_distance =
@@ -185,7 +183,8 @@ fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
     of_fastest(fastest(there)?, schedules, here)
 }
 
-/// How unlike two hosts are: 0 for the same, below 1 for the same class, then by processor, architecture, cores and caches.
+/// Returns the dissimilarity of two hosts: 0 for the same, below 1 for the same class, then by processor, architecture,
+/// cores and caches.
 pub fn distance(record: &Record, here: &Record) -> f64 {
     if record.host == here.host && record.host_class == here.host_class {
         return 0.0;

@@ -1,6 +1,5 @@
-//! The table of columns as a document, `docs/reference/dataset-format.md`.
-//!
-//! The prose around the table lives here too, because the file is written as a whole and a test compares it.
+//! Generates `docs/reference/dataset-format.md` from the table of columns. The surrounding text is part of this module,
+//! because a test compares the whole file.
 
 use crate::record::SCHEMA_VERSION;
 use crate::record::experiment::EXPERIMENT;
@@ -12,7 +11,7 @@ use std::fmt::Write;
 const BEGINNING: &str = include_str!("document_beginning.md");
 const END: &str = include_str!("document_end.md");
 
-/// The whole document.
+/// Returns the whole document.
 pub fn document() -> String {
     let mut text = BEGINNING.replace("{version}", &SCHEMA_VERSION.to_string());
     text = text.replace(

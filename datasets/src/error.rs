@@ -1,32 +1,31 @@
-//! What can go wrong, said so that a person can act: what, where, and what to do.
+//! Errors of record files and stores, with the location and a remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a row or one of its cells.
+/// An error of a row or of one of its cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowError {
-    /// The column, once it is known.
+    /// Column, if known.
     pub field: Option<String>,
-    /// What is wrong.
+    /// Problem.
     pub problem: String,
-    /// What to do, where that is known.
+    /// Remedy, if known.
     pub hint: Option<String>,
 }
 
 impl RowError {
-    /// An error of a row as a whole, or of a cell whose column is not known yet.
+    /// Returns an error of a row, or of a cell whose column is not known yet.
     pub(crate) fn new(problem: impl Into<String>) -> RowError {
         RowError { field: None, problem: problem.into(), hint: None }
     }
 
-    /// The same error, saying which column it is about unless it said so already.
+    /// Sets the column, unless it is set already.
     pub(crate) fn in_field(mut self, field: &str) -> RowError {
         self.field.get_or_insert_with(|| field.to_owned());
         self
     }
 
-    /// The same error with advice.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> RowError {
         self.hint = Some(hint.into());
         self
@@ -45,33 +44,33 @@ impl fmt::Display for RowError {
 
 impl std::error::Error for RowError {}
 
-/// What can go wrong with files of records.
+/// An error of record files or stores.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A row cannot be trusted.
+    /// A row is invalid.
     #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), Counted::at(counted, *number),
         OfField(row.field.as_deref()), Hint(row.hint.as_deref()))]
     Row {
-        /// The file that holds it.
+        /// File of the row.
         file: PathBuf,
-        /// What `number` counts.
+        /// Unit of `number`.
         counted: Counted,
-        /// The line or row, counted from 1; 0 for what concerns the whole file.
+        /// Line or row, counted from 1; 0 for the whole file.
         number: u64,
-        /// What is wrong with it.
+        /// Problem of the row.
         row: RowError,
     },
-    /// A record about to be written breaks a rule.
+    /// A record to be written violates a rule.
     #[error("cannot write record: {0}")]
     Unfit(#[from] RowError),
-    /// A file is not what its name or place says.
+    /// A file does not contain what its name or location implies.
     #[error("cannot read `{}`: {problem}{}", file.display(), Hint(hint.as_deref()))]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Problem of the file.
         problem: String,
-        /// What to do, where that is known.
+        /// Remedy, if known.
         hint: Option<String>,
     },
     /// A folder is not a dataset store.
@@ -79,50 +78,50 @@ pub enum Error {
     NotAStore {
         /// The folder.
         folder: PathBuf,
-        /// What is there instead.
+        /// Content of the folder.
         problem: String,
     },
-    /// The store or file was written by a newer program.
+    /// A newer program wrote the store or file.
     #[error("`{}` has schema version {found}, this program reads up to {known}\nhint: update the program; nothing was changed", path.display())]
     Newer {
         /// The store or file.
         path: PathBuf,
-        /// Its version.
+        /// Version found.
         found: i64,
-        /// The newest version known here.
+        /// Newest supported version.
         known: i64,
     },
-    /// Another process works on the same thing.
+    /// Another process holds the lock.
     #[error("`{}` is being {doing} by another process\nhint: run this again when it has finished", path.display())]
     Busy {
-        /// What the other process does.
+        /// Operation of the other process.
         doing: &'static str,
         /// The store.
         path: PathBuf,
     },
-    /// The disk, a quota or a file-size limit is full.
+    /// The disk, a quota or a file-size limit is exhausted.
     #[error("no space left while {doing} `{}`: {source}\nhint: free space or raise the limit, then run again; finished records are kept", path.display())]
     Full {
-        /// What was being done.
+        /// Operation that failed.
         doing: &'static str,
-        /// To which path.
+        /// Path of the operation.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The system refused something else.
+    /// Another error of the system.
     #[error("failed while {doing} `{}`: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// Operation that failed.
         doing: &'static str,
-        /// To which path.
+        /// Path of the operation.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
-/// What a row number counts.
+/// The unit of a row number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Lines of a text file.
@@ -141,12 +140,11 @@ impl Counted {
     }
 }
 
-/// The result of everything that touches files.
+/// Result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the machine cannot do it now, or does not let this user, rather than that what was named or given cannot be what it
-    /// should.
+    /// Returns whether the cause is the machine's state or permissions, and not an invalid name or file.
     pub fn is_of_machine(&self) -> bool {
         use std::io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
         match self {
@@ -162,7 +160,7 @@ impl Error {
         }
     }
 
-    /// The error of a system call, told apart by whether space ran out.
+    /// Wraps a system error; exhausted space is a separate variant.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let path = path.to_owned();
@@ -172,15 +170,13 @@ impl Error {
         }
     }
 
-    /// A file that cannot be what it should be.
     pub(crate) fn damaged(file: &Path, problem: impl Into<String>) -> Error {
         Error::Damaged { file: file.to_owned(), problem: problem.into(), hint: None }
     }
 }
 
-/// Adds to a system error what was done and to which file.
+/// Adds the operation and path to a system error.
 pub(crate) trait IoContext<T> {
-    /// Turns a system error into ours.
     fn context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 

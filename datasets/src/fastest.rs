@@ -1,8 +1,8 @@
-//! Which of several candidates for the same work is fastest, by every measurement of each: the one rule for whoever asks.
+//! Ranks candidates for the same work by all of their measurements.
 //!
-//! Of many noisy medians the least is the luckiest, so what was measured once counts by the upper end of its interval. What was
-//! measured again counts by the middle of its times, and beside others that were measured in the same rounds by the ratio within
-//! these: a machine that others share is another one a minute later.
+//! The minimum of many noisy medians is biased, so a candidate with one measurement is ranked by the upper end of its
+//! interval. Repeated candidates are ranked by their median. Candidates with common rounds are compared by ratios
+//! within rounds, because a shared machine's speed changes within minutes.
 
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
@@ -11,11 +11,11 @@ use crate::record::visits::{OverVisits, Tried, measured, middle, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many common rounds tell who is faster.
+/// Minimum number of common rounds for a comparison within rounds.
 pub const LEAST_ROUNDS: usize = 3;
-/// What is known to be within this of another is as fast.
+/// Relative difference within which two candidates count as equally fast.
 pub const EQUAL: f64 = 0.01;
-/// What was measured longer after the first of a round is of another one, in microseconds.
+/// Maximum duration of a round in microseconds.
 const LONGEST_US: i64 = 120_000_000;
 
 /// The times of one candidate, in nanoseconds.
@@ -27,46 +27,45 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of a candidate that was measured once: the median and the upper end of its interval.
+    /// Creates the times of a candidate with one measurement: its median and the upper end of its interval.
     pub fn once(median_ns: f64, upper_end_ns: f64) -> Times {
         Times { median_ns, upper_end_ns, rounds: BTreeMap::new() }
     }
 
-    /// Hears of a round, by its number.
+    /// Adds the median of a round.
     pub fn hear(&mut self, round: usize, median_ns: f64) {
         self.rounds.insert(round, median_ns);
     }
 
-    /// In how many rounds it was measured again.
+    /// Returns the number of repeated rounds.
     pub fn rounds(&self) -> usize {
         self.rounds.len()
     }
 
-    /// The time of the middle attempt, the one that is shown.
+    /// Returns the time of the median attempt, which is reported.
     pub fn middle_ns(&self) -> f64 {
         let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
         let tried: Vec<Tried> = all.iter().map(|ns| Tried { median_ns: Some(*ns) }).collect();
         middle(&tried).map_or(self.median_ns, |place| all[place])
     }
 
-    /// What it is known to take: the upper end of what was measured once, the middle of what was measured again.
+    /// Returns the time for ranking: the upper end of a single measurement, or the median of repeated ones.
     pub fn known_ns(&self) -> f64 {
         if self.rounds.is_empty() { self.upper_end_ns } else { self.middle_ns() }
     }
 
-    /// Its times and those of another one, in the rounds of both.
+    /// Returns the times of both candidates in their common rounds.
     pub fn beside(&self, other: &Times) -> (Vec<f64>, Vec<f64>) {
         self.rounds.iter().filter_map(|(round, ns)| Some((*ns, *other.rounds.get(round)?))).unzip()
     }
 
-    /// Its time over another one's, where they have enough rounds in common.
     fn over(&self, other: &Times) -> Option<f64> {
         let (own, others) = self.beside(other);
         let mut ratios: Vec<f64> = own.iter().zip(&others).map(|(own, other)| own / other).collect();
         median(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
     }
 
-    /// Whether it was measured once and seems to be faster, by more than what is equal, than what another turned out to be.
+    /// Returns whether this candidate has one measurement and seems clearly faster than the leader.
     pub fn outdoes(&self, leader: &Times) -> bool {
         self.rounds.is_empty() && self.upper_end_ns < leader.middle_ns() * (1.0 - EQUAL)
     }
@@ -78,7 +77,8 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// The fastest of those that were measured again: from the one with the lowest middle on to whoever is faster within common rounds.
+/// Returns the fastest repeated candidate: starts from the lowest median and follows candidates that are faster within
+/// common rounds.
 pub fn leader(times: &[&Times]) -> Option<usize> {
     let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].rounds() > 0).collect();
     let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());
@@ -96,7 +96,8 @@ pub fn leader(times: &[&Times]) -> Option<usize> {
     }
 }
 
-/// The fastest of all: the leader, unless one that was measured once outdoes it by more than the luck that others had the first time.
+/// Returns the fastest candidate: the leader, unless a candidate with one measurement beats it by more than the
+/// selection bias of the repeated candidates' first measurements.
 fn winner(times: &[&Times]) -> Option<usize> {
     let leader = leader(times);
     let again = times.iter().filter(|one| one.rounds() > 0);
@@ -108,8 +109,8 @@ fn winner(times: &[&Times]) -> Option<usize> {
     once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
 }
 
-/// The numbers of the rounds of measurements, which stand in the order of time: a new one begins with another run of the program,
-/// where somebody comes again, and where the first was long ago.
+/// Numbers the rounds of measurements in time order. A new round begins with another program run, with a repeated
+/// candidate, or a long time after the round's first measurement.
 pub fn rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
     let mut numbers = Vec::new();
     let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
@@ -129,24 +130,24 @@ pub fn rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> V
     numbers
 }
 
-/// What is measured in turns: schedules of one task, on as many threads, with the same caches.
+/// The group of comparable candidates: task, target, threads and cache state.
 type Ground<'a> = (&'a str, Target, Option<i64>, Option<CacheState>);
 
 /// The fastest candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fastest<'a> {
-    /// The attempt with its middle time.
+    /// Attempt with the median time.
     pub record: &'a Record,
-    /// What all its attempts say of other visits.
+    /// Statistics over all attempts.
     pub over_visits: OverVisits,
-    /// What it is known to take, in nanoseconds.
+    /// Time used for ranking, in nanoseconds.
     pub known_ns: f64,
-    /// How many attempts gave a time of it.
+    /// Number of attempts with a time.
     pub attempts: usize,
 }
 
-/// The fastest of all candidates of which these are the attempts, each experiment being one. Medians without an interval count only
-/// where no other is known better than they are taken to be.
+/// Returns the fastest candidate; each experiment is one candidate. Medians without an interval are ignored if any
+/// candidate has a narrow enough interval.
 pub fn fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
@@ -162,8 +163,8 @@ pub fn fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fas
     of_each.min_by(|one, other| one.known_ns.total_cmp(&other.known_ns))
 }
 
-/// The time of one candidate over that of another, by their keys: within common rounds, and where there are too few of these by what
-/// each is known to take.
+/// Returns the time ratio of two candidates by key: within common rounds, or of their medians if there are too few
+/// rounds.
 pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
     let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
     let candidates = candidates(attempts.into_iter().filter(are_both).collect());
@@ -179,7 +180,6 @@ fn fastest_of_ground(attempts: Vec<&Record>) -> Option<Fastest<'_>> {
     Some(Fastest { record: middle_of(attempts)?, over_visits, known_ns: times.known_ns(), attempts: attempts.len() })
 }
 
-/// The times and the attempts of each candidate.
 fn candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)> {
     attempts.sort_by_key(|record| (record.started_at_us, record.key));
     let mut candidates: BTreeMap<Key, (Times, Vec<&Record>)> = BTreeMap::new();
@@ -242,17 +242,18 @@ mod tests {
         let again = (0..3).flat_map(|round| [record(1, 10 + 2 * round, 110.0), record(2, 11 + 2 * round, 100.0)]);
         let lucky: Vec<Record> = [record(1, 0, 80.0), record(2, 1, 101.0)].into_iter().chain(again).collect();
         check(&lucky, (2, 100.0));
-        // Another that was measured once only seems as fast, and one is faster.
+        // A second lucky candidate is ignored; a clearly faster one wins.
         let with = |other: Record| lucky.iter().cloned().chain([other]).collect::<Vec<_>>();
         check(&with(record(3, 2, 98.5)), (2, 100.0));
         check(&with(record(3, 2, 70.0)), (3, 71.0));
-        // No more than the first was, which turned out to be slower.
+        // The advantage is no larger than that of the first candidate, which turned out to be slower.
         check(&with(record(3, 2, 80.0)), (2, 100.0));
     }
 
     #[test]
     fn within_rounds_a_machine_that_changes_misleads_nobody() {
-        // 1 was let go while the machine was quick; 2, which was faster beside it, went on beside 3 when it was slow.
+        // Candidate 1 was dropped while the machine was fast. Candidate 2, faster in the same rounds, continued against
+        // 3 when the machine was slow.
         let mut records = vec![record(1, 0, 100.0), record(2, 1, 100.0), record(3, 2, 100.0)];
         for round in 0..3 {
             records.extend([record(2, 10 + round * 3, 90.0), record(1, 11 + round * 3, 100.0)]);

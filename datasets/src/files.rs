@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic file creation: files appear complete or not at all.
 
 use crate::error::{Error, IoContext, Result};
 use crate::holder::{self, Holder};
@@ -10,32 +10,30 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Temporary files begin so; a name that begins with a dot is no part for any reader.
+/// Prefix of temporary files; readers ignore names with a leading dot.
 const TEMPORARY: &str = ".tmp-";
 
-/// A file being written under a temporary name; it disappears unless it is kept.
+/// A temporary file that is deleted on drop unless it is kept.
 pub(crate) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
 }
 
-/// The same, hashed on the way.
+/// A temporary file with a running hash of its content.
 pub(super) struct HashedScratch {
     pub scratch: Scratch,
     hasher: blake3::Hasher,
 }
 
 impl Scratch {
-    /// Begins a file in a folder.
-    ///
-    /// The file is locked while it is written, so that cleaning up can tell it from one whose writer died.
+    /// Creates a temporary file. The file is locked, so that cleanup can distinguish it from a file of a dead writer.
     pub fn new(folder: &Path) -> Result<Scratch> {
         loop {
             let mut builder = tempfile::Builder::new();
-            // As any other new file: who may read it is for the user's mask to say.
+            // The umask decides the permissions, as for any new file.
             let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
             let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
-            // A file system without locks still works; its leftovers are only not told apart.
+            // Without file locks, only cleanup cannot recognise leftovers.
             let _ = file.as_file().lock();
             let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
             if is_there {
@@ -44,17 +42,15 @@ impl Scratch {
         }
     }
 
-    /// Where the file is for now.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The open file.
     pub fn file(&self) -> &File {
         self.file.as_file()
     }
 
-    /// Brings the file to the disk and gives it its name, replacing a file of that name.
+    /// Syncs the file and renames it, replacing an existing file.
     pub fn keep(self, name: impl AsRef<OsStr>) -> Result<PathBuf> {
         let path = self.folder.join(name.as_ref());
         self.file.as_file().sync_all().context("writing", &path)?;
@@ -63,7 +59,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// The same, unless another file has the name.
+    /// Syncs and renames the file unless the name is taken.
     pub fn keep_new(self, name: &str) -> Result<Kept> {
         let Scratch { file, folder } = self;
         let path = folder.join(name);
@@ -78,11 +74,11 @@ impl Scratch {
     }
 }
 
-/// Whether a file got its name.
+/// The result of keeping a file under a new name.
 pub(crate) enum Kept {
-    /// It did, and stays open and locked.
+    /// The file has its name and stays open and locked.
     Yes(PathBuf, File),
-    /// Another file has that name.
+    /// Another file has the name.
     NameTaken(Scratch),
 }
 
@@ -97,12 +93,10 @@ impl Write for Scratch {
 }
 
 impl HashedScratch {
-    /// Begins a file in a folder.
     pub fn new(folder: &Path) -> Result<HashedScratch> {
         Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
     }
 
-    /// The hash of what was written so far.
     pub fn hash(&self) -> blake3::Hash {
         self.hasher.finalize()
     }
@@ -120,7 +114,7 @@ impl Write for HashedScratch {
     }
 }
 
-/// Writes a JSON file whole.
+/// Writes a JSON file atomically.
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::damaged(path, error.to_string()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -130,7 +124,7 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     scratch.keep(&name).map(|_| ())
 }
 
-/// Makes a folder and those above it, and brings their names to the disk.
+/// Creates a folder and its parents, and syncs their names.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -148,12 +142,12 @@ pub(super) fn make_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Brings the names in a folder to the disk.
+/// Syncs the names in a folder.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|file| file.sync_all()).context("writing", folder)
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file that may not exist.
 pub(super) fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("removing", path, error)),
@@ -161,7 +155,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Lists all entries of a folder, links too; none if the folder does not exist.
+/// Lists all entries of a folder including links, or none if the folder does not exist.
 pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -172,8 +166,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists the files and folders of a folder by name, sorted; none if the folder does not exist. Links are not followed, and pipes,
-/// whose readers would wait for a writer, are skipped.
+/// Lists files and folders by name, sorted; none if the folder does not exist. Skips links, and pipes, because opening
+/// a pipe blocks.
 pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -191,12 +185,11 @@ pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Ve
     Ok(paths)
 }
 
-/// Whether a name is that of a temporary file.
 pub(super) fn is_temporary(name: &str) -> bool {
     name.starts_with(TEMPORARY)
 }
 
-/// Temporary files of a folder whose writers are gone.
+/// Lists temporary files whose writers have ended.
 pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = list(folder, is_temporary)?;
     paths.retain(|path| holder::open(path).is_ok_and(|file| Holder::of(&file) == Holder::Gone));

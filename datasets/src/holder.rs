@@ -1,34 +1,33 @@
-//! Tells whether the process that holds a file open and locked still runs.
+//! Determines whether the process that locked a file still runs.
 //!
-//! The kernel drops a lock with its process, however that ends, so within one boot of a machine a lock tells best. Network file
-//! systems give an exclusive lock only to a file opened for writing, and some mounts give none: where a lock is refused although it
-//! is not held, the process itself is looked for.
+//! The kernel releases a lock when its process ends, so a lock is reliable within one boot of a machine. Network file
+//! systems grant exclusive locks only for files opened for writing, and some mounts have no locks. There, the process
+//! table is checked instead.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a lock tells of the process that holds it.
+/// The state of a file's lock holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// It holds the lock.
+    /// Another process holds the lock.
     Alive,
-    /// No process held the lock; the one that asked now does.
+    /// No process held the lock; this process now does.
     Gone,
     /// Locks do not work here.
     Unknown,
 }
 
-/// Opens a file so that its lock can be asked for.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path);
-    // A file opened for reading can be locked where locks are local.
+    // Local file systems can also lock a file opened for reading.
     file.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Err(error) } else { File::open(path) })
 }
 
 impl Holder {
-    /// Asks for the lock of a file, and takes it if it is free.
+    /// Tries to lock a file, and keeps the lock if it was free.
     pub fn of(file: &File) -> Holder {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Holder::Alive,
@@ -38,10 +37,10 @@ impl Holder {
     }
 }
 
-/// Whether the process of this number runs and began before `wrote_at_us`, in microseconds since 1970. A process that began later
-/// is another one with the same number.
+/// Returns whether a process runs and began before `wrote_at_us` (microseconds since 1970). A later process reuses the
+/// number.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
-    /// Resolution of the times: that of a process is known to a hundredth of a second, that of the boot to a second.
+    /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let began = began_at(&stat);
@@ -51,9 +50,9 @@ pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     }
 }
 
-/// When a process began, by its line in `/proc`.
+/// Returns the start time of a process from its line in `/proc`.
 fn began_at(stat: &str) -> Option<SystemTime> {
-    /// Where the beginning stands after the name, which is in parentheses and may hold anything.
+    /// Index of the start time after the process name, which is in parentheses and may contain anything.
     const BEGINNING: usize = 19;
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(BEGINNING)?.parse().ok()?;
     let per_second = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??).ok()?;

@@ -1,8 +1,9 @@
-//! Records of measurements: one table of columns, the files they live in, and the store that many processes share.
+//! Measurement records: the table of columns, file formats, and the store that many processes share.
 //!
-//! Knows nothing of how a time is taken. Has no clock except where a file is named after the moment of its creation,
-//! prints nothing, and treats every file as written by a stranger: sizes are checked before memory is taken.
+//! The crate measures nothing, prints nothing, and uses the clock only to name files. All files are untrusted input:
+//! sizes are checked before memory is allocated.
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod best;

@@ -1,7 +1,7 @@
-//! Files for people and other programs: tried before the work, written beside their place, and renamed into it when whole.
+//! Output files that are checked before the work, written to a temporary file and renamed when complete.
 //!
-//! A place that cannot be written is told before minutes are spent on what should go there, and a full disk or a kill leaves
-//! what was there before. What is no ordinary file, such as a pipe or a device, is written as it is.
+//! An unwritable path fails before minutes are spent, and a full disk or a kill leaves the old file. Pipes and devices
+//! are written directly.
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;
@@ -10,23 +10,19 @@ use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// A file being written; nothing of it is seen before it is kept.
+/// An output file that becomes visible when it is kept.
 pub struct Output {
     path: PathBuf,
     sink: Sink,
 }
 
 enum Sink {
-    /// An ordinary file, for now under another name.
     Beside { scratch: Scratch, name: OsString, before: Option<Permissions> },
-    /// A pipe or a device.
     Through(File),
 }
 
 impl Output {
-    /// Begins a file, or says why there can be none at this place.
-    ///
-    /// A link is followed: the file that it names is replaced, not the link.
+    /// Creates an output file, or fails if the path is unwritable. A link is followed: its target is replaced.
     pub fn create(path: &Path) -> Result<Output> {
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = place.metadata().ok();
@@ -40,12 +36,12 @@ impl Output {
         Ok(Output { path: path.to_owned(), sink })
     }
 
-    /// The place it will have.
+    /// Returns the final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings the file to the disk and to its place, in the stead of one that was there.
+    /// Syncs the file and renames it to its final path.
     pub fn keep(self) -> Result<()> {
         match self.sink {
             Sink::Through(mut file) => file.flush().context("writing", &self.path),
@@ -65,7 +61,7 @@ impl Sink {
         if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(no_file(path, "it ends in a slash"));
         }
-        // What may not be changed where it is, is not replaced either.
+        // A read-only file must not be replaced.
         if before.as_ref().is_some_and(Permissions::readonly) {
             File::options().write(true).open(place).context("opening", path)?;
         }
@@ -90,7 +86,7 @@ impl Write for Output {
     }
 }
 
-/// Writes a whole file at once.
+/// Writes a whole file.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let mut output = Output::create(path)?;
     output.write_all(content.as_ref()).context("writing", path)?;

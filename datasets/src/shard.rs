@@ -1,81 +1,82 @@
-//! Cutting one list of work into parts that need not know of each other.
+//! Splits a list of work into independent shards.
 //!
-//! A key belongs to exactly one of `count` shards, by its first bytes; keys are hashes, so shards are about equally
-//! large whatever the models. The number of shards may change from night to night: what is recorded is skipped
-//! whichever shard it came from. Shards may run on different machines, so the key must not depend on the machine. The key of an
-//! experiment does, and would assign the same work to different shards.
+//! A key belongs to one of `count` shards by its first bytes; keys are hashes, so shards have similar sizes. The number
+//! of shards may change between nightly runs, because recorded work is skipped in any shard. Shards may run on
+//! different machines, so the key must not depend on the machine. An experiment key does, and would assign the same
+//! work to different shards.
 
 use crate::record::key::Key;
 use std::fmt;
 use std::str::FromStr;
 
-/// One of several parts of the work, written `i/n`; the first is `1/n`.
+/// A shard, written `i/n`; the first is `1/n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Counted from 0.
+    /// Index from 0.
     index: u32,
     count: u32,
 }
 
-/// Why a shard makes no sense.
+/// An error of a shard specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
     /// The text is no shard.
     #[error("`{0}` is not a shard\nhint: write `i/n`, from `1/n` to `n/n`, for example `2/8`")]
     Text(String),
-    /// A variable of a scheduler makes no sense.
+    /// A scheduler variable is invalid.
     #[error("`{name}` is `{value}`: {problem}\nhint: set it to a number, or give `--shard i/n`")]
     Variable {
-        /// The variable.
+        /// Name of the variable.
         name: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
-        /// What is wrong with it.
+        /// Problem of the value.
         problem: &'static str,
     },
-    /// A scheduler tells which shard this is but not of how many.
+    /// A scheduler sets the index but not the number of shards.
     #[error("`{present}` is set, but `{missing}` is not\nhint: {hint}")]
     Missing {
-        /// The variable that is there.
+        /// Variable that is set.
         present: &'static str,
-        /// The one that is not.
+        /// Variable that is missing.
         missing: &'static str,
-        /// What to do.
+        /// Remedy.
         hint: &'static str,
     },
 }
 
 impl Shard {
-    /// All of the work.
+    /// The shard with all work.
     pub const WHOLE: Shard = Shard { index: 0, count: 1 };
 
-    /// The shard of an index counted from 0, if there are that many.
+    /// Returns the shard of an index from 0, or None beyond the count.
     pub fn new(index: u32, count: u32) -> Option<Shard> {
         (index < count).then_some(Shard { index, count })
     }
 
-    /// The index, counted from 0.
+    /// Returns the index from 0.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn count(self) -> u32 {
         self.count
     }
 
-    /// Whether a key belongs to this shard. The key must be derived from the request alone, so that it is equal on all machines.
+    /// Returns whether a key belongs to this shard. The key must depend on the request alone, so that it is equal on
+    /// all machines.
     pub fn contains(self, key: Key) -> bool {
         let mut first = [0; 8];
         first.copy_from_slice(&key.0[..8]);
         u64::from_be_bytes(first) % u64::from(self.count) == u64::from(self.index)
     }
 
-    /// The shard that a scheduler gave this process; nothing when there is no scheduler.
+    /// Returns the shard that a scheduler assigned to this process, or None without a scheduler.
     ///
-    /// A Slurm job array tells `SLURM_ARRAY_TASK_ID`, `SLURM_ARRAY_TASK_COUNT` and `SLURM_ARRAY_TASK_MIN`, and must be
-    /// numbered without gaps. A Kubernetes indexed job tells `JOB_COMPLETION_INDEX`; its manifest must give the number
-    /// of completions again as `JOB_COMPLETIONS`. `lookup` gives the value of a variable, as `std::env::var` does.
+    /// A Slurm job array sets `SLURM_ARRAY_TASK_ID`, `SLURM_ARRAY_TASK_COUNT` and `SLURM_ARRAY_TASK_MIN`, and must be
+    /// numbered without gaps. A Kubernetes indexed job sets `JOB_COMPLETION_INDEX`; its manifest must repeat the number
+    /// of completions as `JOB_COMPLETIONS`. `lookup` returns the value of a variable.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
         let slurm = Scheduler {
             index: "SLURM_ARRAY_TASK_ID",
@@ -98,11 +99,10 @@ impl Shard {
     }
 }
 
-/// Names of the variables in which a scheduler tells.
 struct Scheduler {
     index: &'static str,
     count: &'static str,
-    /// The index of the first shard; 0 without.
+    /// Index of the first shard; 0 without this variable.
     first: Option<&'static str>,
     hint: &'static str,
 }

@@ -1,4 +1,4 @@
-//! The table of columns in the words of three databases, and how to load parts into each.
+//! SQL schemas of the record table for three databases, and statements to load parts.
 
 use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
@@ -18,10 +18,10 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Every database.
+    /// All databases.
     pub const ALL: &[Dialect] = &[Dialect::Postgres, Dialect::ClickHouse, Dialect::DuckDb];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Dialect::Postgres => "postgres",
@@ -30,18 +30,17 @@ impl Dialect {
         }
     }
 
-    /// The database of a name.
+    /// Looks up a database by name.
     pub fn from_name(name: &str) -> Option<Dialect> {
         Dialect::ALL.iter().copied().find(|dialect| dialect.name() == name)
     }
 
-    /// The database that was asked for by a name; else what to say of it.
+    /// Looks up a database by name; the error lists known names.
     pub fn named(name: &str) -> Result<Dialect, String> {
         let hint = || names::hint(name, Dialect::ALL.iter().map(|dialect| dialect.name()));
         Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", hint()))
     }
 
-    /// The type of a kind of column.
     fn type_name(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Dialect::Postgres, Kind::Bool) => "boolean",
@@ -84,10 +83,10 @@ impl Dialect {
     }
 }
 
-/// The statement that makes a table of records.
+/// Returns the statement that creates the record table.
 ///
-/// Key and number of the attempt are the primary key where the database enforces one. ClickHouse does not, and drops
-/// duplicates when it pleases; so load compacted parts into it, in which every attempt stands once.
+/// The primary key is the key and attempt number, if the database enforces it. ClickHouse does not and removes
+/// duplicates at unspecified times, so load compacted parts, which have none.
 pub fn schema(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Processes on one store share their work.
+//! Tests that processes on one store share their work.
 #![allow(missing_docs)]
 
 use datasets::{Key, Store};
@@ -61,7 +61,7 @@ fn news_is_what_others_claimed_in_between() {
     assert!(!one.take(&keys(&[4])).unwrap().has_news);
 }
 
-/// A claim file as a process of another machine leaves it, written to so long ago.
+/// Writes a claim file like a process on another machine, last modified `age` ago.
 fn foreign_claim(store: &Store, name: &str, text: &str, age: Duration) {
     let path = store.root().join("claims").join(name);
     std::fs::write(&path, text).unwrap();
@@ -102,7 +102,7 @@ fn damaged_files_of_others_do_not_stop_a_claim() {
     }
 }
 
-/// Many threads, each a claimant of its own, claim everything at once: nothing is claimed twice, nothing by nobody.
+/// Many threads claim everything at once: every experiment is claimed exactly once.
 #[test]
 fn claims_at_the_same_time_never_overlap() {
     let (_folder, store) = store();

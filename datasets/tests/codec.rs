@@ -1,4 +1,4 @@
-//! The three formats: nothing lost on the way, nothing believed that is wrong.
+//! Tests that the three formats are lossless and reject invalid input.
 #![allow(missing_docs)]
 
 mod common;
@@ -15,7 +15,7 @@ fn write(format: Format, records: &[Record]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Reads bytes as a file of the format; the path in messages is the file's name alone.
+/// Reads bytes as a file of the format; messages contain only the file's name.
 fn read_bytes(format: Format, bytes: &[u8]) -> Result<Vec<Record>> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("records").with_extension(format.name());
@@ -25,7 +25,7 @@ fn read_bytes(format: Format, bytes: &[u8]) -> Result<Vec<Record>> {
 
 fn check_refusal(format: Format, bytes: &[u8], expected: Expect) {
     let message = read_bytes(format, bytes).unwrap_err().to_string();
-    // The folder's name differs from run to run.
+    // Removes the temporary folder from the message.
     let start = message.find("/").unwrap();
     let end = message.find("/records.").unwrap();
     expected.assert_eq(&format!("{}{}", &message[..start], &message[end + 1..]));
@@ -209,7 +209,7 @@ proptest! {
         }
     }
 
-    /// Whatever is done to a file, reading it ends in records or in an error, never in a panic or in all memory.
+    /// Reading a damaged file gives records or an error, never a panic or an excessive allocation.
     #[test]
     fn flipped_bytes_never_panic(
         flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
@@ -223,7 +223,7 @@ proptest! {
         let _ = read_bytes(format, &bytes);
     }
 
-    /// The footer is where sizes stand, so it is hit harder.
+    /// The footer contains sizes, so it is damaged more often.
     #[test]
     fn flipped_bytes_of_the_footer_never_panic(
         flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),

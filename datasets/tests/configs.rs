@@ -1,4 +1,4 @@
-//! The hash of a configuration leads to its text, wherever its records go.
+//! Tests that configurations travel with the records that refer to them.
 #![allow(missing_docs)]
 
 use datasets::{Error, Store};

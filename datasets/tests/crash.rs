@@ -1,34 +1,32 @@
-//! Real processes, really killed or really out of space.
-//!
-//! The child is this test program again, told by an environment variable which store to work on.
+//! Tests with real processes that are killed or run out of space. The child is this test program again, with the store
+//! in an environment variable.
 #![allow(missing_docs, clippy::print_stdout)] // children speak to their parent
 
 mod common;
 
-use common::measured;
+use common::{measured, memory_folder};
 use datasets::{Choose, Error, Format, Origin, Outcome, Record, SealOptions, Store};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
 
 const STORE: &str = "DATASETS_TEST_STORE";
 
-/// Kills of one store; each round goes on where the one before was killed.
+/// Number of kills; each round continues after the previous kill.
 const ROUNDS: u64 = 100;
 
 fn store_of_child() -> Option<Store> {
     std::env::var_os(STORE).map(|path| Store::open(&PathBuf::from(path)).unwrap())
 }
 
-/// This program, to run one of the tests that are children.
+/// Returns a command that runs one of the child tests in this program.
 fn child(test: &str, store: &Store) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).env(STORE, store.root());
     command
 }
 
-/// The same with the size of files limited to so many blocks; being told so by an error and not by a signal.
+/// Runs a child test with a file-size limit in blocks; the signal is ignored, so that writes fail with an error.
 fn child_with_small_files(test: &str, store: &Store, blocks: u32) -> String {
     let mut command = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" --exact {test} --ignored --nocapture");
@@ -47,12 +45,6 @@ fn records(store: &Store) -> Vec<Record> {
     store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// A folder in memory where there is one: a kill does not care, and a hundred rounds of syncs take a while elsewhere.
-fn memory_folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-/// The number after a word in the child's output.
 fn number_after(word: &str, text: &str) -> Option<u64> {
     text.rsplit_once(word).and_then(|(_, rest)| rest.split_whitespace().next()).and_then(|number| number.parse().ok())
 }
@@ -89,7 +81,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
     for round in 0..ROUNDS {
         let mut process = child("child_writes_until_killed", &store).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
-        // A few lines into the round; where exactly the child is then, nobody knows, which is the point.
+        // Kills the child a few lines into the round, at an arbitrary point of its work.
         let mut text = String::new();
         while text.matches("wrote").count() <= (round * 7 % 11) as usize {
             assert!(output.read_line(&mut text).unwrap() > 0, "the child ended by itself: {text}");
@@ -103,7 +95,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
         assert!(count == told + 1 || count == told + 2, "round {round}: {told} were told, {count} are there");
         assert!((0..count).all(|number| keys.contains(measured(number).key)), "round {round}: a record is missing");
         if round % 10 == 0 {
-            // A kill between sealing and removing the journal leaves rows in both, which is settled when reading.
+            // A kill between sealing and removing the journal leaves duplicate rows, which readers drop.
             assert_eq!(store.stats(Choose::All).unwrap().rows, count, "round {round}");
             let report = store.verify().unwrap();
             assert_eq!(report.problems, [], "round {round}");
@@ -132,7 +124,7 @@ fn child_writes_until_full() {
             Err(error) => panic!("{error}"),
         }
     }
-    // What does not fit now may fit later, and a smaller record may fit now.
+    // A record that does not fit now may fit later, and a smaller one may fit now.
     assert!(matches!(journal.append(&measured(0)), Err(Error::Full { .. })));
     assert!(std::fs::read(journal.path()).unwrap().ends_with(b"}\n"));
 }
@@ -200,7 +192,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_an_error() {
-    // Permissions do not stop an administrator, but nobody can make folders here.
+    // Permissions do not stop root, but no user can create folders here.
     let error = Store::create(Path::new("/proc/no-store-here")).unwrap_err();
     assert!(matches!(error, Error::Io { doing: "creating", .. }), "{error}");
     let folder = tempfile::tempdir().unwrap();

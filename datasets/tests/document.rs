@@ -1,4 +1,4 @@
-//! `docs/reference/dataset-format.md` says what the table says.
+//! Tests that `docs/reference/dataset-format.md` matches the table of columns.
 #![allow(missing_docs)]
 
 use std::path::Path;

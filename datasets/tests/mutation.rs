@@ -1,11 +1,11 @@
-//! Whatever is done to the bytes of a store, what is read from it is what was written: some of the rows, never others.
+//! Tests that reading a damaged store returns a subset of the written rows, and never others.
 #![allow(missing_docs)]
 
 mod common;
 #[path = "../../tests/damage.rs"]
 mod damage;
 
-use common::measured;
+use common::{measured, memory_folder};
 use damage::Damage;
 use datasets::{Choose, Format, Origin, Record, SealOptions, Store};
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn damages() -> impl Strategy<Value = Vec<Damage>> {
     prop::collection::vec(damage(), 1..6)
 }
 
-/// A store of a compacted part, a later part and a journal whose process has ended, five rows each.
+/// A store with a compacted part, a later part and a journal of an ended process, five rows each.
 struct Bench {
     _folder: TempDir,
     store: Store,
@@ -44,7 +44,7 @@ struct Bench {
 }
 
 fn bench() -> Bench {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let folder = memory_folder();
     let store = Store::create(&folder.path().join("store")).unwrap();
     let write = |numbers: std::ops::Range<u64>| {
         let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
@@ -67,7 +67,7 @@ fn change(path: &Path, damages: &[Damage]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The numbers of the rows read; every one must be as it was written.
+/// Returns the numbers of the rows read, and checks that each row is unchanged.
 fn numbers(store: &Store) -> HashSet<u64> {
     let rows: Vec<Record> = store.records(Choose::All).unwrap().map(Result::unwrap).collect();
     let number = |row: &Record| {
@@ -133,7 +133,7 @@ proptest! {
         }
     }
 
-    /// A file from outside has no hash: what is read keeps the rules, and if it does not all of it is refused.
+    /// An imported file has no hash: either all of its rows are valid, or all are rejected.
     #[test]
     fn a_damaged_file_is_imported_whole_or_leaves_no_store(
         damages in damages(),

@@ -1,4 +1,4 @@
-//! What hosts can do at best, kept beside the records.
+//! Tests of the peak rates of hosts.
 #![allow(missing_docs)]
 
 use datasets::peaks::{ComputeRate, MemoryRate};
@@ -6,7 +6,7 @@ use datasets::{CacheState, Json, Key, NETWORK, Outcome, Peaks, PeaksMeasured, Re
 
 const MINUTE_US: i64 = 60_000_000;
 
-/// Rates of one thread, taken at a minute: operations, and bytes from 32 KiB and from 16 MiB.
+/// Returns rates of one thread: operations, and bandwidth for 32 KiB and for 16 MiB.
 fn measured(minute: i64, flops: f64, near: f64, far: f64) -> PeaksMeasured {
     let memory = |working_set_bytes, bytes_per_second| rate(working_set_bytes, "triad", bytes_per_second);
     PeaksMeasured {
@@ -31,7 +31,7 @@ fn best(measured: &[PeaksMeasured]) -> (f64, Option<f64>) {
     (peak.flops_per_second, peak.certainty.spread)
 }
 
-/// A record of a product of 64 × 64 × 64 on one thread.
+/// Returns a record of a 64 × 64 × 64 product on one thread.
 fn product(median_ns: f64, half_width_ns: Option<f64>) -> Record {
     Record {
         outcome: Outcome::Ok,
@@ -67,7 +67,6 @@ fn the_best_that_lasts_is_the_peak() {
     assert_eq!(of(&[(0, 400e9), (0, 399e9), (3, 228e9), (9, 225e9)]).0, 228e9, "twice at once is once");
 }
 
-/// An attempt of an experiment, begun at some time.
 fn attempt(experiment: u8, started_at_us: i64, record: Record) -> Record {
     Record { key: Key([experiment; 16]), started_at_us, ..record }
 }
@@ -76,7 +75,7 @@ fn attempt(experiment: u8, started_at_us: i64, record: Record) -> Record {
 fn no_peak_is_below_what_two_visits_of_an_operator_reached() {
     let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
     let mut reached = Reached::default();
-    // 524288 operations in 4 µs are 131 GFLOP/s; the wide one would be 524.
+    // 524288 operations in 4 µs are 131 GFLOP/s; the record with the wide interval would be 524.
     let all = [
         product(4000.0, Some(10.0)),
         product(1000.0, Some(2000.0)),
@@ -115,7 +114,8 @@ fn one_visit_raises_no_peak() {
     assert_eq!(peak(&[(1, 1, 4000.0), (1, 2, 9000.0)]), (100e9, false), "the other one did not get so far");
 }
 
-/// What is counted and not always needed says nothing of the memory, and integers nothing of floats.
+/// Bytes that are counted but perhaps not moved do not raise the bandwidth, and integers do not raise the
+/// floating-point rate.
 #[test]
 fn only_what_surely_is_moved_counts() {
     let of = |record: Record| {
@@ -166,7 +166,7 @@ fn only_what_surely_is_moved_counts() {
     assert_eq!(of(Record { op_kind: NETWORK.to_owned(), ..product(10.0, None) }), (0, 0), "many operators");
 }
 
-/// More memory is never faster than less, and operands count as the largest set that they fill.
+/// A larger working set is never faster, and operands count as the largest set that they fill.
 #[test]
 fn memory_is_slower_the_more_is_moved() {
     let peaks = Peaks::of(&[measured(0, 1e9, 1e10, 3e10)]);
@@ -176,7 +176,7 @@ fn memory_is_slower_the_more_is_moved() {
     assert_eq!(rates, [9e10, 9e10, 9e10, 1e10]);
 }
 
-/// Where caches are cold, the memory behind them bounds what is moved, however little that is.
+/// With cold caches the DRAM bandwidth applies, even to few bytes.
 #[test]
 fn cold_operands_come_from_the_last_level() {
     let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
@@ -192,13 +192,13 @@ fn the_fastest_kind_of_stream_is_the_peak_of_a_working_set() {
     };
     let measured = [with_kinds(0, &[("read", 5e10), ("copy", 8e10)]), with_kinds(5, &[("read", 5e10), ("copy", 4e10)])];
     let peak = &Peaks::of(&measured).memory[0];
-    // Nothing confirms the first copy; the read was seen twice.
+    // The first copy is unconfirmed; the read was measured twice.
     assert_eq!((peak.bytes_per_second, peak.certainty.measurements), (8e10, 2));
     let measured = [&measured[..], &[with_kinds(9, &[("read", 5e10), ("copy", 4.1e10)])]].concat();
     assert_eq!(Peaks::of(&measured).memory[0].bytes_per_second, 5e10, "of copies the lower rate lasts");
 }
 
-/// Their rates are of other loops, on memory that caches held.
+/// Version 1 used other loops and working sets in the last-level cache.
 #[test]
 fn earlier_versions_are_read_and_count_where_there_is_no_other() {
     let text = r#"{"version": 1, "host": "bench-1", "host_class": "class", "program_version": "0.1.0", "taken_at_us": 1,
@@ -240,7 +240,7 @@ fn measurements_stay_with_their_store_and_are_merged() {
     }
     assert!(one.verify().expect("looked at").problems.is_empty());
 
-    // One flipped bit is a measurement that nobody made; a host's name may be anything.
+    // A flipped bit makes the file invalid; a host name may contain anything.
     let other = PeaksMeasured { host: "../../etc".to_owned(), ..second.clone() };
     two.keep_peaks(&other).expect("kept");
     let files = |store: &Store| walk(&store.root().join("hosts"));
@@ -265,7 +265,7 @@ fn what_is_wrong_among_measurements_is_named() {
         problems.into_iter().map(|problem| (problem.file, problem.problem)).collect::<Vec<_>>()
     };
     let sound = std::fs::read(&path).expect("text");
-    // A flipped bit anywhere, no content at all, one byte more.
+    // Flipped bits, empty content, an additional byte.
     let mut damaged: Vec<Vec<u8>> = (0..sound.len()).step_by(97).map(|at| flipped(&sound, at)).collect();
     damaged.extend([Vec::new(), [&sound[..], b" "].concat()]);
     for content in damaged {
@@ -275,7 +275,7 @@ fn what_is_wrong_among_measurements_is_named() {
         assert!(problem.contains("does not have the hash that its name says"), "{problem}");
         assert_eq!(store.peaks().expect("the rest goes on"), []);
     }
-    // A store with a sound copy mends it.
+    // A store with an intact copy repairs this one.
     let other = Store::create(&folder.path().join("other")).expect("a store");
     other.keep_peaks(&first).expect("kept");
     let damaged = std::fs::read(&path).expect("text");
@@ -286,7 +286,7 @@ fn what_is_wrong_among_measurements_is_named() {
     assert!(aside.len() == 1 && aside[0].file == path && aside[0].to.exists(), "{aside:?}");
     assert_eq!(named(), []);
 
-    // What others put there stops nobody, and is named.
+    // Foreign files are reported and do no harm.
     store.keep_peaks(&first).expect("kept");
     store.keep_peaks(&second).expect("kept");
     let host = path.parent().expect("a host");
@@ -316,7 +316,6 @@ fn what_is_wrong_among_measurements_is_named() {
     }
 }
 
-/// The same but for one bit.
 fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at] ^= 1;

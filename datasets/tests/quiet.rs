@@ -1,5 +1,5 @@
-//! What the Parquet library says of a damaged file by a panic is an error like any other, and is told once. A test of its own
-//! process, since how panics are told belongs to the whole of one.
+//! Tests that a panic of the Parquet library on a damaged file becomes one error without a panic message. The test
+//! needs its own process, because panic hooks are global.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,7 +9,7 @@ use datasets::{Format, Writer, read};
 use std::panic::{set_hook, take_hook};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a page begins that is a dictionary, and how one that is something else does.
+/// First bytes of a dictionary page, and of other pages.
 const DICTIONARY: [u8; 2] = [0x15, 0x04];
 const OTHERS: [u8; 3] = [0x00, 0x02, 0x06];
 

@@ -1,6 +1,5 @@
-//! Independent readers see what we wrote: pandas, polars and DuckDB, on sealed parts and on a CSV export.
-//!
-//! Needs the Python of `scripts/env`; without it the test says so and passes.
+//! Tests that pandas, polars and DuckDB read sealed parts and CSV exports. Without the Python of `scripts/env` the test
+//! is skipped with a message.
 #![allow(missing_docs, clippy::print_stderr)] // a skipped test says so
 
 mod common;
@@ -10,7 +9,6 @@ use datasets::{Choose, Dialect, Format, Json, Origin, Record, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints one line per reader, in the same form for all.
 const SCRIPT: &str = r#"
 import datetime, glob, json, sys
 import duckdb, pandas, polars
@@ -70,7 +68,7 @@ const READERS: [&str; 10] = [
     "duckdb-table",
 ];
 
-/// The Python that has the readers; says why when there is none.
+/// Returns the Python with the readers, or prints why there is none.
 fn python() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.venv/bin/python");
     let probe = Command::new(&python).args(["-c", "import duckdb, pandas, polars, pyarrow"]).output();
@@ -100,7 +98,6 @@ fn rows() -> Vec<Record> {
     rows
 }
 
-/// A row as the script prints it.
 fn line(row: &Record) -> String {
     let shapes: serde_json::Value = row.input_shapes.as_ref().unwrap().to().unwrap();
     serde_json::json!([

@@ -1,4 +1,4 @@
-//! The record: its JSON, its rules, and the order of several attempts.
+//! Tests of the record: its JSON, its rules, and the order of attempts.
 #![allow(missing_docs)]
 
 mod common;
@@ -193,7 +193,7 @@ fn the_same_experiment_has_the_same_key_and_another_has_another() {
 
 #[test]
 fn the_key_of_an_experiment_does_not_drift() {
-    // Keys name rows in stores that exist: a change here makes every old row look unmeasured.
+    // Keys identify rows in existing stores: a change here makes every old row look unmeasured.
     expect!["d5653047deb968e6fa13601744a72893"].assert_eq(&measured(1).experiment_key().to_string());
 }
 
@@ -205,7 +205,7 @@ fn attempts_are_numbered_by_time_and_met_twice_count_once() {
         Record { started_at_us: time, attempt, median_ns, mean_ns, p95_ns, min_ns, ..measured(1) }
     };
     let failure = Record { started_at_us: 2, attempt: 1, ..failed(1) };
-    // Two nights that knew nothing of each other, one of them met again under another number, and another experiment.
+    // Two independent nightly runs, a duplicate under another number, and another experiment.
     let all = vec![at(9, 30.0, 1), at(5, 10.0, 1), failure, at(9, 30.0, 4), measured(2), at(7, 20.0, 2)];
     let chosen = |how| -> Vec<(i64, i64)> {
         let chosen = choose(all.clone(), how);

@@ -1,9 +1,9 @@
-//! The store: what many processes write is all there, once, whatever happened in between and whatever the disk did to it.
+//! Tests that a store contains everything that many processes wrote, exactly once, despite crashes and disk errors.
 #![allow(missing_docs)]
 
 mod common;
 
-use common::{failed, measured};
+use common::{failed, measured, memory_folder};
 use datasets::store::{JournalLeft, SMALL_PARTS, SealReport};
 use datasets::{Choose, Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn new_store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let store = Store::create(&folder.path().join("store")).unwrap();
     (folder, store)
 }
@@ -21,7 +21,6 @@ fn journal(store: &Store) -> Journal {
     store.journal(origin).unwrap()
 }
 
-/// Writes records through a journal; sealed if wanted, else left as a running process leaves it.
 fn write(store: &Store, records: &[Record]) -> SealReport {
     let mut journal = journal(store);
     records.iter().for_each(|record| journal.append(record).unwrap());
@@ -37,7 +36,6 @@ fn sorted(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
-/// Every file below a folder with its content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -86,7 +84,6 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
     assert_eq!(records(&store), sorted(vec![measured(1), other]));
 }
 
-/// The number and the time of every attempt that is chosen.
 fn attempts(store: &Store, choose: Choose) -> Vec<(i64, i64)> {
     let records = store.records(choose).unwrap().map(Result::unwrap);
     records.map(|record| (record.attempt, record.started_at_us)).collect()
@@ -102,7 +99,7 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
         p95_ns: Some(1e9),
         ..measured(1)
     };
-    // All of them believe that they are the first; the failure was first, and one is in two parts and a journal.
+    // All attempts have number 1; the failure was first, and one attempt is in two parts and a journal.
     write(&store, &[Record { started_at_us: start - 1, ..failed(1) }, later(9, 1003.0)]);
     write(&store, &[later(9, 1003.0), failed(2)]);
     let mut open = journal(&store);
@@ -141,7 +138,7 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
     assert_eq!(store.stats(Choose::All).unwrap().duplicates, 0);
     assert_eq!(store.keys().unwrap().attempts(measured(1).key), 4);
     assert_eq!(store.verify().unwrap().problems, []);
-    // Through every file into a store that has one of them, and out again.
+    // Exports to every format, imports into a store that has one of the attempts, and reads back.
     for &format in Format::ALL {
         let path = folder.path().join("all").with_extension(format.name());
         assert_eq!(store.export(&path, format, Choose::All).unwrap().rows, 5);
@@ -156,7 +153,7 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
     }
 }
 
-/// More attempts at one experiment than rows are given out at once.
+/// Uses more attempts of one experiment than a batch has rows.
 #[test]
 fn an_experiment_may_have_any_number_of_attempts() {
     let (_folder, store) = new_store();
@@ -205,7 +202,7 @@ fn a_torn_tail_is_cut_and_reported() {
     assert_eq!(records(&store), [measured(1)]);
 }
 
-/// What a machine that loses power may leave of a line that spans blocks of the disk.
+/// Simulates a power loss during a line that spans disk blocks.
 #[test]
 fn zeros_in_the_last_line_are_a_torn_tail_and_elsewhere_damage() {
     let (_folder, store) = new_store();
@@ -248,7 +245,7 @@ fn a_journal_without_a_whole_header_holds_nothing() {
     assert_eq!((report.journals, report.rows), (2, 0));
 }
 
-/// A journal of five records whose process has ended, and where its lines begin.
+/// Returns a journal with five records of an ended process, its content, and the starts of its lines.
 fn ended_journal(store: &Store) -> (PathBuf, Vec<u8>, Vec<usize>) {
     let mut journal = journal(store);
     (0..5).for_each(|number| journal.append(&measured(number)).unwrap());
@@ -271,7 +268,7 @@ fn a_damaged_byte_anywhere_in_a_journal_costs_its_line_and_nothing_else() {
             std::fs::write(&path, &bytes).unwrap();
             let line = starts.iter().rposition(|start| *start <= place).unwrap();
             let told = format!("bit {bit} of byte {place}, in line {line}");
-            // A line end that is gone takes the next line with it.
+            // A lost line end damages the next line, too.
             let lost = if whole[place] == b'\n' { line..line + 2 } else { line..line + 1 };
             let is_last = place == whole.len() - 1;
             let expected: Vec<Record> = (0..5).filter(|n| !lost.contains(&(*n as usize + 1))).map(measured).collect();
@@ -301,7 +298,7 @@ fn a_damaged_line_is_set_aside_when_its_journal_is_sealed() {
     assert_eq!((report.problems, report.quarantined.len(), report.rows), (vec![], 1, 4));
 }
 
-/// As programs before checksums wrote them.
+/// Simulates journals from before checksums.
 #[test]
 fn lines_without_a_checksum_are_read() {
     let (_folder, store) = new_store();
@@ -315,7 +312,7 @@ fn lines_without_a_checksum_are_read() {
     assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
 }
 
-/// Gives the header of a journal another boot, as if another host wrote it, and lets its lock go.
+/// Changes the boot in a journal's header, as if another host wrote it, and releases its lock.
 fn of_another_boot(path: &Path) {
     let text = std::fs::read_to_string(path).unwrap();
     let (header, lines) = text.split_once('\n').unwrap();
@@ -326,7 +323,7 @@ fn of_another_boot(path: &Path) {
     std::fs::write(path, format!("{header}\n{lines}")).unwrap();
 }
 
-/// Two hosts may have the same machine id, and share a file system on which locks do not work.
+/// Two hosts may share a machine ID and a file system without working locks.
 #[test]
 fn a_journal_of_another_boot_is_left_alone_until_its_lease_runs_out() {
     let (_folder, store) = new_store();
@@ -338,7 +335,7 @@ fn a_journal_of_another_boot_is_left_alone_until_its_lease_runs_out() {
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
     assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
-    // A journal without a lease, as programs before it wrote them, is nobody's to take.
+    // A journal without a lease, from an older version, is never taken over automatically.
     let (path, ..) = ended_journal(&store);
     of_another_boot(&path);
     let text = std::fs::read_to_string(&path).unwrap().replace("\"lease_seconds\":900", "\"lease_seconds\":null");
@@ -358,7 +355,7 @@ fn a_writer_whose_journal_is_taken_away_begins_another_with_all_it_has() {
     (24..40).for_each(|number| journal.append(&measured(number)).unwrap());
     assert_ne!(journal.path(), first);
     assert_eq!(records(&store).len(), 40);
-    // Another file of the same name is not the journal either.
+    // Another file with the same name is not the journal either.
     let second = journal.path().to_owned();
     std::fs::rename(&second, store.root().join("elsewhere")).unwrap();
     std::fs::write(&second, "").unwrap();
@@ -374,7 +371,7 @@ fn a_writer_whose_journal_is_taken_away_begins_another_with_all_it_has() {
     assert_eq!(records(&store).len(), 42);
 }
 
-/// Two parts of several pages, and the path of one of them.
+/// Writes two parts of several pages; returns one of them with its content.
 fn two_parts(store: &Store) -> (PathBuf, Vec<u8>) {
     write(store, &(0..40).map(measured).collect::<Vec<_>>());
     let part = write(store, &(40..100).map(measured).collect::<Vec<_>>()).parts.remove(0);
@@ -401,7 +398,7 @@ fn a_part_with_a_flipped_bit_is_never_used_nor_replaced() {
         assert_eq!((report.rows, report.damage.len()), (40, 1), "byte {place}");
         assert_eq!(std::fs::read(&part).unwrap(), bytes, "byte {place}: it is left as it is");
     }
-    // A sound copy from elsewhere takes its place, even though a file of that name is there.
+    // An intact copy from another store replaces the damaged file of the same name.
     let (_other, other) = new_store();
     two_parts(&other);
     assert_eq!(store.merge(&other).unwrap().mended, 1);
@@ -426,7 +423,7 @@ fn a_damaged_part_is_set_aside_and_its_rows_are_said_to_be_lost() {
     let mut report = store.quarantine().unwrap();
     report.files.sort_by_key(|aside| aside.rows_lost);
     let lost: Vec<_> = report.files.iter().map(|aside| (aside.file.clone(), aside.rows_lost)).collect();
-    // The footer of one tells how many; of the other the manifest does.
+    // The row count is in the footer of one part and in the manifest for the other.
     assert_eq!(lost, [(part, Some(60)), (compacted, Some(100))]);
     assert_eq!(std::fs::read(&report.files[0].to).unwrap(), content);
     let after = store.verify().unwrap();
@@ -434,7 +431,7 @@ fn a_damaged_part_is_set_aside_and_its_rows_are_said_to_be_lost() {
     assert!(store.quarantine().unwrap().is_empty());
 }
 
-/// What was written so by whoever wrote it, and is not what it says it is.
+/// The row is intact but has a wrong key.
 #[test]
 fn a_row_with_the_key_of_another_experiment_is_found_and_the_others_are_kept() {
     let (_folder, store) = new_store();
@@ -501,7 +498,7 @@ fn more_parts_than_are_read_at_once_compact_too() {
 fn small_parts_are_merged_where_there_are_many() {
     let (_folder, store) = new_store();
     let all: Vec<Record> = (0..140).map(measured).collect();
-    // What a compaction left is a small part, too, and the manifest must not miss it.
+    // A part left by a compaction may be small, too, and must stay in the manifest.
     write(&store, &all[..2]);
     store.compact().unwrap();
     let (mut merged, mut most) = (0, 0);
@@ -510,7 +507,7 @@ fn small_parts_are_merged_where_there_are_many() {
         merged += store.tidy().unwrap();
         most = most.max(store.stats(Choose::All).unwrap().parts.count);
     }
-    // Of 65 parts there is one, of that and 64 others again.
+    // 65 parts become one, and so do that one and 64 others.
     assert_eq!((merged, most), (130, SMALL_PARTS as u64));
     assert_eq!(records(&store), sorted(all));
     assert!(store.verify().unwrap().problems.is_empty());
@@ -605,7 +602,7 @@ fn an_import_that_fails_leaves_what_was_whole() {
     std::fs::write(&path, datasets::codec::csv::header() + "\n1,2,3\n").unwrap();
     assert!(matches!(Store::import(store.root(), &path, Format::Csv).unwrap_err(), Error::Row { number: 2, .. }));
     assert_eq!(records(&store), []);
-    // More rows than are sealed at once, the last of them wrong: neither rows nor a store.
+    // More rows than are sealed at once, with an invalid last one: neither rows nor a store are created.
     let new = folder.path().join("new");
     write(&store, &[measured(1)]);
     store.export(&path, Format::Csv, Choose::All).unwrap();
@@ -669,7 +666,7 @@ fn stats_count_what_is_there() {
 
 #[test]
 fn a_foreign_folder_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     std::fs::write(folder.path().join("thesis.tex"), "precious").unwrap();
     assert!(matches!(Store::create(folder.path()).unwrap_err(), Error::NotAStore { .. }));
     assert!(matches!(Store::open(folder.path()).unwrap_err(), Error::NotAStore { .. }));
@@ -679,7 +676,7 @@ fn a_foreign_folder_is_refused_and_left_as_it_is() {
 
 #[test]
 fn many_may_make_the_same_store_and_write_to_it_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let root = folder.path().join("store");
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -753,7 +750,7 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
         root.join("journal/notes.txt"),
         root.join("dataset/part_target=cuda"),
         part.parent().unwrap().with_file_name("part_host_class=none"),
-        // As some tools copy parts: without the folders that say what they are of.
+        // Some tools copy parts without their partition folders.
         root.join("dataset").join(part.file_name().unwrap()),
         root.join("hosts/notes.txt"),
     ];
@@ -776,7 +773,7 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
     assert_eq!(store.verify().unwrap().rows, 2);
 }
 
-/// Pipes and links in a store, which would block a reader or lead writes elsewhere.
+/// A pipe would block a reader, and a link would redirect writes.
 #[test]
 fn pipes_are_passed_over_and_links_are_refused() {
     let (folder, store) = new_store();
@@ -808,7 +805,7 @@ fn pipes_are_passed_over_and_links_are_refused() {
     }
 }
 
-/// A flipped bit in the marker does not block a store, since each part has its own version.
+/// A flipped bit in the marker does not block a store, because each part has its own version.
 #[test]
 fn a_damaged_marker_is_named_and_written_anew() {
     let (_folder, store) = new_store();

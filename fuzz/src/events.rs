@@ -1,5 +1,5 @@
-//! All that can be done with a trace: sums, a page, a check, and the same trace in both formats, which must be read again with as
-//! many slices.
+//! Exercises an imported trace: sums, an HTML page, checks, and a round trip through both formats with equal numbers of
+//! slices.
 
 use capture::events::convert::{self, Part};
 use capture::events::open::Format;
@@ -11,12 +11,11 @@ use profile::{export, page};
 use std::io::Cursor;
 use std::path::Path;
 
-/// Memory a trace may take, in MiB.
+/// Memory limit of a trace, in MiB.
 const MEMORY: u32 = 64;
-/// A written trace may be so long.
+/// Maximum length of a written trace.
 const LENGTH: u64 = 1 << 20;
 
-/// Reads a trace and does all that.
 pub fn exercise(format: Format, bytes: &[u8]) {
     let path = Path::new("fuzz");
     let input = || Box::new(Cursor::new(bytes.to_vec()));

@@ -1,7 +1,8 @@
-//! Fuzz targets: functions that feed a reader of outside data with arbitrary bytes, and panic where an answer breaks a rule.
+//! Fuzz targets: functions that feed arbitrary bytes to a reader of outside data, and panic if a result violates a
+//! rule.
 //!
-//! `fuzz/run` runs a target under libFuzzer, guided by coverage; `tests/seeds.rs` runs all targets with mutated seeds. A target has
-//! its inputs in `fuzz/seeds`, in a folder of its name.
+//! `fuzz/run` runs a target under libFuzzer with coverage feedback; `tests/seeds.rs` runs all targets with mutated
+//! seeds. Seeds are in `fuzz/seeds/<target>`.
 
 #[path = "../../collector/capture/tests/tpu/card.rs"]
 #[allow(dead_code, reason = "targets write some kinds of captures only")]
@@ -10,7 +11,8 @@ mod events;
 mod small_program;
 mod targets;
 
-/// Calls a macro with the names of all targets. A target's name is that of its module, and that of its folders of seeds and findings.
+/// Calls a macro with the names of all targets, which are the names of their modules and of their folders of seeds and
+/// findings.
 #[macro_export]
 macro_rules! for_each_target {
     ($macro:ident) => {
@@ -55,24 +57,19 @@ macro_rules! for_each_target {
     };
 }
 
-/// Something that is fed with arbitrary bytes.
 pub struct Target {
-    /// The name.
     pub name: &'static str,
-    /// Feeds the target with one input.
     pub run: fn(&[u8]),
 }
 
 macro_rules! table {
     ($($name:ident)*) => {
-        /// All targets.
         pub const TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: targets::$name::run }),*];
     };
 }
 
 for_each_target!(table);
 
-/// Returns the target of a name.
 pub fn find_target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

@@ -1,5 +1,5 @@
-//! Runs one target under libFuzzer: the one that the environment variable `OPCOLLECT_FUZZ_TARGET` names. `fuzz/run` builds and starts
-//! it.
+//! Runs the target in the environment variable `OPCOLLECT_FUZZ_TARGET` under libFuzzer. `fuzz/run` builds and starts
+//! this program.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The folder of a program of two calls, a product and a softmax; its code is empty.
+//! Writes the folder of a program with two calls, a product and a softmax, without code.
 
 use engine::network::portable::{self, Portable};
 use executor::FolderError;
@@ -46,7 +46,6 @@ fn small() -> &'static Small {
     })
 }
 
-/// Writes the folder.
 pub fn write(root: &Path) {
     let Small { program, constants, portable, outputs } = small();
     let codes = vec![&[][..]; program.codes];

@@ -1,7 +1,7 @@
-//! Every fuzz target answers its seeds, and seeds that are mutated at random for some seconds.
+//! Runs every fuzz target on its seeds and on random mutations of them.
 //!
-//! `OPCOLLECT_FUZZ_SECONDS` says for how many (default 5). How many inputs that makes depends on the machine and decides nothing. A
-//! finding is written to `fuzz/artifacts`, in the folder of its target.
+//! `OPCOLLECT_FUZZ_SECONDS` sets the duration (default 5); the number of inputs depends on the machine. A finding is
+//! written to `fuzz/artifacts/<target>`.
 #![allow(missing_docs)]
 #![allow(clippy::print_stderr, reason = "the number of inputs is for people, and decides nothing")]
 
@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// An input that takes longer ends the process.
+/// Time limit of an input, after which the process aborts.
 const MAX_INPUT_TIME: Duration = Duration::from_secs(60);
-/// Longer inputs are truncated.
+/// Maximum length of an input; longer ones are truncated.
 const MAX_INPUT_BYTES: usize = 1 << 20;
 
-/// Numbers and parts of texts at which readers go wrong.
+/// Numbers and text fragments that often break parsers.
 const WORDS: [&[u8]; 16] = [
     b"\x00",
     b"\xff",
@@ -43,11 +43,10 @@ const WORDS: [&[u8]; 16] = [
     b"{\"\":",
 ];
 
-/// A change of a seed.
 #[derive(Clone, Debug)]
 enum Mutation {
     Damage(Damage),
-    /// What follows is replaced by the end of another seed.
+    /// Replaces the end by the end of another seed.
     Splice(prop::sample::Index, Vec<u8>),
 }
 
@@ -78,7 +77,6 @@ fn mutations(seeds: &[Vec<u8>]) -> impl Strategy<Value = Vec<Mutation>> + use<> 
     prop::collection::vec(mutation, 1..6)
 }
 
-/// Returns the contents of the files in a folder, in the order of their names.
 fn read_seeds(folder: &Path) -> Vec<Vec<u8>> {
     let entries = folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -86,7 +84,6 @@ fn read_seeds(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a seed")).collect()
 }
 
-/// Writes an input that is a finding and returns its path.
 fn write_finding(target: &str, kind: &str, input: &[u8]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(target);
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -95,8 +92,8 @@ fn write_finding(target: &str, kind: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// Aborts the process when an input takes too long: inputs arrive when they begin, and the next one, or the end of the channel, says
-/// that they have ended.
+/// Aborts the process if an input takes too long. Inputs arrive when they begin; the next one, or the end of the
+/// channel, shows that the previous one has ended.
 fn watch(target: &str, inputs: &Receiver<Vec<u8>>) {
     let mut running: Option<Vec<u8>> = None;
     loop {
@@ -105,7 +102,7 @@ fn watch(target: &str, inputs: &Receiver<Vec<u8>>) {
             (Err(RecvTimeoutError::Timeout), Some(input)) => {
                 let path = write_finding(target, "slow", input);
                 let line = format!("\n{target}: an input takes longer than {MAX_INPUT_TIME:?}: {}\n", path.display());
-                // The macro's output would be captured and lost.
+                // `eprintln!` would be captured and lost.
                 let _ = std::io::stderr().write_all(line.as_bytes());
                 std::process::abort();
             }
@@ -124,11 +121,11 @@ fn feed(target: &fuzz::Target, input: Vec<u8>, watcher: &Sender<Vec<u8>>) {
     }
 }
 
-/// Puts files of inputs into memory where that is possible: stores wait until theirs are on the disk.
+/// Uses memory for temporary files if possible, because stores wait for disk syncs.
 fn use_memory() {
     let memory = Path::new("/dev/shm");
     if tempfile::tempfile_in(memory).is_ok() {
-        // Fails where another test has done it already.
+        // Fails if another test has done it already.
         let _ = tempfile::env::override_temp_dir(memory);
     }
 }

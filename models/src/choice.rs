@@ -11,25 +11,29 @@ pub trait Choice: Copy + 'static {
     /// Returns the line that help texts show.
     fn help(self) -> &'static str;
 
-    /// Returns the value of a name.
+    /// Returns other names that are understood and not listed.
+    fn aliases(self) -> &'static [&'static str];
+
+    /// Returns the value of a name or an alias.
     fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|choice| choice.name() == name)
+        Self::ALL.iter().copied().find(|choice| choice.name() == name || choice.aliases().contains(&name))
     }
 }
 
-/// Declares an enum with the name and the help line of each variant, and implements [`Choice`] and serde's traits by name.
+/// Declares an enum with the name and the help line of each variant, and implements [`Choice`] and serde's traits by name. Aliases
+/// stand after the name: `= "device_time" | "cuda_time"`.
 #[macro_export]
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
         pub enum $Choice:ident {
-            $(#[doc = $help:literal] $(#[$of_variant:meta])* $Variant:ident = $name:literal,)+
+            $(#[doc = $help:literal] $(#[$of_variant:meta])* $Variant:ident = $name:literal $(| $alias:literal)*,)+
         }
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $Choice {
-            $(#[doc = $help] $(#[$of_variant])* #[serde(rename = $name)] $Variant,)+
+            $(#[doc = $help] $(#[$of_variant])* #[serde(rename = $name $(, alias = $alias)*)] $Variant,)+
         }
 
         impl $crate::Choice for $Choice {
@@ -46,6 +50,37 @@ macro_rules! choice {
                     $($Choice::$Variant => $help.trim(),)+
                 }
             }
+
+            fn aliases(self) -> &'static [&'static str] {
+                match self {
+                    $($Choice::$Variant => &[$($alias),*],)+
+                }
+            }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Choice;
+
+    choice! {
+        /// A key.
+        pub enum Key {
+            /// The number of calls
+            Count = "count",
+            /// The time on a device
+            DeviceTime = "device_time" | "cuda_time",
+        }
+    }
+
+    #[test]
+    fn names_and_aliases_are_understood() {
+        assert_eq!(Key::from_name("count"), Some(Key::Count));
+        assert_eq!(Key::from_name("cuda_time"), Some(Key::DeviceTime));
+        assert_eq!(Key::from_name("time"), None);
+        assert_eq!((Key::DeviceTime.name(), Key::DeviceTime.help()), ("device_time", "The time on a device"));
+        assert_eq!(serde_json::from_str::<Key>("\"cuda_time\"").ok(), Some(Key::DeviceTime));
+        assert_eq!(serde_json::to_string(&Key::DeviceTime).ok().as_deref(), Some("\"device_time\""));
+    }
 }

@@ -3,6 +3,7 @@
 //! Knows nothing of TVM, files being measured or clocks, nor of what the crates in folders below do with graphs: compute
 //! them (`reference`), rewrite them (`passes`), build them by name (`zoo`) and read them from files (`readers`).
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod builder;

@@ -1,7 +1,5 @@
-//! Remembers where the wheel of XGBoost put its library, so that the program finds it without being told.
-//!
-//! Nothing is linked: the library is opened when something is trained. A build without the wheel therefore works, and
-//! says what to do when it comes to training.
+//! Records the folder of the XGBoost library in the wheel. The library is opened at run time and not linked, so a build
+//! without the wheel still works.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +7,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=XGBOOST_LIB_DIR");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // Written last by `scripts/setup`; a stamp that comes later makes this run again.
+    // `scripts/setup` writes this stamp last, so a new setup reruns this script.
     println!("cargo:rerun-if-changed={}", root.join(".venv/stamp-run").display());
     let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
     if let Some(folder) = given.or_else(|| folder_of_wheel(&root.join(".venv/lib"))) {

@@ -1,4 +1,5 @@
-//! Runs work of the engine in a thread of its own, while the caller's thread delivers progress and watches for Ctrl-C.
+//! Runs work of the engine in a separate thread, while the caller's thread delivers progress and
+//! handles Ctrl-C.
 
 use crate::failed;
 use engine::campaign::Event;
@@ -13,22 +14,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Longest time until a signal is noticed.
+/// Longest delay until a signal is noticed.
 const TICK: Duration = Duration::from_millis(50);
-/// Messages that wait for a slow function of the caller before the engine waits for it.
+/// Number of queued messages before the engine waits for a slow callback.
 const MAX_MESSAGES: usize = 256;
-/// As much as the main thread of a program has.
+/// Stack size of a program's main thread.
 const STACK_BYTES: usize = 8 << 20;
-/// Number of the signal that Ctrl-C sends.
 const SIGINT: usize = 2;
 
-/// Python functions that receive progress and notes as texts.
+/// Python callbacks that receive progress and notes as texts.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Callbacks {
     /// Receives progress as JSON, if it is not `None`.
     progress: Option<Py<PyAny>>,
-    /// Receives notes.
     note: Py<PyAny>,
 }
 
@@ -36,7 +35,6 @@ pub struct Callbacks {
 enum Message {
     /// Progress as JSON.
     Progress(String),
-    /// A note for the user.
     Note(String),
 }
 
@@ -49,13 +47,13 @@ impl Callbacks {
         }
     }
 
-    /// Delivers a note.
     pub fn note(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         self.note.call1(py, (text,)).map(drop)
     }
 }
 
-/// Sends notes and progress to the caller's thread. A caller that listens no more loses them.
+/// Sends notes and progress to the caller's thread. They are dropped if the caller has stopped
+/// listening.
 struct Channel {
     sender: SyncSender<Message>,
 }
@@ -78,7 +76,6 @@ impl Observer for Channel {
     }
 }
 
-/// Progress of one pass over attempts.
 struct Progress {
     meter: Meter,
 }
@@ -93,8 +90,9 @@ impl observer::Progress for Progress {
     }
 }
 
-/// Runs work in a thread and returns its result. An exception of a callback, and Ctrl-C, set the signal of the work and are raised
-/// once the work has ended; a second Ctrl-C is raised at once, and the work then ends in the background.
+/// Runs work in a thread and returns its result. An exception of a callback, or Ctrl-C, sets the
+/// signal of the work and is raised when the work has ended. A second Ctrl-C is raised immediately,
+/// and the work ends in the background.
 pub fn run<T: Send + 'static>(
     py: Python<'_>,
     callbacks: &Callbacks,

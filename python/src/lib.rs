@@ -1,4 +1,4 @@
-//! The compiled half of the Python packages `opcollect` and `oppredict`, one library for both.
+//! The native module of the Python packages `opcollect` and `oppredict`.
 
 mod engine_thread;
 mod measuring;
@@ -19,23 +19,24 @@ pyo3::create_exception!(
     "What is wrong with a request or with this machine, and what to do."
 );
 
-/// Returns the exception of an error message.
+/// Converts an error message into an exception.
 fn refused(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
-/// Returns the exception of an engine's failure: its message, and its hint on a line of its own.
+/// Converts a failure of the engine into an exception with its message, and its hint on a separate
+/// line.
 fn failed(failure: Failure) -> PyErr {
     let text = failure.to_string();
     Error::new_err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
 }
 
-/// Writes a report as JSON.
 fn json(report: &impl Serialize) -> engine::Result<String> {
     serde_json::to_string(report).map_err(Failure::environment)
 }
 
-/// Sets the folder of the package's programs: workers lie there, and libraries beside the package.
+/// Sets the folder of the package's programs, in which the workers are found; libraries are
+/// searched next to the package.
 #[pyfunction]
 fn set_program_folder(folder: PathBuf) {
     bench::set_worker_program(folder.join("opcollect-worker"));

@@ -1,14 +1,14 @@
-//! Collections, runs of whole models and profiles: the engine's reports as JSON, and as the texts that the commands print.
+//! Collections, runs of whole models and profiles. Results are the engine's reports as JSON, and
+//! the texts that the commands print.
 
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};
 use crate::store::Records;
 use crate::{json, refused};
 use ::profile::SortBy;
-use ::profile::summary::GroupBy;
+use ::profile::summary::{GroupBy, GroupName};
 use datasets::Shard;
 use engine::campaign::Settings;
-use engine::campaign::config::PYNQ;
 use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
 use engine::failure::Failure;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-/// Options of a collection beside its settings.
+/// Options of a collection in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct CollectOptions {
@@ -45,14 +45,13 @@ pub struct CollectOptions {
     width: usize,
 }
 
-/// The result of a collection.
 struct Collection {
     report: String,
     text: String,
     records: Records,
 }
 
-/// Options of a run of a whole model beside its settings.
+/// Options of a run of a whole model in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct RunOptions {
@@ -67,7 +66,7 @@ pub struct RunOptions {
     wait: u64,
 }
 
-/// Options of a profile beside its settings.
+/// Options of a profile in addition to its settings.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct ProfilingOptions {
@@ -93,7 +92,7 @@ pub struct ProfilingOptions {
     width: usize,
 }
 
-/// Collects records into a store: the report as JSON, the text and the records.
+/// Collects records into a store. Returns the report as JSON, the text and the records.
 #[pyfunction]
 pub fn collect(
     py: Python<'_>,
@@ -150,7 +149,7 @@ fn collect_records(
     Ok(Collection { report, text, records: Records::new(done.records) })
 }
 
-/// Runs a whole model: the report as JSON and the text.
+/// Runs a whole model. Returns the report as JSON and the text.
 #[pyfunction]
 pub fn run_model(
     py: Python<'_>,
@@ -182,7 +181,7 @@ pub fn run_model(
     })
 }
 
-/// Profiles a model: the report as JSON and the text.
+/// Profiles a model. Returns the report as JSON and the text.
 #[pyfunction]
 pub fn profile(
     py: Python<'_>,
@@ -205,7 +204,7 @@ pub fn profile(
     })
 }
 
-/// Returns the options of the engine but for those that are parsed.
+/// Converts the options that need no parsing to those of the engine.
 fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> ProfileOptions<'a> {
     ProfileOptions {
         threads: options.threads,
@@ -239,7 +238,8 @@ fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> Profi
     }
 }
 
-/// Returns the settings of a run that searches nothing, on this number of threads where one is given.
+/// Returns the settings of a run without a search, with the given number of threads if there is
+/// one.
 fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     let mut settings = Settings { tune: None, ..settings };
     settings.sweep.threads = threads.map(|count| vec![count]).or(settings.sweep.threads);
@@ -247,8 +247,9 @@ fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
 }
 
 fn resolve(settings: Settings) -> engine::Result<Resolved> {
-    let is_core = settings.model.unit.as_deref() == Some("fpga");
-    if settings.model.target.as_deref() == Some(PYNQ) && !is_core {
+    let (target, unit) = (settings.model.target.as_deref(), settings.model.unit.as_deref());
+    let kind = target.and_then(|target| targets::find_unit(target, unit));
+    if kind.is_some_and(|kind| kind.default_board().is_some()) {
         return Err(Failure::usage("`pynq` is a board, and boards are reached from the command line").with_hint(
             "collect with `opcollect --target pynq --host`, or from a core that is simulated: `unit=\"fpga\"`",
         ));
@@ -262,10 +263,7 @@ fn parallel_of(name: &str) -> PyResult<Parallel> {
 }
 
 fn group_of(name: &str, levels: usize) -> PyResult<GroupBy> {
-    const ALL: [fn(usize) -> GroupBy; 4] =
-        [|_| GroupBy::Name, |_| GroupBy::InputShape, GroupBy::Scope, |_| GroupBy::Call];
-    let mut groups = ALL.iter().map(|group| group(levels));
-    let known = || ALL.iter().map(|group| group(0).name());
+    let known = || GroupName::ALL.iter().map(|group| group.name());
     let unknown = || refused(format!("unknown grouping `{name}`; {}", names::hint(name, known())));
-    groups.find(|group| group.name() == name).ok_or_else(unknown)
+    GroupName::from_name(name).map(|group| group.with_levels(levels)).ok_or_else(unknown)
 }

@@ -1,7 +1,9 @@
-//! The compiled half of the package `oppredict`: rows in, columns out.
+//! The native half of the package `oppredict`: predicts the times of rows, and returns them as
+//! columns.
 //!
-//! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
-//! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
+//! `oppredict/__init__.py` converts tables to rows. An invalid row raises an exception that
+//! identifies the row. A row that cannot be predicted has no numbers, and its reason is in
+//! `reasons`.
 
 use models::Choice;
 use predictor::bundle;
@@ -52,7 +54,7 @@ impl Predictor {
         self.predictor.about.rows
     }
 
-    /// The answers as columns: one entry per row in each.
+    /// Returns the predictions as columns with one entry per row.
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -89,7 +91,7 @@ impl Predictor {
         Ok(columns)
     }
 
-    /// The layers of a neural network and their total, as the text of a JSON document.
+    /// Returns the layers of a neural network and their total as JSON.
     #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
     fn model(
         &self,
@@ -118,7 +120,7 @@ impl Predictor {
     }
 }
 
-/// A cell of a row; what data frames hold in place of nothing is nothing.
+/// Converts a cell of a row. The values by which data frames mark missing cells count as absent.
 fn cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
     if value.is_none() {
         return Ok(Cell::Absent);
@@ -126,7 +128,7 @@ fn cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
     if value.is_instance_of::<PyString>() {
         return Ok(Cell::Word(value.extract()?));
     }
-    // Numbers of NumPy become one of these by `float()`, too, but so does a text that is one.
+    // NumPy's numbers have `__float__`. A string that contains a number is not converted.
     if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() || value.hasattr("__float__")? {
         let number: f64 = value.extract()?;
         return Ok(if number.is_nan() { Cell::Absent } else { Cell::Number(number) });

@@ -1,4 +1,4 @@
-//! Settings from Python's values, by the names and with the errors of configuration files.
+//! Converts Python values to settings, with the names and errors of configuration files.
 
 use crate::refused;
 use engine::campaign::Settings;
@@ -7,22 +7,21 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// A configuration from Python.
+/// A configuration: a dictionary, or a TOML file.
 #[derive(FromPyObject)]
 pub enum Configuration<'py> {
-    /// A dictionary.
     Dict(Bound<'py, PyDict>),
-    /// The path of a TOML file.
     File(PathBuf),
 }
 
-/// Returns the settings of a configuration, and of a dictionary whose values win over those of the configuration.
+/// Returns the settings of a configuration, in which the values of the dictionary `settings` take
+/// precedence.
 pub fn read(configuration: Option<Configuration<'_>>, settings: &Bound<'_, PyDict>) -> PyResult<Settings> {
     let mut table = match configuration {
         None => Table::new(),
         Some(Configuration::Dict(dict)) => table(&dict, "")?,
         Some(Configuration::File(path)) => {
-            // Errors of the file name its lines.
+            // The file is validated on its own first, because its errors contain line numbers.
             Settings::read(&path).map_err(refused)?;
             let text = std::fs::read_to_string(&path).map_err(refused)?;
             text.parse().map_err(refused)?
@@ -33,7 +32,7 @@ pub fn read(configuration: Option<Configuration<'_>>, settings: &Bound<'_, PyDic
     Settings::parse(&text).map_err(refused)
 }
 
-/// Puts the values of a table over those of another one.
+/// Overwrites the values of a table with those of another one.
 fn merge(table: &mut Table, over: Table) {
     for (name, value) in over {
         match (table.get_mut(&name), value) {
@@ -43,7 +42,7 @@ fn merge(table: &mut Table, over: Table) {
     }
 }
 
-/// Converts a dictionary. What is `None` is left out.
+/// Converts a dictionary. Entries with the value `None` are left out.
 fn table(dict: &Bound<'_, PyDict>, place: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (name, value) in dict {
@@ -71,7 +70,7 @@ fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
         let items = given.try_iter()?.map(|item| value(&item?, place));
         return Ok(Value::Array(items.collect::<PyResult<_>>()?));
     }
-    // Whole numbers of NumPy have `__index__`, its other numbers `__float__`.
+    // NumPy's integers have `__index__`, its other numbers `__float__`.
     if given.is_instance_of::<PyInt>() || given.hasattr("__index__")? {
         let number = given.extract().map_err(|_| refused(format!("`{place}` is {given}, which is too large")))?;
         return Ok(Value::Integer(number));

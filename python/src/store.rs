@@ -1,4 +1,4 @@
-//! Records of stores as columns, and reports on stores as JSON.
+//! Reads records of stores as columns, and returns reports on stores as JSON.
 
 use crate::engine_thread::Callbacks;
 use crate::{failed, json, refused};
@@ -16,14 +16,12 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Records in memory.
 #[pyclass(frozen)]
 pub struct Records {
     records: Vec<Record>,
 }
 
 impl Records {
-    /// Keeps records for Python.
     pub fn new(records: Vec<Record>) -> Records {
         Records { records }
     }
@@ -35,13 +33,13 @@ impl Records {
         self.records.len()
     }
 
-    /// The values of these columns, by default of all: a list for each.
+    /// Returns the columns of these names, by default all, as lists.
     fn columns<'py>(&self, py: Python<'py>, names: Option<Vec<String>>) -> PyResult<Bound<'py, PyDict>> {
         columns_of(py, &self.records, &chosen(names)?)
     }
 }
 
-/// Returns the columns of these names; all without names.
+/// Returns the columns of these names, or all if no names are given.
 fn chosen(names: Option<Vec<String>>) -> PyResult<Vec<&'static Column>> {
     let Some(names) = names else { return Ok(COLUMNS.iter().collect()) };
     let find = |name: &String| {
@@ -93,7 +91,7 @@ pub fn column_kinds(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(kinds)
 }
 
-/// Keeps notes until the call has ended.
+/// Collects notes until the call has ended.
 #[derive(Default)]
 struct Notes {
     texts: RefCell<Vec<String>>,
@@ -115,7 +113,7 @@ impl Notes {
     }
 }
 
-/// Does something with a store without the lock of the interpreter, and delivers its notes.
+/// Accesses a store without the interpreter's lock, and delivers the notes.
 fn detached<T: Send>(
     py: Python<'_>,
     callbacks: &Callbacks,
@@ -133,7 +131,7 @@ fn choice(name: &str) -> PyResult<Choose> {
     Choose::named(name).map_err(|hint| refused(format!("unknown choice `{name}`; {hint}")))
 }
 
-/// The records of a store as columns.
+/// Returns the records of a store as columns.
 #[pyfunction]
 pub fn records<'py>(
     py: Python<'py>,
@@ -151,7 +149,7 @@ pub fn records<'py>(
     columns_of(py, &records, &columns)
 }
 
-/// The answer to a statement in SQL as columns.
+/// Returns the result of a SQL statement as columns.
 #[pyfunction]
 pub fn query<'py>(
     py: Python<'py>,
@@ -184,7 +182,7 @@ pub fn query<'py>(
     Ok(dict)
 }
 
-/// A question for the best known times of a store.
+/// Filters of the best known times in a store.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct BestQuestion {
@@ -196,7 +194,7 @@ pub struct BestQuestion {
     all_versions: bool,
 }
 
-/// The best known schedule and time of each task: the report as JSON and the table.
+/// Returns the best known schedule and time of each task: the report as JSON and the table.
 #[pyfunction]
 pub fn best(
     py: Python<'_>,
@@ -214,7 +212,7 @@ pub fn best(
     })
 }
 
-/// Counts of a store as JSON.
+/// Returns counts of a store as JSON.
 #[pyfunction]
 pub fn stats(py: Python<'_>, store: PathBuf, choose: &str, callbacks: Callbacks) -> PyResult<String> {
     let choose = choice(choose)?;
@@ -225,7 +223,7 @@ pub fn stats(py: Python<'_>, store: PathBuf, choose: &str, callbacks: Callbacks)
     })
 }
 
-/// Writes the records of a store to a file; the report as JSON.
+/// Writes the records of a store to a file. Returns the report as JSON.
 #[pyfunction]
 pub fn export(
     py: Python<'_>,
@@ -249,7 +247,7 @@ pub fn export(
     })
 }
 
-/// Reads all of a store and checks it; the report as JSON.
+/// Reads and checks a whole store. Returns the report as JSON.
 #[pyfunction]
 pub fn verify(py: Python<'_>, store: PathBuf, callbacks: Callbacks) -> PyResult<String> {
     detached(py, &callbacks, |_| json(&stores::verify(&store, false)?))

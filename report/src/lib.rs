@@ -1,8 +1,9 @@
-//! What a person reads: tables that fit, numbers and times with units, colours for what matters.
+//! Formats output for users: tables, numbers and times with units, colours.
 //!
-//! One writer for all programs. Values in, texts out: only `terminal` prints, and nothing here knows what a record or a
-//! predictor is. A table is told how wide its paper is and drops, wraps or stacks what does not fit; it never cuts a
-//! number.
+//! All programs use this crate. Values in, texts out: only `terminal` prints. A table adapts to the available width by
+//! dropping, wrapping or stacking columns; numbers are never cut.
+
+#![warn(missing_docs)]
 
 mod number;
 pub mod page;

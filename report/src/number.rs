@@ -1,27 +1,27 @@
-//! Numbers with three significant digits, times with a fitting unit, shares in percent.
+//! Formats numbers with three significant digits, times with a suitable unit, and percentages.
 
-/// What stands where a number is not known.
+/// Text of an unknown number.
 pub const UNKNOWN: &str = "–";
 
-/// Three significant digits, no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
+/// Formats a number with three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_owned();
     }
-    // The digits after the point are counted once the value is rounded: 0.9999 is 1.00 and not 1.000.
+    // Counts digits after rounding, so that 0.9999 becomes 1.00 and not 1.000.
     let magnitude = format!("{:.2e}", value.abs()).parse::<f64>().unwrap_or(value.abs());
     let digits = if magnitude >= 100.0 || magnitude == 0.0 {
         0
     } else {
-        // Two decimals at 1, one more for each power of ten below, never more than six.
+        // Two decimals at 1, one more for each smaller power of ten, at most six.
         (2 - magnitude.log10().floor() as i32).clamp(0, 6) as usize
     };
     format!("{value:.digits$}")
 }
 
-/// What a time is divided by to be read well, and the name of that unit.
+/// Returns the divisor and name of a suitable unit for a time.
 pub fn unit(nanoseconds: f64) -> (f64, &'static str) {
-    /// From here on, three digits round to a thousand.
+    /// From this value on, three digits round to a thousand.
     const FULL: f64 = 999.5;
     match nanoseconds {
         ns if ns < FULL => (1.0, "ns"),
@@ -31,7 +31,7 @@ pub fn unit(nanoseconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// A time in the unit that reads best.
+/// Formats a time with a suitable unit.
 pub fn duration(nanoseconds: f64) -> String {
     if !nanoseconds.is_finite() {
         return UNKNOWN.to_owned();
@@ -40,7 +40,7 @@ pub fn duration(nanoseconds: f64) -> String {
     format!("{} {name}", number(nanoseconds / divisor))
 }
 
-/// Two times with `…` between; of one that is known only from below, the first.
+/// Formats a range of times with `…` between; an infinite upper end is unknown.
 pub fn between(low_ns: f64, high_ns: f64) -> String {
     match (low_ns.is_finite(), high_ns.is_finite()) {
         (true, true) => format!("{} … {}", duration(low_ns), duration(high_ns)),
@@ -49,7 +49,7 @@ pub fn between(low_ns: f64, high_ns: f64) -> String {
     }
 }
 
-/// A number of bytes in the unit that reads best.
+/// Formats a number of bytes with a suitable unit.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
@@ -57,18 +57,18 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A part of one in percent, with one decimal.
+/// Formats a share of one as a percentage with one decimal.
 pub fn percent(part: f64) -> String {
-    // The sum of no floats is -0.0, which plus zero is 0.0.
+    // An empty sum of floats is -0.0, and adding zero makes it 0.0.
     if part.is_finite() { format!("{:.1} %", part * 100.0 + 0.0) } else { UNKNOWN.to_owned() }
 }
 
-/// A value's text, or the sign for what is not known.
+/// Formats a value, or returns the text of an unknown one.
 pub fn or_unknown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
-/// A number without zeros that say nothing, with at most three decimals.
+/// Formats a number with at most three decimals and no trailing zeros.
 pub fn plain(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,32 +1,31 @@
-//! Where a text goes: how wide it is, and whether it takes colours.
+//! The output medium: its width, and whether it supports colours.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-/// Width where neither a terminal nor anybody says one.
+/// Default width without a terminal.
 const WITHOUT_TERMINAL: usize = 180;
-/// Nothing is readable on less.
 const NARROWEST: usize = 20;
 
-/// Width and colours of where a text goes.
+/// The width and colour support of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
-    /// Columns of characters.
+    /// Width in characters.
     pub width: usize,
     /// Whether colours may be used.
     pub has_colours: bool,
 }
 
 impl Paper {
-    /// Paper without colours.
+    /// Returns a medium without colours.
     pub fn plain(width: usize) -> Paper {
         Paper { width, has_colours: false }
     }
 
-    /// What a stream leads to.
+    /// Returns the medium of a stream.
     ///
-    /// `COLUMNS` says the width before the terminal does; colours need a terminal that is not `dumb` and no `NO_COLOR`
+    /// `COLUMNS` overrides the terminal's width. Colours need a terminal that is not `dumb`, and no `NO_COLOR`
     /// (<https://no-color.org>).
     pub fn of(stream: &(impl AsFd + IsTerminal), variable: impl Fn(&str) -> Option<OsString>) -> Paper {
         let is_terminal = stream.is_terminal();
@@ -36,7 +35,7 @@ impl Paper {
 
     fn from_facts(is_terminal: bool, of_terminal: Option<usize>, variable: impl Fn(&str) -> Option<OsString>) -> Paper {
         let said = variable("COLUMNS").and_then(|text| text.to_str()?.parse::<usize>().ok());
-        // A terminal that nobody gave a size says 0.
+        // A terminal without a size reports 0.
         let readable = |width: &usize| *width >= NARROWEST;
         let width = said.filter(readable).or(of_terminal.filter(readable)).unwrap_or(WITHOUT_TERMINAL);
         let is_refused = variable("NO_COLOR").is_some_and(|text| !text.is_empty());

@@ -1,6 +1,5 @@
-//! Standard output and standard error of a program: results, JSON documents and notes.
-//!
-//! A reader that has closed standard output, such as `head`, is no error: the rest of the output is dropped.
+//! Prints results, JSON documents and notes. If the reader of standard output is closed, as with `head`, the rest of
+//! the output is dropped without an error.
 #![allow(clippy::print_stderr)]
 
 use crate::paper::Paper;
@@ -8,14 +7,12 @@ use crate::untrusted::{note_lines, tame};
 use serde::Serialize;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-/// Returns the width and the colours of standard output.
+/// Returns the medium of standard output.
 pub fn paper() -> Paper {
     Paper::of(&io::stdout(), |name| std::env::var_os(name))
 }
 
-/// Prints a result and a line break.
-///
-/// Names from files may hold control characters, which only a pipe gets unchanged.
+/// Prints a result and a line break. On a terminal, control characters from file names are replaced.
 pub fn print(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     let text = if is_terminal { tame(text) } else { text.into() };
@@ -43,7 +40,6 @@ fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A writer that fails.
     struct Failing(ErrorKind);
 
     impl Write for Failing {

@@ -1,9 +1,8 @@
-//! Makes untrusted texts safe for a terminal: names in files may hold control characters that move the cursor, rename the window or
-//! type for the user.
+//! Makes untrusted texts safe for a terminal. Names in files may contain control characters that move the cursor,
+//! rename the window or inject input.
 
 use std::borrow::Cow;
 
-/// Replacement for a control character.
 const SHOWN: char = '\u{fffd}';
 
 /// Replaces the control characters of a text, except colours, line breaks and tabs.
@@ -25,16 +24,14 @@ pub fn tame(text: &str) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
-/// The longest line of an error: messages of parsers quote the line that is wrong, and a line of a file can be megabytes long.
+/// Maximum line length of an error, because parser messages quote lines, which may be megabytes long.
 const ERROR_LINE_CHARS: usize = 1000;
-/// The most lines of an error.
 const ERROR_LINES: usize = 60;
 
-/// The most notes of one kind that are shown.
 const MAX_NOTES: usize = 20;
 
-/// Returns the lines of notes of one kind, such as `warning`: each note is as short as an error, and of very many the first are shown
-/// with the number of the rest.
+/// Formats notes of one kind, such as `warning`, shortened like errors. Of many notes, the first are shown with the
+/// number of the rest.
 pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
     let mut notes = notes.into_iter();
     let mut lines: String =
@@ -46,7 +43,7 @@ pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = No
     lines
 }
 
-/// An error as a terminal shows it: without control characters and of bounded length.
+/// Formats an error for a terminal, without control characters and of bounded length.
 pub fn error_text(text: &str) -> String {
     let lines = tame(text);
     let shown = lines.lines().take(ERROR_LINES).map(|line| match line.char_indices().nth(ERROR_LINE_CHARS) {
@@ -56,13 +53,13 @@ pub fn error_text(text: &str) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns whether a character controls the terminal; those that change the direction of text count, too.
+/// Returns whether a character controls the terminal or the direction of text.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Returns the length of a colour sequence at the beginning of a text, if there is one.
+/// Returns the length of a colour sequence at the start of a text.
 fn colour(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
     let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;

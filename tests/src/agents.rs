@@ -1,4 +1,4 @@
-//! Servers of boards for tests: our agent, here or under an emulator, and the programs of TVM's own package.
+//! Servers of boards for tests: our agent, native or emulated, and the programs of TVM's Python package.
 
 use crate::{program, skip, workspace};
 use nix::sys::signal::{Signal, killpg};
@@ -11,21 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process that ends, with all that it started, where its test does.
+/// A process group that is killed on drop.
 pub struct Server {
     child: Child,
-    /// Where it listens.
     pub port: u16,
 }
 
 impl Server {
-    /// Sends it, and all that it started, a signal.
+    /// Sends a signal to the process group.
     pub fn signal(&self, signal: Signal) -> nix::Result<()> {
         killpg(Pid::from_raw(self.child.id() as i32), signal)
     }
 
-    /// Whether it ends by itself within this time. It is not reaped, so that its number stays that of its group until this value
-    /// ends.
+    /// Returns whether the process ends within a time. The process is not reaped, so that its number stays reserved for
+    /// its group until this value is dropped.
     pub fn ends(&self, within: Duration) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let process = Pid::from_raw(self.child.id() as i32);
@@ -47,7 +46,7 @@ impl Drop for Server {
     }
 }
 
-/// An agent that says where it listens; it may need words before its own to be started at all.
+/// Starts an agent that reports its port; `before` may hold an emulator's command line.
 pub fn agent(path: &Path, before: &[&str], options: &str) -> Server {
     let mut words = before.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     words.push(path.display().to_string());
@@ -66,12 +65,12 @@ pub fn agent(path: &Path, before: &[&str], options: &str) -> Server {
     Server { child, port }
 }
 
-/// An agent for this machine.
+/// Starts an agent for this machine.
 pub fn own_agent(options: &str) -> Server {
     agent(&program("opcollect-board"), &[], options)
 }
 
-/// A program of TVM's own Python package; nothing, said aloud, where that is not installed.
+/// Starts a program of TVM's Python package, or reports that the package is missing.
 pub fn of_tvm(module: &str, options: &str) -> Option<Server> {
     let port = free_port();
     let python = workspace::root().join(".venv/bin/python");
@@ -104,12 +103,11 @@ pub fn of_tvm(module: &str, options: &str) -> Option<Server> {
     Some(server)
 }
 
-/// A port that nobody listens at.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are ports").port()
 }
 
-/// An agent for another processor with what emulates that; nothing, said aloud, where something of it is missing.
+/// Starts an agent for another processor under an emulator, or reports what is missing.
 fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Option<Server> {
     let target =
         program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);
@@ -130,7 +128,7 @@ fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Opti
     Some(agent(&board, &[emulator, "-cpu", processor, "-L", &root], ""))
 }
 
-/// An emulated board: the name of its kind, and its agent.
+/// Returns the emulated boards: the name and the agent of each.
 pub fn emulated_boards() -> impl Iterator<Item = (&'static str, Server)> {
     [
         ("pynq-z2", "armv7-unknown-linux-gnueabihf", "qemu-arm", "cortex-a9", "arm-linux-gnueabihf-gcc"),

@@ -1,34 +1,34 @@
-//! A real browser that opens pages, runs their programs and tells what came of it.
+//! Opens pages in a real browser and returns the results of their scripts.
 
 use crate::{run, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// A page after its programs ran.
+/// A page after its scripts ran.
 pub struct Page {
-    /// What it consists of then.
+    /// Final content of the page.
     pub text: String,
-    /// What its programs complained about.
+    /// Errors of its scripts.
     pub complaints: Vec<String>,
 }
 
-/// Widths of a window at which pages are looked at: a laptop's and a telephone's.
+/// Tested window widths: a laptop's and a phone's.
 pub const WIDTHS: [u32; 2] = [1280, 400];
 
-/// Opens a file in headless Chromium; `None`, said aloud, where there is no Chromium.
+/// Opens a file in headless Chromium; without Chromium, reports that and returns None.
 pub fn open(path: &Path) -> Option<Page> {
     visit(&format!("file://{}", path.display()))
 }
 
-/// Opens what lies at an address, likewise.
+/// Opens an address in headless Chromium, like [`open`].
 pub fn visit(address: &str) -> Option<Page> {
     open_at(address, WIDTHS[0])
 }
 
-/// Parts that reach beyond the window, at each width of it, with the place in the page (`#…`) that is shown; and, where
-/// the window is wide, tables that do not fit into their place. `None` as above.
+/// Returns elements that exceed the window at each width, at a location in the page (`#…`), and tables that exceed
+/// their container in wide windows. Returns None without Chromium.
 pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
-    // Parts that scroll by themselves may be wider than a narrow window, and what lies in them with them.
+    // Elements that scroll may be wider than a narrow window, and so may their content.
     const LOOK: &str = "<script>addEventListener('load', () => setTimeout(() => {
         const scrolls = (part) => part && (getComputedStyle(part).overflowX !== 'visible' || scrolls(part.parentElement));
         const found = [...document.body.querySelectorAll('*')].filter((part) => part.offsetParent && !scrolls(part.parentElement)

@@ -1,4 +1,4 @@
-//! A whole campaign over artifacts that a test gives.
+//! Runs a whole campaign on given artifacts.
 
 use bench::{Bench, Build};
 use datasets::{Record, RowError};
@@ -7,17 +7,17 @@ use engine::campaign::graphs::LoadedModels;
 use engine::campaign::{Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, attempts, collect, planned_tasks};
 use job::BuildJob;
 use job::revision::Revisions;
-use job::target::Target;
 use measure::affinity;
 use std::collections::BTreeSet;
+use targets::Target;
 
-/// Builds in the order in which they are asked for, by the number of the draw.
+/// Returns a source of builds in request order.
 pub fn given(builds: impl IntoIterator<Item = Build>) -> impl FnMut(&BuildJob) -> Option<Build> {
     let mut builds = builds.into_iter();
     move |_| Some(builds.next().expect("a build is given for each draw"))
 }
 
-/// One attempt per schedule of the task, on one CPU, each measured once and ended after so many seconds.
+/// Returns a configuration with one attempt per schedule on one CPU, a single short measurement, and a run deadline.
 pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> Config {
     let text = format!(
         "models = [{{ source = 'simple', name = '''{task}''' }}]\n\
@@ -30,7 +30,7 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
     raw.check(1).expect("the configuration makes sense")
 }
 
-/// The whole campaign with real workers; the records in the order of the attempts, whatever the bench did first.
+/// Runs a campaign with real workers; returns the records in the order of the attempts.
 pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes, Vec<Record>) {
     let tasks = planned_tasks(config, &LoadedModels::default()).expect("the model is known");
     let cpus = affinity::allowed().expect("the system tells the CPUs");
@@ -61,7 +61,7 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
     (outcomes, records)
 }
 
-/// Each record's outcome, and the first line of its reason.
+/// Formats each record's outcome and the first line of its reason.
 pub fn told(records: &[Record]) -> String {
     let line = |record: &Record| {
         let reason = record.reason.as_deref().unwrap_or("-").lines().next().unwrap_or_default();

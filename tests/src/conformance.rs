@@ -1,4 +1,4 @@
-//! The command line around the conformance cases, and its report.
+//! The command line and the report of the ONNX conformance cases.
 
 use crate::onnx::{Case, Verdict, folders};
 use crate::through_tvm::Tasks;
@@ -11,7 +11,6 @@ use std::process::ExitCode;
 const USAGE: &str =
     "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm]";
 
-/// What was typed.
 #[derive(Default)]
 struct Request {
     cases: PathBuf,
@@ -23,7 +22,6 @@ struct Request {
     at_least: usize,
 }
 
-/// Runs the program.
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 pub fn main(arguments: Vec<String>) -> ExitCode {
     let done = parse(arguments).and_then(|request| run(&request).map(|text| (request, text)));
@@ -62,12 +60,11 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
     if request.cases.is_dir() { Ok(request) } else { Err(USAGE.to_owned()) }
 }
 
-/// A case and how it ended.
 struct Ended {
     name: String,
     operators: BTreeSet<String>,
     verdict: Verdict,
-    /// Which of all tasks it is made of, when they were asked for.
+    /// Indices of its tasks among all tasks, if requested.
     tasks: Result<Vec<usize>, String>,
 }
 
@@ -115,13 +112,12 @@ fn one(request: &Request, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
     Ended { verdict, name, operators: case.operators, tasks }
 }
 
-/// What became of the tasks of all cases that pass.
 struct ThroughTvm {
     tasks: usize,
     right: usize,
-    /// Cases with at least one task, and those of them whose tasks are all right.
+    /// Number of cases with tasks, and of those whose tasks are all correct.
     cases: (usize, usize),
-    /// What is wrong with tasks, with the number of cases that have it.
+    /// Errors of tasks, with the number of affected cases.
     wrong: BTreeMap<String, usize>,
 }
 
@@ -164,7 +160,7 @@ fn count<'a>(ended: impl Iterator<Item = &'a Ended>) -> (usize, usize, usize) {
     })
 }
 
-/// The coverage page: cases by operator, and reasons of what does not pass.
+/// Formats the coverage page: cases by operator, and the reasons of the others.
 fn report(ended: &[Ended], through_tvm: Option<&ThroughTvm>) -> String {
     let (passed, failed, unsupported) = count(ended.iter());
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! A GPU that is this CPU, for programs that find its driver, its NVML and its compiler in a folder.
+//! An emulated GPU on the CPU, for programs that load its driver, NVML and compiler from a folder.
 
 use cuda::nvrtc::{FILE_VARIABLE, Nvrtc};
 use std::fs;
@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Where its sources are.
 pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
 
-/// The folder of the driver, for the process that has it in its loader's path.
+/// Environment variable with the folder of the driver, which must be in the loader's path.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 
-/// A folder with all of it.
+/// A folder with the compiled libraries.
 pub struct Emulator {
     folder: TempDir,
 }
 
 impl Emulator {
-    /// Compiles it, where there are headers of CUDA and a C++ compiler.
+    /// Compiles the libraries, if CUDA headers and a C++ compiler exist.
     pub fn new() -> Option<Emulator> {
         let include = include()?;
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -31,18 +30,17 @@ impl Emulator {
         Some(Emulator { folder })
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Lets a command find it.
+    /// Adds the libraries to a command's environment.
     pub fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("LD_LIBRARY_PATH", self.path()).env(FOLDER_VARIABLE, self.path());
         command.env(FILE_VARIABLE, self.path().join(COMPILER))
     }
 
-    /// A program that is this worker, and finds it.
+    /// Creates a script that starts a worker with the libraries.
     pub fn worker(&self, worker: &Path) -> PathBuf {
         let script = self.path().join("worker");
         let folder = self.path().display();
@@ -59,19 +57,19 @@ impl Emulator {
 
 const COMPILER: &str = "libnvrtc.so";
 
-/// The folder of CUDA's headers, where there is one, and a C++ compiler.
+/// Returns the folder of CUDA's headers, if it and a C++ compiler exist.
 pub fn include() -> Option<PathBuf> {
     let compiler = Command::new("g++").arg("-v").output();
     Nvrtc::open().ok()?.include().filter(|_| compiler.is_ok()).map(Path::to_owned)
 }
 
-/// Compiles C++ to a library.
+/// Compiles C or C++ to a shared library.
 pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
     let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
     compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
     if source.extension().is_some_and(|suffix| suffix == "cpp") {
         compiler.args(["-std=c++20", "-fpermissive"]);
-        // A GPU has no access to a vector at an address that is not a multiple of its size.
+        // A GPU faults on vector accesses that are not aligned to their size.
         compiler.args(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
     }
     for folder in include {
@@ -81,11 +79,10 @@ pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
     assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
 }
 
-/// A file that changes what the emulated libraries do, while it is there.
+/// A file whose presence changes the behaviour of the emulated libraries; removed on drop.
 pub struct Behaviour(PathBuf);
 
 impl Behaviour {
-    /// Puts the file there.
     pub fn new(folder: &Path, word: &str) -> Behaviour {
         let path = folder.join(word);
         fs::write(&path, "").expect("the file can be written");

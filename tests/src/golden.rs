@@ -1,8 +1,8 @@
-//! Generated texts that the repository keeps. `UPDATE_GOLDEN=1 cargo test` writes them again.
+//! Golden files of generated texts. `UPDATE_GOLDEN=1 cargo test` rewrites them.
 
 use crate::workspace::root;
 
-/// Compares a generated text with the file at this path from the root of the workspace.
+/// Compares a generated text with a file, given by its path from the workspace root.
 #[track_caller]
 pub fn check(path: &str, actual: &str) {
     let file = root().join(path);

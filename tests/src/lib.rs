@@ -1,8 +1,7 @@
-//! What the black-box tests share: the real programs, a folder per test, and everything about a run that failed.
+//! Shared parts of the end-to-end tests: the real programs, a folder per test, and details of failed runs.
 //!
-//! The programs are those of this build, beside the test programs. Cargo builds them together with the tests of the
-//! whole workspace but not with those of this package alone, so a program that is missing or older than its sources
-//! is an error here and not a puzzle.
+//! The tests run the programs next to the test programs. Cargo does not build them with the tests of this package
+//! alone, so a missing or outdated program is an error.
 
 pub mod agents;
 pub mod browser;
@@ -23,16 +22,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A command that takes longer than this hangs. Good runs take seconds.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The longest time that a command may take for hostile input. Reading it takes milliseconds, on a busy machine more.
+/// Timeout of a command with hostile input; reading such input is fast even on a busy machine.
 const MAX_HOSTILE_TIME: Duration = Duration::from_secs(60);
 
-/// The most that a command may print about hostile input on standard error.
+/// Maximum size of standard error for hostile input.
 const MAX_HOSTILE_STDERR_BYTES: usize = 64 << 10;
 
-/// Measures hardly at all: what these tests look at is not the times.
+/// Configuration with minimal measurements, for tests that ignore the times.
 pub const QUICK: &str = "\
 threads = [1]
 [measure]
@@ -48,7 +47,7 @@ backend = 'none'
 build_batch = 4
 ";
 
-/// Variables that would lead a program away from its defaults.
+/// Environment variables that are removed, because they change the defaults of programs.
 const VARIABLES: &[&str] = &[
     "LD_LIBRARY_PATH",
     "COLUMNS",
@@ -60,7 +59,7 @@ const VARIABLES: &[&str] = &[
     "JOB_COMPLETIONS",
 ];
 
-/// The path of a program of this build.
+/// Returns the path of a program of this build.
 pub fn program(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("the test program has a path");
     let folder = this.parent().and_then(Path::parent).expect("test programs lie in `deps`");
@@ -77,15 +76,15 @@ fn modified(path: &Path) -> Option<std::time::SystemTime> {
     path.metadata().and_then(|metadata| metadata.modified()).ok()
 }
 
-/// A folder that lasts as long as its test, with a configuration in it.
+/// A temporary folder for a test, with a configuration.
 pub struct Bench {
     folder: tempfile::TempDir,
-    /// Tests run beside each other and look at no times, so each measures as if it were alone.
+    /// Own CPU locks, so that concurrent tests do not wait for each other.
     locks: tempfile::TempDir,
 }
 
 impl Bench {
-    /// A new folder; `quick.toml` in it says to measure hardly at all.
+    /// Creates the folder, with `quick.toml` for minimal measurements.
     pub fn new() -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let locks = tempfile::tempdir().expect("a temporary folder can be made");
@@ -94,24 +93,22 @@ impl Bench {
         bench
     }
 
-    /// The folder of the locks that commands of this bench hold while they measure.
+    /// Returns the folder of the CPU locks.
     pub fn locks(&self) -> &Path {
         self.locks.path()
     }
 
-    /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write `{}`: {error}", path.display()));
         path
     }
 
-    /// Names of all that is in the folder, sorted.
+    /// Returns the sorted names in the folder.
     pub fn entries(&self) -> Vec<String> {
         let entries = self.folder.path().read_dir().expect("the folder is readable");
         let mut names: Vec<String> =
@@ -120,12 +117,12 @@ impl Bench {
         names
     }
 
-    /// `opcollect` with arguments separated by spaces, to be run in this folder.
+    /// Returns a command for `opcollect` in this folder, with arguments separated by spaces.
     pub fn opcollect(&self, arguments: &str) -> Command {
         self.command(&program("opcollect"), arguments)
     }
 
-    /// Any program, likewise.
+    /// Returns a command for any program in this folder, with arguments separated by spaces.
     pub fn command(&self, program: &Path, arguments: &str) -> Command {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
@@ -144,9 +141,8 @@ impl Default for Bench {
     }
 }
 
-/// A command under way, its output being read.
+/// A running command whose output is read.
 pub struct Running {
-    /// The process.
     pub child: Child,
     what: String,
     began: Instant,
@@ -155,24 +151,19 @@ pub struct Running {
     stderr: JoinHandle<String>,
 }
 
-/// A command that ended.
+/// A finished command.
 #[derive(Debug)]
 pub struct Ran {
-    /// The command, for messages.
+    /// Command line, for messages.
     pub what: String,
-    /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
-    /// How long it took.
     pub time: Duration,
-    /// The largest resident memory of the process alone, without its workers, sampled every millisecond.
+    /// Peak resident memory of the process without its workers, sampled.
     pub peak_bytes: u64,
 }
 
-/// Starts a command.
 pub fn start(mut command: Command) -> Running {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let (what, began) = (format!("{command:?}"), Instant::now());
@@ -182,7 +173,6 @@ pub fn start(mut command: Command) -> Running {
     Running { child, what, began, peak_bytes: 0, stdout, stderr }
 }
 
-/// Runs a command to its end.
 pub fn run(command: Command) -> Ran {
     start(command).finish()
 }
@@ -196,21 +186,19 @@ fn follow(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
 }
 
 impl Running {
-    /// The process's number.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("process numbers of Linux fit into 31 bits")
     }
 
-    /// Whether it is still there.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Does something again and again until it gives a result or the process has ended.
+    /// Calls `look` until it returns a result or the process has ended.
     pub fn until<T>(&mut self, mut look: impl FnMut(i32) -> Option<T>) -> Option<T> {
         let end = Instant::now() + PATIENCE;
         while self.is_alive() {
-            // The high-water mark of the process, so a peak between two samples is seen by the second.
+            // Reads the high-water mark, which includes peaks between two samples.
             self.peak_bytes = processes::status_bytes(self.pid(), "VmHWM").unwrap_or(0).max(self.peak_bytes);
             if let Some(found) = look(self.pid()) {
                 return Some(found);
@@ -224,7 +212,6 @@ impl Running {
         None
     }
 
-    /// Waits for its end.
     pub fn finish(mut self) -> Ran {
         self.until(|_| None::<()>);
         let status = self.child.wait().expect("a child can be waited for");
@@ -235,20 +222,21 @@ impl Running {
 }
 
 impl Ran {
-    /// The exit code; a signal is none.
+    /// Returns the exit code; panics after a signal.
     #[track_caller]
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("ended by a signal\n{self}"))
     }
 
-    /// Checks the exit code, and shows everything when it is another.
+    /// Checks the exit code, and shows the output if it differs.
     #[track_caller]
     pub fn expect(self, code: i32) -> Ran {
         assert_eq!(self.status.code(), Some(code), "{self}");
         self
     }
 
-    /// Checks the answer to hostile input: a documented exit code, bounded time, memory and errors, and no control sequence.
+    /// Checks the reaction to hostile input: a documented exit code, bounded time, memory and errors, and no control
+    /// sequence.
     pub fn check_hostile(&self, max_bytes: u64) -> Result<(), String> {
         let Ran { status, stderr, time, peak_bytes, .. } = self;
         if !status.code().is_some_and(|code| (0..=4).contains(&code)) || stderr.contains("panicked") {
@@ -266,7 +254,7 @@ impl Ran {
         Ok(())
     }
 
-    /// The document in the last line of standard output.
+    /// Parses the last line of standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         let last = self.stdout.lines().last().unwrap_or_default();
@@ -281,19 +269,19 @@ impl std::fmt::Display for Ran {
     }
 }
 
-/// Says that a part of a test is left out, and why.
+/// Reports that a part of a test is skipped.
 pub fn skip(why: &str) {
-    // Past libtest, which keeps the output of tests that pass to itself.
+    // Bypasses libtest, which captures the output of passing tests.
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("skipped: {why}\n").as_bytes());
 }
 
-/// An installation of its own: `opcollect` with a worker that is this shell script. `REAL` stands for the real worker.
+/// Creates an installation whose worker is a shell script; `REAL` stands for the real worker.
 pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = bench.path("bin");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let program_path = folder.join("opcollect");
-    // The copy of a large file takes a while; another name for it does where the file system allows one.
+    // A hard link is faster than a copy, if the file system allows it.
     if std::fs::hard_link(program("opcollect"), &program_path).is_err() {
         std::fs::copy(program("opcollect"), &program_path).expect("a program can be copied");
     }

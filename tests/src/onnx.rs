@@ -1,7 +1,8 @@
-//! Cases of the ONNX project's backend tests: a model, inputs, and what must come out.
+//! Cases of the ONNX project's backend tests: a model, inputs and expected outputs.
 //!
-//! A case folder is `model.onnx` with `test_data_set_0/{input,output}_K.pb`. Inputs that decide shapes are data to the
-//! suite and constants to us: they are bound only when the model cannot be read without, smallest set first.
+//! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`. The suite treats inputs that
+//! determine shapes as data. Our reader needs them as constants, so they are bound if the model cannot be read
+//! otherwise, the smallest set first.
 
 use models::{DType, Error, Graph};
 use readers::{Options, onnx};
@@ -9,11 +10,10 @@ use reference::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// One case, read.
 pub struct Case {
     /// Kind and name, such as `node/test_relu`.
     pub name: String,
-    /// Operators of the file, without those that only carry constants.
+    /// Operators of the file, except those that only hold constants.
     pub operators: BTreeSet<String>,
     model: bytes::Bytes,
     inputs: Vec<(String, Tensor)>,
@@ -21,26 +21,25 @@ pub struct Case {
     is_network: bool,
 }
 
-/// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All outputs are right.
+    /// All outputs are correct.
     Passed,
-    /// The file was read and something came out wrong.
+    /// The file was read, but an output is wrong.
     Failed(String),
-    /// The file holds something that cannot be represented.
+    /// The file contains something unsupported.
     Unsupported(String),
 }
 
-/// A case that was read into a graph.
+/// A case converted to a graph.
 pub struct Prepared {
-    /// As read.
+    /// Graph as read.
     pub graph: Graph,
     /// One tensor per input of the graph.
     pub inputs: Vec<Tensor>,
 }
 
-/// The case folders below a folder, in order.
+/// Returns the case folders below a folder, in order.
 pub fn folders(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
@@ -61,7 +60,7 @@ pub fn folders(root: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Case {
-    /// Reads a case; data that is no tensor of a known type makes it unsupported.
+    /// Reads a case; data of an unknown type makes it unsupported.
     pub fn read(root: &Path, folder: &Path) -> Result<Case, Verdict> {
         let failed = |error: Error| verdict(&error);
         let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
@@ -94,7 +93,7 @@ impl Case {
         Ok(Case { name, operators, model, inputs, outputs, is_network: false })
     }
 
-    /// Reads the model, binding as few inputs as it takes.
+    /// Reads the model with as few bound inputs as possible.
     pub fn prepare(&self) -> Result<Prepared, Verdict> {
         let mut first = None;
         for is_bound in BINDINGS {
@@ -116,13 +115,13 @@ impl Case {
         Err(first.map_or(Verdict::Failed("it was never read".to_owned()), |error| verdict(&error)))
     }
 
-    /// A case that is a whole network: its elements are sums of so much that one near zero is known no better than
-    /// the others, so an error counts relative to the root mean square at least.
+    /// Marks a case as a whole network. Its elements are long sums, so errors are relative to at least the root mean
+    /// square of the output.
     pub fn of_network(self) -> Case {
         Case { is_network: true, ..self }
     }
 
-    /// Compares what came out with what must.
+    /// Compares actual with expected outputs.
     pub fn judge(&self, actual: &[Tensor]) -> Verdict {
         if actual.len() != self.outputs.len() {
             return Verdict::Failed(format!("{} outputs instead of {}", actual.len(), self.outputs.len()));
@@ -136,13 +135,13 @@ impl Case {
         Verdict::Passed
     }
 
-    /// The graph after all passes.
+    /// Returns the graph after all passes.
     pub fn simplified(&self) -> Result<Graph, String> {
         let prepared = self.prepare().map_err(|verdict| format!("{verdict:?}"))?;
         passes::simplify(&prepared.graph).map_err(|error| chain(&error))
     }
 
-    /// Evaluates the graph as read and after all passes with the reference.
+    /// Evaluates the graph before and after all passes with the reference.
     pub fn evaluate(&self) -> Verdict {
         let prepared = match self.prepare() {
             Ok(prepared) => prepared,
@@ -165,7 +164,7 @@ impl Case {
     }
 }
 
-/// Which inputs are constants, in the order of trying.
+/// Sets of inputs to bind, in the order of trying.
 const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
     |_, _| false,
     |index, tensor| index > 0 && !tensor.ty().dtype.is_float() && tensor.ty().rank() <= 1,
@@ -174,9 +173,8 @@ const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
     |_, _| true,
 ];
 
-/// The suite's tolerances: `|a - b| <= 1e-7 + 1e-3 |b|`, wider for 16-bit floats, of which it is less than two steps.
-/// Quantised outputs may be one step off on one element in two hundred, because it is not fixed in which precision a
-/// scale is applied.
+/// Compares with the suite's tolerances: `|a - b| <= 1e-7 + 1e-3 |b|`, wider for 16-bit floats. A few elements of
+/// quantised outputs may differ by one step, because the precision of scaling is unspecified.
 fn agrees(actual: &Tensor, expected: &Tensor, case: &Case) -> Result<(), String> {
     let relative = match expected.ty().dtype {
         DType::BF16 => f64::from(-6).exp2(),
@@ -213,7 +211,7 @@ fn verdict(error: &Error) -> Verdict {
     }
 }
 
-/// Without the names that differ from case to case.
+/// Returns the reason of an error without names that differ between cases.
 fn reason(error: &Error) -> String {
     match error {
         Error::Unsupported { reason, .. } | Error::Malformed { reason, .. } => reason.clone(),

@@ -1,10 +1,10 @@
-//! Other processes as procfs shows them, and signals to them.
+//! Reads other processes from procfs, and sends signals.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
-/// Sends a signal; a process that has gone is no error.
+/// Sends a signal; ignores a process that has ended.
 pub fn send(pid: i32, signal: Signal) {
     match kill(Pid::from_raw(pid), signal) {
         Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
@@ -12,19 +12,18 @@ pub fn send(pid: i32, signal: Signal) {
     }
 }
 
-/// The children of a process.
 pub fn children(parent: i32) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").expect("procfs is there");
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|&pid| status(pid).is_some_and(|(_, of)| of == parent)).collect()
 }
 
-/// Whether a process is there and has not merely been left unburied by its parent.
+/// Returns whether a process runs; a zombie does not.
 pub fn is_alive(pid: i32) -> bool {
     status(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// Waits for processes to end that were told to; true when all have.
+/// Waits until processes have ended; returns false on a timeout.
 pub fn have_ended(pids: &[i32]) -> bool {
     const PATIENCE: Duration = Duration::from_secs(30);
     let end = Instant::now() + PATIENCE;
@@ -37,17 +36,17 @@ pub fn have_ended(pids: &[i32]) -> bool {
     true
 }
 
-/// Returns a memory size of a process, such as `VmHWM`, as its `status` file in procfs shows it. A process that has ended has none.
+/// Returns a memory size of a process, such as `VmHWM`, from its `status` file in procfs, or None if the process has
+/// ended.
 pub fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// State and parent of a process.
 fn status(pid: i32) -> Option<(char, i32)> {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain anything.
     let mut fields = line.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

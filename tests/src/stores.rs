@@ -1,15 +1,15 @@
-//! Stores as a test looks at them.
+//! Reads and writes stores for tests.
 
 use datasets::{Choose, Key, Origin, Record, Store};
 use std::path::{Path, PathBuf};
 
-/// One record of each experiment of a store, in the order of their making.
+/// Returns one record per experiment, ordered by start time.
 #[track_caller]
 pub fn records(path: &Path) -> Vec<Record> {
     chosen(path, Choose::Middle)
 }
 
-/// The records that are chosen, in the order of their making.
+/// Returns the selected records, ordered by start time.
 #[track_caller]
 pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     let store = Store::open(path).unwrap_or_else(|error| panic!("{error}"));
@@ -19,7 +19,7 @@ pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     records
 }
 
-/// A new store of these records.
+/// Creates a store with the given records.
 #[track_caller]
 pub fn write(path: &Path, records: &[Record]) {
     let store = Store::create(path).unwrap_or_else(|error| panic!("{error}"));
@@ -29,16 +29,15 @@ pub fn write(path: &Path, records: &[Record]) {
     journal.seal().expect("a new part");
 }
 
-/// Their keys.
 pub fn keys(records: &[Record]) -> Vec<Key> {
     records.iter().map(|record| record.key).collect()
 }
 
-/// The complete lines of all journals of a store as they are now, without the headers.
+/// Returns the complete lines of all journals, without headers.
 pub fn journal_lines(path: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for journal in files(&path.join("journal")) {
-        // Sealed since it was listed, then.
+        // The journal was sealed after it was listed.
         let Ok(bytes) = std::fs::read(journal) else { continue };
         let text = String::from_utf8_lossy(&bytes);
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -47,7 +46,7 @@ pub fn journal_lines(path: &Path) -> Vec<String> {
     lines
 }
 
-/// All sealed parts: path below the store, and content.
+/// Returns all sealed parts: path in the store, and content.
 pub fn parts(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut parts: Vec<(PathBuf, Vec<u8>)> = files(&path.join("dataset"))
         .into_iter()
@@ -60,7 +59,7 @@ pub fn parts(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     parts
 }
 
-/// Copies a folder with all files below it.
+/// Copies a folder recursively.
 #[track_caller]
 pub fn copy(from: &Path, to: &Path) {
     for file in files(from) {
@@ -70,7 +69,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files below a folder; nothing when there is none.
+/// Returns all files below a folder, or nothing if it does not exist.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());

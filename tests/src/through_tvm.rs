@@ -1,12 +1,11 @@
-//! Runs the tasks of cases through TVM, by the workers a campaign uses.
+//! Runs the tasks of conformance cases through TVM with real workers.
 //!
-//! Cases that pass by the reference are cut into tasks; each distinct one is built with its default schedule and run once,
-//! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
-//! the reference computes it, and TVM must compute what the reference does.
+//! Cases that pass with the reference are cut into tasks. Each distinct task is built with its default schedule, run
+//! once on seeded random inputs, and compared with the reference. The data of the cases is not used here: the reference
+//! matches it, and TVM must match the reference.
 
 use bench::{Ability, Bench, Build, WorkerLimits, Workers};
 use job::space::{self, Schedule};
-use job::target::{self, Target};
 use job::{Artifact, BuildJob, RunJob, RunReply};
 use measure::{Method, Plan, affinity};
 use models::fuse::Fuse;
@@ -14,14 +13,15 @@ use models::{Graph, Task};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
+use targets::Target;
 
-/// No build or run of a case's small tasks takes this long.
+/// Timeout of a build or run.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Builds between two rounds of runs.
+/// Number of builds between two rounds of runs.
 const BATCH: usize = 64;
 const SEED: u64 = 7;
 
-/// The distinct tasks of many cases, and what became of each.
+/// The distinct tasks of many cases with their results.
 #[derive(Default)]
 pub struct Tasks {
     tasks: Vec<Task>,
@@ -29,7 +29,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Adds the tasks of a graph; the answer names them.
+    /// Adds the tasks of a graph and returns their indices.
     pub fn add(&mut self, graph: &Graph) -> Result<Vec<usize>, String> {
         let found = models::fuse::tasks(graph, Fuse::Epilogue).map_err(|error| error.to_string())?;
         let mut indices = Vec::new();
@@ -44,12 +44,11 @@ impl Tasks {
         Ok(indices)
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.tasks.len()
     }
 
-    /// What is wrong with each, or nothing. `program` is `opcollect-worker`.
+    /// Returns the error of each task, if any. `program` is `opcollect-worker`.
     pub fn run(&self, program: &Path) -> Result<Vec<Option<String>>, String> {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),
@@ -66,7 +65,7 @@ impl Tasks {
         let mut workers = Workers::new(program, &limits);
         let versions = workers.capability(Ability::Build).map_err(|fault| format!("no builder starts: {fault:?}"))?;
         let cpu = versions.get("cpu").cloned().unwrap_or_default();
-        let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
+        let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
         let allowed = affinity::allowed().map_err(|error| error.to_string())?;
         let cpus = allowed.get(..1).ok_or("no CPU is allowed")?;
         let mut results = Vec::with_capacity(self.tasks.len());
@@ -98,7 +97,7 @@ fn build_job(task: &Task, target: &Target) -> BuildJob {
 }
 
 fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -> Option<String> {
-    // One timed run: enough to see whether the result is right.
+    // A single timed run is enough to check the result.
     let plan = Plan {
         warm_up_time_ns: 0,
         warm_up_runs: 0,

@@ -1,21 +1,20 @@
-//! The workspace as text: its folders, members, sources and documents.
+//! Reads the workspace: folders, members, sources and documents.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the workspace.
 pub fn root() -> PathBuf {
-    // Not `..`: a path through this package's folder looks like one of tests.
+    // Not `..`, because a path through this package's folder would look like a test's.
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in its workspace").to_owned()
 }
 
-/// The text of a file, by its path from the root.
+/// Reads a file by its path from the root.
 pub fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}`: {error}"))
 }
 
-/// All files whose names end so, by their paths from the root, sorted; without what is built, and without hidden folders.
+/// Returns the sorted paths, from the root, of all files with a suffix; without build results and hidden folders.
 pub fn files(end: &str) -> Vec<String> {
     let (root, mut folders, mut found) = (root(), vec![root()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -34,17 +33,15 @@ pub fn files(end: &str) -> Vec<String> {
     found
 }
 
-/// A member of the workspace.
 pub struct Member {
-    /// Its name.
     pub name: String,
-    /// Its folder, from the root.
+    /// Path from the root.
     pub folder: String,
-    /// Names of what it depends on, tests and build scripts included.
+    /// Names of its dependencies, including those of tests and build scripts.
     pub dependencies: Vec<String>,
 }
 
-/// The members, as cargo sees them.
+/// Returns the members as cargo lists them.
 pub fn members() -> Vec<Member> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]).current_dir(root());

@@ -21,7 +21,6 @@ use engine::network;
 use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
 use job::space::{self, Knobs, Schedule, Setting, Space};
-use job::target::{self, Target};
 use job::{Artifact, BuildJob, Engine, Measured, NetworkJob, RunJob, RunReply};
 use measure::counters::{Backend, CounterRequest, Refusal, Step};
 use measure::{Cache, Method, Plan, Warning};
@@ -32,6 +31,7 @@ use profile::{Profile, SortBy, export, page};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use targets::Target;
 use tests::campaigns::{self, given};
 use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
@@ -182,7 +182,7 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
 
 /// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
-    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
     let open = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
     for (text, points) in TASKS.iter().copied().chain(open.iter().map(|text| (*text, 2))) {
@@ -616,7 +616,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             features: Default::default(),
         }))
     };
-    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
     let (outcomes, records) = campaigns::run(&config, &target, &mut Prebuilt::new(workers, given(jobs.map(built))));
     let told = campaigns::told(&records);

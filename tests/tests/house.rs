@@ -118,6 +118,71 @@ fn the_engine_and_the_predictor_are_libraries() {
     no_faults(wrong);
 }
 
+/// Whether a line of code asks which kind of target something is, instead of asking the kind for what it needs to know.
+fn compares_kinds(line: &str) -> bool {
+    // PyTorch is a source of models, too.
+    let names =
+        || targets::KINDS.iter().flat_map(|kind| [kind.name(), kind.code_name()]).filter(|name| *name != "torch");
+    let is_predicate = names().chain(["fabric"]).any(|name| line.contains(&format!("is_{name}(")));
+    let is_word = names().any(|name| {
+        ["== ", "!= ", "== Some(", "!= Some("].iter().any(|sign| line.contains(&format!("{sign}\"{name}\"")))
+    });
+    let is_column = datasets::Target::ALL.iter().any(|word| line.contains(&format!("Target::{word:?}")));
+    let is_handle =
+        ["== targets::", "!= targets::", "target.kind ==", "target.kind !="].iter().any(|part| line.contains(part));
+    let is_match = line.contains("match ") && ["kind.name()", "code_name()"].iter().any(|part| line.contains(part));
+    is_predicate || is_word || is_column || is_handle || is_match
+}
+
+/// Kinds of targets are declared in `collector/targets`. The column `target` belongs to `datasets`, and imported traces and captures
+/// fill it by what they say.
+#[test]
+fn kinds_of_targets_are_asked_and_not_compared() {
+    const DECLARED: [&str; 4] = [
+        "collector/targets/src/",
+        "datasets/src/record/",
+        "collector/profile/src/import/rows.rs",
+        "collector/capture/src/tpu/import.rs",
+    ];
+    const QUESTIONS_MAX: usize = 0;
+    let is_product = |path: &String| {
+        path.contains("/src/")
+            && !path.starts_with("tests/")
+            && !path.ends_with("tests.rs")
+            && !path.contains("/tests/")
+    };
+    let sources = files(".rs").into_iter().filter(is_product);
+    let others = sources.filter(|path| !DECLARED.iter().any(|declared| path.starts_with(declared)));
+    let mut found: Vec<String> = Vec::new();
+    for path in others {
+        let source = text(&path);
+        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let lines = (1..).zip(code.lines()).filter(|(_, line)| compares_kinds(line));
+        found
+            .extend(lines.map(|(number, line)| format!("{path}:{number}: asks for a kind of target: {}", line.trim())));
+    }
+    assert!(found.len() <= QUESTIONS_MAX, "\n{}", found.join("\n"));
+}
+
+#[test]
+fn questions_for_kinds_of_targets_are_found() {
+    let asks = [
+        "if is_cuda(&config.target) {",
+        "let is_off = config.target != \"llvm\";",
+        "settings.unit.as_deref() == Some(\"fpga\")",
+        "Target::Pynq if record.unit.is_some() => None,",
+        "if target.kind == targets::host() {",
+        "match target.kind.code_name() {",
+    ];
+    for line in asks {
+        assert!(compares_kinds(line), "{line}");
+    }
+    for line in ["if config.kind().runs_on_gpu() {", "record.target = kind.record_word();", "model.source == \"torch\""]
+    {
+        assert!(!compares_kinds(line), "{line}");
+    }
+}
+
 /// A command line holds arguments and tables, and no file holds two subjects.
 #[test]
 fn command_lines_and_files_stay_small() {

@@ -14,7 +14,6 @@ use engine::network::{self, Made};
 use executor::program::Numbers;
 use job::listing::CodeWishes;
 use job::space::{self, Schedule, Setting};
-use job::target::{self, Target};
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use models::operators::{Concat, Conv, Dense, GlobalPool, Pool, PoolMode, Unary};
@@ -26,6 +25,7 @@ use readers::{Options, onnx};
 use reference::Tensor;
 use std::fs;
 use std::path::{Path, PathBuf};
+use targets::Target;
 use tests::emulator::{Behaviour, Emulator};
 use tests::{Bench, Ran, run, stores};
 
@@ -116,7 +116,7 @@ impl Rig {
         let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
         fs::write(emulator.path().join("inputs.bin"), bytes).expect("inputs can be written");
         let workers = Workers::new(&emulator.worker(&common::worker()), &common::limits());
-        let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+        let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
         Rig { emulator, workers, target, graph, plan, inputs }
     }
 

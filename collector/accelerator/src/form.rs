@@ -1,17 +1,16 @@
-//! Tasks that a core computes: bytes in, sums of 32 bits, shifts in place of scales, bytes out.
+//! Tasks that a core can execute: 8-bit inputs, 32-bit sums, shifts instead of scales, 8-bit results.
 
 use crate::instruction::AluOp;
 use crate::layer::{Kind, Layer, Post, Tensors};
 use models::operators::{BiasAdd, Binary, Cast, Clip, Conv, Dense, QConv, Requantize, Unary};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, UnaryOp};
 
-/// Why a task is the CPU's.
+/// Why a task must run on the CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CpuReason(String);
 
 impl CpuReason {
-    /// For this reason.
     pub(crate) fn new(why: impl Into<String>) -> CpuReason {
         CpuReason(why.into())
     }
@@ -21,8 +20,8 @@ fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
-/// The same layer in numbers of the core: bytes that stand for scaled numbers around zero, and scales that are powers of two.
-/// Shapes and work are those of the task; how good its answers would be is not said.
+/// Converts a task to the core's number format: symmetric 8-bit values and power-of-two scales. Shapes and work stay
+/// the same. The accuracy of the result is not considered.
 pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     if layer_of(task).is_ok() {
         return Ok(task.clone());
@@ -111,7 +110,7 @@ impl Form {
         self.step(op, vec![before], like);
     }
 
-    /// A scale of each channel, as a shift.
+    /// Adds a per-channel scale as a shift.
     fn shift(&mut self, like: &TensorType) {
         let extents = like.extents().unwrap_or_default();
         let shape = match extents.len() {
@@ -131,7 +130,7 @@ fn parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
     }
 }
 
-/// The layer that a task in the core's form is.
+/// Returns the layer of a task in the core's form.
 pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     let anchor = &task.steps[0];
     let extents = |operand: usize| {
@@ -168,7 +167,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     Ok(layer)
 }
 
-/// That data and weights are bytes, sums have 32 bits, and the result is bytes.
+/// Checks that data, weights and result are 8-bit and sums 32-bit.
 fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
     let bytes = if layer.kind == Kind::Elementwise { 0 } else { 2 };
     for (place, parameter) in task.parameters.iter().enumerate() {
@@ -240,9 +239,9 @@ fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
     }
 }
 
-/// Rows of channels, in one row of places: the rows fill whole elements of any core's batch.
+/// Returns an operation on a matrix as a layer with one image row. The matrix rows fill the batch of any core.
 fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
-    /// What the rows in one element are a multiple of, where there are enough.
+    /// Rows per element on the core with the largest batch.
     const BATCH: u32 = 4;
     let Some((&channels_in, rows)) = data.split_last() else { return cpu("it has no dimensions") };
     let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));
@@ -266,10 +265,9 @@ fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReaso
     })
 }
 
-/// What a step does to sums.
 fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
     let per = |op: AluOp, next: &mut usize| {
-        // Of an elementwise task's first step the first operand is the data itself.
+        // The first operand of an element-wise task's first step is the data.
         let reads = step.inputs.iter().filter_map(|operand| match operand {
             Operand::Parameter(place) => Some(*place),
             Operand::Step(_) => None,
@@ -286,7 +284,7 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         let is_vector = shape.iter().product::<i64>() == channels;
         let is_channels = is_vector
             && match layer.tensors {
-                // Of an image's dimensions the last two are places; a bias says its own.
+                // The last two dimensions of an image are spatial. A bias names its axis.
                 Tensors::Images => match shape.len() {
                     1 => matches!(step.op, Op::BiasAdd(_)),
                     rank => rank >= 3 && shape[rank - 3] == channels,

@@ -1,20 +1,20 @@
-//! A quantised layer with its numbers, as a core computes it.
+//! Conversion of a quantised layer with its constants to the core's form.
 //!
-//! A core has shifts and no multiplier behind its sums. So the scale of each channel becomes the power of two above it, and what
-//! is left of it, between a half and one, goes into the channel's weights, which are rounded once more: that is all that is lost.
-//! Zero points are exact: that of the result is added before the shift, and that of the data, which pads do not have, is what
-//! the weights inside of the image sum up to.
+//! A core has shifts but no multiplier after its sums. The scale of each channel is therefore rounded up to a power of
+//! two, and the remaining factor between one half and one is folded into the channel's weights. Rounding the weights
+//! again is the only loss. Zero points are exact: the result's is added before the shift, and the data's contributes
+//! the sum of the weights inside the image, since padding has no zero point.
 
 use crate::form::{CpuReason, layer_of};
 use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
-/// A layer of the core's own form with all that it reads beside its data.
+/// A layer in the core's form with all operands except its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// In the core's form; its first parameter is the data.
+    /// Task in the core's form. Its first parameter is the data.
     pub task: Task,
-    /// The bytes of the other parameters.
+    /// Bytes of the other parameters.
     pub constants: Vec<Vec<u8>>,
 }
 
@@ -22,12 +22,11 @@ fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason::new(why))
 }
 
-/// Sums of bytes and what is added to them stay inside of this, so that no addition of 32 bits runs over.
+/// Bound of intermediate sums, so that 32-bit additions do not overflow.
 const SUM_MAX: f64 = 2_147_483_647.0;
-/// More bits than a sum has are none.
+/// Maximum shift, below the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
-/// The parts of a quantised layer.
 struct Parts<'a> {
     x_zero: f64,
     op: Op,
@@ -39,7 +38,7 @@ struct Parts<'a> {
     high: i64,
 }
 
-/// The layer that a quantised task is with these constants, one for each parameter that is known.
+/// Converts a quantised task with the values of its constant parameters.
 pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded, CpuReason> {
     let parts = parts(task, constants)?;
     let channels = parts.channels(task)?;
@@ -90,7 +89,7 @@ fn sum(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
-/// The task in the core's form: sums, what is added, shifts, bounds, bytes.
+/// Builds the task in the core's form: sums, addition, shifts, clipping, truncation.
 fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
@@ -118,7 +117,7 @@ fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> T
     Task { parameters, steps }
 }
 
-/// What a quantised layer consists of; everything else is the CPU's.
+/// Decomposes a quantised layer. Any other task must run on the CPU.
 fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
@@ -165,10 +164,10 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     }
 }
 
-/// What the zero point of the data adds to sums.
+/// Contribution of the data's zero point to sums.
 enum Correction {
     PerChannel(Vec<f64>),
-    /// Of one image.
+    /// Values of one image.
     PerElement(Vec<f64>),
 }
 
@@ -210,7 +209,7 @@ impl Parts<'_> {
         let taps = usize::try_from(rows * columns).unwrap_or(0);
         let mut corrections = Vec::new();
         for own in weights.chunks(own.max(1)) {
-            // Of a channel's weights the last two dimensions are the window's.
+            // The last two dimensions of a channel's weights are the window.
             let sums: Vec<f64> = (0..taps).map(|tap| own.iter().skip(tap).step_by(taps).sum()).collect();
             for (y, x) in (0..out_rows).flat_map(|y| (0..out_columns).map(move |x| (y, x))) {
                 let inside = |row: i64, column: i64| {

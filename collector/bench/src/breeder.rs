@@ -1,4 +1,4 @@
-//! The breeder: a process that breeds schedules of TVM's own space, started when it is first needed.
+//! The breeder process, which generates schedules of TVM's own space and is started on first use.
 
 use job::space::Schedule;
 use job::{BreedJob, BreedReply};
@@ -8,15 +8,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use worker::{Limits, Supervisor, WorkerSpec};
 
-/// A batch takes seconds to a minute; this much on a machine that does many other things.
+/// Timeout of a batch. A batch takes far less unless the machine is overloaded.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// One process that all searches of a campaign ask in turn.
+/// A breeder process shared by all searches of a campaign.
 #[derive(Clone)]
 pub struct Breeder(Rc<RefCell<Supervisor<BreedJob, BreedReply>>>);
 
 impl Breeder {
-    /// A breeder of this program, which may take so long to start and so much memory.
+    /// Creates a breeder of this program with a start timeout and a memory limit.
     pub fn new(program: &Path, start_deadline: Duration, memory_bytes: u64) -> Breeder {
         let mut spec = WorkerSpec::new(program, &["breed"]);
         spec.start_deadline = start_deadline;
@@ -24,7 +24,7 @@ impl Breeder {
         Breeder(Rc::new(RefCell::new(Supervisor::new(spec))))
     }
 
-    /// Does one job: schedules, or why there are none.
+    /// Generates schedules, or returns why there are none.
     pub fn breed(&self, job: &BreedJob) -> Result<Vec<Schedule>, String> {
         match self.0.borrow_mut().call(job, DEADLINE) {
             Ok(BreedReply::Bred(bred)) => {

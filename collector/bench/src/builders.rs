@@ -1,4 +1,4 @@
-//! Builders: processes that compile ahead of the runner, each on a CPU of its own.
+//! Builder processes that compile ahead of the runner, each pinned to a CPU of its own.
 
 use crate::{Ticket, Versions};
 use job::{Artifact, BuildJob, BuildReply};
@@ -6,41 +6,38 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
 
-/// What became of a build.
 #[derive(Clone, Debug)]
 pub enum Build {
-    /// Built code.
     Built(Box<Artifact>),
-    /// TVM refused.
+    /// Error from TVM.
     Failed(String),
-    /// The space has no schedule at this draw.
+    /// The sampled point is not a valid schedule of the space.
     Rejected(String),
-    /// The builder did not answer.
+    /// The builder crashed or did not reply.
     Fault(Fault),
 }
 
-/// A queue of build jobs and the processes that do them. Results come out in the order of the requests.
+/// A queue of build jobs and the processes that do them. Results come in the order of the requests.
 pub struct Builders {
     seats: Vec<Seat>,
     deadline: Duration,
     queue: VecDeque<(u64, BuildJob)>,
     ended: BTreeMap<u64, Build>,
-    /// The tickets of what was requested and not taken, and the number of the first of them.
+    /// Tickets of pending results, and the number of the first one.
     tickets: VecDeque<Ticket>,
     first: u64,
 }
 
-/// One process and what it is at.
+/// A builder process and its current job.
 struct Seat {
     supervisor: Supervisor<BuildJob, BuildReply>,
-    /// Where it runs; `None` is anywhere.
     cpu: Option<usize>,
     number: Option<u64>,
 }
 
 impl Builders {
-    /// Builders that stay on one CPU each, from the last of `cpus` to the first, because runners begin with the first.
-    /// Without CPUs they run anywhere.
+    /// Creates builders pinned to one CPU each, from the last of `cpus` to the first, because runners start with the
+    /// first. Without CPUs they are not pinned.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let seats = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
@@ -58,30 +55,29 @@ impl Builders {
         }
     }
 
-    /// What a builder says about itself: versions of TVM and LLVM, name of the CPU.
+    /// Returns the versions of TVM and LLVM and the CPU name that a builder reports.
     pub fn versions(&mut self) -> Result<&Versions, Fault> {
         Ok(&self.seats[0].supervisor.ready()?.versions)
     }
 
-    /// Puts a job at the end of the queue.
     pub fn request(&mut self, ticket: Ticket, job: BuildJob) {
         self.queue.push_back((self.first + self.tickets.len() as u64, job));
         self.tickets.push_back(ticket);
     }
 
-    /// The result of the oldest request whose result was not taken, if it is there.
+    /// Takes the result of the oldest pending request, if it is finished.
     pub fn take(&mut self) -> Option<(Ticket, Build)> {
         let build = self.ended.remove(&self.first)?;
         self.first += 1;
         Some((self.tickets.pop_front().expect("what was requested has a ticket"), build))
     }
 
-    /// Whether nothing is queued, under way, or waiting to be taken.
+    /// Returns whether no request is pending.
     pub fn are_idle(&self) -> bool {
         self.tickets.is_empty()
     }
 
-    /// Waits for one build with all builders at work.
+    /// Starts queued jobs on all builders and waits for one result.
     pub fn wait(&mut self) {
         self.feed(&|_| true);
         if let Some(place) = wait_any(&self.waiting()) {
@@ -89,12 +85,12 @@ impl Builders {
         }
     }
 
-    /// Gives jobs to the idle builders whose CPU is not among those of a run.
+    /// Starts queued jobs on idle builders whose CPU is not used by a run.
     pub fn feed_beside(&mut self, run_cpus: &[usize]) {
         self.feed(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
     }
 
-    /// Waits for the builds that occupy CPUs of a run, and gives out no job meanwhile.
+    /// Waits until no build occupies the CPUs of a run, without starting new ones.
     pub fn leave(&mut self, run_cpus: &[usize]) {
         loop {
             let in_the_way = |seat: &Seat| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
@@ -105,19 +101,16 @@ impl Builders {
         }
     }
 
-    /// Waits for all builds under way.
     pub fn leave_all(&mut self) {
         while let Some(place) = wait_any(&self.waiting()) {
             self.receive(place);
         }
     }
 
-    /// What to wait for, by place of the builder.
     pub fn waiting(&self) -> Vec<Option<Waiting<'_>>> {
         self.seats.iter().map(|seat| seat.supervisor.waiting()).collect()
     }
 
-    /// Takes the answer of the builder at a place.
     pub fn receive(&mut self, place: usize) {
         let seat = &mut self.seats[place];
         let number = seat.number.take().expect("a builder that owes an answer has a job");
@@ -130,7 +123,6 @@ impl Builders {
         self.ended.insert(number, build);
     }
 
-    /// Gives up what is queued, under way, or not taken.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.ended.clear();

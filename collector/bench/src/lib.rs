@@ -1,11 +1,8 @@
-//! Where code is built and run: one seam for every place.
+//! The interface through which code is built and run.
 //!
-//! Whoever wants something built or run gives [`Work`] to a [`Bench`] and hears, in an order that the bench finds best,
-//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Boards`] run elsewhere what
-//! was built here. [`Prebuilt`] stands in
-//! front of another bench, answers the builds it knows and passes on the rest; [`Remembering`] knows what it built before.
-//! A [`Simulator`] computes what a core on a board would, and says how long that would take; a [`FabricBoard`] runs on such a
-//! core, where an agent serves one.
+//! A caller submits [`Work`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`] use
+//! this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply known
+//! builds. A [`Simulator`] models a core of a board; a [`FabricBoard`] runs on such a core.
 
 mod boards;
 mod breeder;
@@ -30,78 +27,63 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
 
-/// What work is called by the one who gives it; no two works in hand have the same.
+/// The caller's identifier of a work item, unique among those in progress.
 pub type Ticket = u64;
 
-/// Library name to version, and the names of processor or device: what a place says of itself.
+/// Library versions and processor or device names by key.
 pub type Versions = BTreeMap<String, String>;
 
-/// Something to be done. What runs has a deadline.
+/// A work item; runs have a deadline.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Compile.
     Build(BuildJob),
-    /// Run built code.
     Run(RunJob, Duration),
-    /// Run something through a library.
     Library(LibraryJob, Duration),
-    /// Run a whole model.
     Network(NetworkJob, Duration),
-    /// Run several things at once.
     Together(TogetherJob, Duration),
 }
 
-/// What became of work.
+/// The result of a work item.
 #[derive(Debug)]
 pub enum Done {
-    /// Of a build.
     Built(Build),
-    /// Of a run.
     Ran(Ran),
 }
 
-/// What became of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// When it began.
     pub began: SystemTime,
-    /// Its answer.
+    /// Reply, or the fault of the runner.
     pub reply: Result<RunReply, Fault>,
 }
 
-/// What a place may be able to do.
+/// A capability that a bench may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// Compile.
     Build,
-    /// Run code for CPUs.
     RunOnCpu,
-    /// Run code for a GPU.
     RunOnGpu,
-    /// Run a library.
     RunLibrary,
-    /// Run whole models through ONNX Runtime.
     RunOnnxRuntime,
-    /// Run whole models through OpenVINO.
     RunOpenVino,
 }
 
-/// A place that builds and runs.
+/// A place where code is built and run.
 pub trait Bench {
-    /// What the place says of itself where it does such work, or why it cannot.
+    /// Returns the versions for a capability, or why it is missing.
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
 
-    /// Takes work.
     fn submit(&mut self, ticket: Ticket, work: Work);
 
-    /// Something that is done, after waiting for it. `goes_on` is asked before anything is begun; when it says no, and
-    /// when nothing is in hand, there is nothing.
+    /// Waits for the next result. Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or
+    /// nothing is in progress.
     fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
-    /// Forgets all work in hand.
+    /// Abandons all submitted work.
     fn abandon(&mut self);
 
-    /// Builds all jobs, where nothing else is in hand; results in the order of the jobs. `done` hears of each as it ends.
+    /// Builds all jobs and returns the results in order; nothing else may be in progress. Calls `done` after each
+    /// build.
     fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut done = || {
             done();
@@ -110,8 +92,8 @@ pub trait Bench {
         self.build_while(jobs, &mut done)
     }
 
-    /// Builds jobs as `build` does, until `goes_on`, which is called after each build, returns false. The jobs in hand are then
-    /// forgotten, and there are fewer results than jobs.
+    /// Builds jobs until `goes_on`, which is called after each build, returns false. The remaining jobs are abandoned,
+    /// so there may be fewer results than jobs.
     fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
             self.submit(ticket, Work::Build(job.clone()));
@@ -127,22 +109,22 @@ pub trait Bench {
         builds.into_values().collect()
     }
 
-    /// Runs built code, where nothing else is in hand.
+    /// Runs compiled code; nothing else may be in progress.
     fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         only(self, Work::Run(job.clone(), deadline))
     }
 
-    /// Runs something through a library, where nothing else is in hand.
+    /// Runs an operator through a library; nothing else may be in progress.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
         only(self, Work::Library(job.clone(), deadline))
     }
 
-    /// Runs a whole model, where nothing else is in hand.
+    /// Runs a whole model; nothing else may be in progress.
     fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
         only(self, Work::Network(job.clone(), deadline))
     }
 
-    /// Runs several things at once, where nothing else is in hand; when it began, and what came of it.
+    /// Runs several operators concurrently; nothing else may be in progress.
     fn run_together(&mut self, job: TogetherJob, deadline: Duration) -> Ran {
         ran(self, Work::Together(job, deadline))
     }
@@ -166,7 +148,6 @@ impl<B: Bench + ?Sized> Bench for &mut B {
     }
 }
 
-/// One run.
 fn only<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Result<RunReply, Fault> {
     ran(bench, work).reply
 }

@@ -1,11 +1,11 @@
-//! Builds that are known before they are asked for, in front of a bench that does everything else.
+//! A bench with known builds, in front of a bench that does everything else.
 
 use crate::{Ability, Bench, Build, Done, Ticket, Versions, Work};
 use job::BuildJob;
 use std::collections::VecDeque;
 use worker::Fault;
 
-/// A bench with builds before it.
+/// A bench in front of another one that supplies known builds.
 pub struct Prebuilt<B, Known> {
     bench: B,
     known: Known,
@@ -13,7 +13,7 @@ pub struct Prebuilt<B, Known> {
 }
 
 impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Prebuilt<B, Known> {
-    /// Answers the builds that `known` gives; all others are the bench's.
+    /// Creates a bench that takes builds from `known` and passes all other work to `bench`.
     pub fn new(bench: B, known: Known) -> Self {
         Prebuilt { bench, known, done: VecDeque::new() }
     }

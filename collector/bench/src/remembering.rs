@@ -1,26 +1,25 @@
-//! Builds that are kept, for whoever asks for the same code again and again.
+//! A cache of builds for callers that request the same code repeatedly.
 
 use crate::{Ability, Bench, Build, Done, Ticket, Versions, Work};
 use job::BuildJob;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use worker::Fault;
 
-/// What may be kept; the oldest goes first, and is built anew where it is wanted again.
+/// Capacity of the cache; the oldest builds are evicted.
 const KEPT_BYTES: usize = 512 << 20;
 
-/// A bench that builds everything once, as long as there is room.
+/// A bench that caches builds up to a size limit.
 pub struct Remembering<'a> {
     bench: &'a mut dyn Bench,
     asked: BTreeMap<Ticket, BuildJob>,
     known: HashMap<BuildJob, Build>,
-    /// The oldest first.
+    /// Insertion order, oldest first.
     order: VecDeque<BuildJob>,
     bytes: usize,
     done: VecDeque<(Ticket, Build)>,
 }
 
 impl<'a> Remembering<'a> {
-    /// Remembers what this bench builds from now on.
     pub fn new(bench: &'a mut dyn Bench) -> Self {
         Remembering {
             bench,
@@ -45,7 +44,6 @@ impl<'a> Remembering<'a> {
     }
 }
 
-/// What a build takes, about.
 fn size(job: &BuildJob, build: &Build) -> usize {
     let code = if let Build::Built(artifact) = build { artifact.code().len() } else { 0 };
     code + 2 * (job.task.len() + job.target.len() + job.schedule.len())

@@ -1,33 +1,28 @@
-//! The bench of a core that is not there: programs are generated, computed bit by bit and timed by a model, here and at once.
-//!
-//! It answers with [`RunReply::Simulated`], of which nothing makes a measurement.
+//! A bench that computes a core's programs bit by bit and times them by a model. Its replies are
+//! [`RunReply::Simulated`] and never count as measurements.
 
 use crate::{Ability, Bench, Build, Done, Ran, Ticket, Versions, Work};
 use accelerator::{Core, Machine, Program, Timing, check, generate, layer_of, simulate};
 use job::space::{Schedule, core_knobs};
-use job::target::Fabric;
 use job::{Artifact, BuildJob, Check, RunJob, RunReply, Simulated};
 use models::Task;
 use reference::{Tensor, evaluate, random_inputs};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Instant, SystemTime};
+use targets::Fabric;
 use worker::Fault;
 
-/// A core and the model of its times.
+/// A simulated core with its timing model.
 pub struct Simulator {
     fabric: Fabric,
     queue: VecDeque<(Ticket, Work)>,
-    /// The last task with its inputs and what the reference computes of them: schedules of a task come together.
+    /// Cache of the last task's inputs and reference result, because schedules of a task are consecutive.
     known: Option<Known>,
 }
 
-/// A program with what it is given and what it has to answer.
 pub(crate) struct Prepared<'a> {
-    /// The program.
     pub program: Program,
-    /// Its operands in order.
     pub operands: Vec<&'a [u8]>,
-    /// What the reference computes of them.
     pub wanted: &'a [u8],
 }
 
@@ -39,7 +34,6 @@ struct Known {
 }
 
 impl Simulator {
-    /// A simulator of such a core.
     pub fn new(fabric: Fabric) -> Simulator {
         Simulator { fabric, queue: VecDeque::new(), known: None }
     }
@@ -65,12 +59,11 @@ impl Simulator {
         Ok(Simulated { time_ns, counts, check })
     }
 
-    /// What programs are made for.
     pub(crate) fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
-    /// The program of a job, with its operands and what it has to answer.
+    /// Decodes the program of a job and prepares its operands and reference result.
     pub(crate) fn prepared(&mut self, job: &RunJob) -> Result<Prepared<'_>, String> {
         let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
         let known = self.known(job)?;
@@ -90,7 +83,7 @@ impl Simulator {
     }
 }
 
-/// The nanoseconds that a program takes by the model of a core's times, and what the model counts.
+/// Returns the modelled nanoseconds of a program and the model's counters.
 pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap<String, f64>), String> {
     let set = fabric.timing();
     let timed = simulate(program, &set.timing).map_err(|error| error.to_string())?;
@@ -110,7 +103,6 @@ pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap
     Ok((fabric.time_ns(timed.cycles), counts))
 }
 
-/// How far bytes are from those of the reference. Bytes of integers are equal or wrong.
 pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
     let number = |byte: u8| f64::from(byte.cast_signed());
     let pairs = given.iter().zip(wanted).map(|(given, wanted)| (number(*given), number(*wanted)));
@@ -121,7 +113,7 @@ pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
     Check { max_abs_error, max_rel_error, is_right: given == wanted }
 }
 
-/// The program of a schedule; what does not fit is rejected.
+/// Generates the program of a schedule; schedules that do not fit are rejected.
 fn build(core: &Core, job: &BuildJob) -> Build {
     let begin = Instant::now();
     let program = match program(core, job) {

@@ -1,9 +1,8 @@
-//! The bench of this machine: builders and runners.
+//! The bench of this machine: builder and runner processes.
 //!
-//! Runs happen one at a time, and never on a core where something is being built. A run that leaves CPUs to builders goes
-//! as soon as it can, with builders at work beside it; one that takes them all waits until there are many like it or
-//! nothing is left to build, since builders rest meanwhile. What builders beside a run do to its times was measured (see
-//! ARCHITECTURE.md).
+//! Runs are sequential, and no core both builds and runs. A run that leaves CPUs to builders starts at once and
+//! overlaps with builds. A run that needs all CPUs is delayed until there are several of them or nothing is left to
+//! build, because builders pause meanwhile. `docs/performance.md` has the effect of the overlap on times.
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
@@ -16,53 +15,47 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
 
-/// The variable TVM reads once per process.
+/// Environment variable that TVM reads once per process.
 const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 
-/// Bounds of the workers.
 #[derive(Clone, Debug)]
 pub struct WorkerLimits {
-    /// Builders at work at once.
     pub builders: usize,
-    /// CPUs of the builders, one each; none leaves them where the system puts them.
+    /// CPUs of the builders, one each; empty for no pinning.
     pub builder_cpus: Vec<usize>,
-    /// Whether builders go on while a candidate runs on other CPUs than theirs.
+    /// Whether builders continue while a candidate runs on other CPUs.
     pub overlap: bool,
-    /// Builders rest as soon as so many runs wait for their CPUs.
+    /// Number of waiting runs on all CPUs at which builders pause.
     pub wide_runs: usize,
-    /// A worker may take this long to start.
     pub start_deadline: Duration,
-    /// A build may take this long.
     pub build_deadline: Duration,
-    /// Memory of a builder.
     pub build_memory_bytes: u64,
-    /// Memory of a runner.
     pub run_memory_bytes: u64,
-    /// A runner is replaced after this many jobs.
+    /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
-    /// An idle thread of a runner's pool asks this often for work before it sleeps.
+    /// Polls of an idle pool thread before it sleeps.
     pub spin_count: u32,
 }
 
-/// The builders and the runners of a machine.
+/// The builders and runners of this machine.
 pub struct Workers {
     builders: Builders,
     runners: Runners,
     overlap: bool,
     builder_cpus: Vec<usize>,
     topology: Topology,
-    /// Runs beside which builders may work.
+    /// Runs that can overlap with builds.
     narrow: VecDeque<(Ticket, Run)>,
-    /// Runs for which they rest.
+    /// Runs for which builders pause.
     wide: VecDeque<(Ticket, Run)>,
     wide_runs: usize,
-    /// Whether builders rest until no wide run is left.
+    /// Whether builders pause until no wide run is left.
     are_resting: bool,
-    /// Number of the runner processes that the last placement asked for.
+    /// Number of the runner process in the last job's placement.
     process: u32,
 }
 
-/// One process for each kind of run; none is started before it is needed.
+/// One process for each kind of run, started on first use.
 struct Runners {
     cpu: Supervisor<RunJob, RunReply>,
     gpu: Supervisor<RunJob, RunReply>,
@@ -72,39 +65,37 @@ struct Runners {
     onnxruntime: Supervisor<NetworkJob, RunReply>,
     openvino: Supervisor<NetworkJob, RunReply>,
     together: Supervisor<TogetherJob, RunReply>,
-    /// The CPUs of that process, which cannot change.
+    /// CPUs of the OpenVINO process, which cannot change after its start.
     openvino_cpus: Vec<usize>,
 }
 
-/// A run with its deadline.
 enum Run {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
     Network(NetworkJob, Duration),
-    /// With all CPUs of what runs.
+    /// Also holds the CPUs of all members.
     Together(TogetherJob, Vec<usize>, Duration),
 }
 
-/// Returns the worker program, which lies beside this one unless [`set_worker_program`] was called.
+/// Returns the worker program: the one set by [`set_worker_program`], or `opcollect-worker` next to this program.
 pub fn worker_program() -> std::io::Result<PathBuf> {
     Ok(worker::libraries::program()?.with_file_name("opcollect-worker"))
 }
 
-/// Sets the worker program of this process, for a library that another program hosts, such as Python. Only the first call has an
-/// effect.
+/// Sets the worker program for a process hosted by another program, such as Python. Only the first call has an effect.
 pub fn set_worker_program(path: PathBuf) {
     worker::libraries::set_program(path);
 }
 
-/// The program that computes tasks through PyTorch's library, beside the worker program where it was built.
+/// Returns the program for PyTorch's library, next to the worker program.
 pub fn library_program(worker: &Path) -> PathBuf {
     worker.with_file_name("opcollect-torch")
 }
 
 impl Workers {
-    /// Workers of this program; none is started before it is needed.
+    /// Creates workers of a program; processes start on first use.
     pub fn new(program: &Path, limits: &WorkerLimits) -> Workers {
-        /// A builder that has grown beyond this is replaced.
+        /// Resident memory above which a builder is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
         let mut build = WorkerSpec::new(program, &["build"]);
         build.start_deadline = limits.start_deadline;
@@ -124,7 +115,7 @@ impl Workers {
         }
     }
 
-    /// Ends the runners; the next job starts a fresh one.
+    /// Ends the runners; the next job starts a new one.
     pub fn recycle_runners(&mut self) {
         self.runners.cpu.recycle();
         self.runners.gpu.recycle();
@@ -136,12 +127,11 @@ impl Workers {
         self.runners.together.recycle();
     }
 
-    /// Where no builder may be at work while something runs: a sibling of its CPU shares the units of its core.
+    /// Returns the CPUs on which no build may run: those of the run and their siblings, which share the core's units.
     fn busy_cpus(&self, run: &Run) -> Vec<usize> {
         self.topology.with_siblings(run.cpus())
     }
 
-    /// Whether a builder may be at work while something runs on these CPUs.
     fn can_build_beside(&self, busy_cpus: &[usize]) -> bool {
         self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }
@@ -153,7 +143,7 @@ impl Workers {
         }
     }
 
-    /// The next run, if its time has come.
+    /// Returns the next run that may start now.
     fn due(&mut self) -> Option<(Ticket, Run)> {
         if let Some(narrow) = self.narrow.pop_front() {
             return Some(narrow);
@@ -164,7 +154,7 @@ impl Workers {
         wide
     }
 
-    /// Runs; no builder touches its cores meanwhile.
+    /// Performs a run while no builder uses its cores.
     fn make(&mut self, run: Run) -> Ran {
         let busy = self.busy_cpus(&run);
         let beside = self.can_build_beside(&busy);
@@ -173,7 +163,7 @@ impl Workers {
             false => self.builders.leave_all(),
         }
         if let Some(Placement { process, .. }) = run.placement() {
-            // Runs that waited for all CPUs may come after those of the next process.
+            // Delayed runs may come after those of a later process number.
             if process > self.process {
                 self.recycle_runners();
             }
@@ -294,15 +284,15 @@ impl Runners {
         cpu.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         cpu.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
         let mut gpu = WorkerSpec { arguments: vec!["run-cuda".into()], ..cpu.clone() };
-        // The driver reserves far more memory than it uses, so a limit on it would say nothing.
+        // The CUDA driver reserves far more address space than it uses, so a memory limit would be meaningless.
         gpu.limits.memory_bytes = None;
         let gpu_network = WorkerSpec { arguments: vec!["run-cuda-network".into()], ..gpu.clone() };
         let mut library = WorkerSpec { arguments: Vec::new(), program: library_program(program), ..cpu.clone() };
-        // Threads that wait for work would be charged to the next operator if they polled.
+        // With active waiting, idle threads would add to the CPU time of the next operator.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
         let network = WorkerSpec { arguments: vec!["run-network".into()], ..cpu.clone() };
         let together = WorkerSpec { arguments: vec!["run-together".into()], ..cpu.clone() };
-        // They have pools of their own.
+        // These runtimes have thread pools of their own.
         let with_pool =
             |role: &str| WorkerSpec { arguments: vec![role.into()], environment: Vec::new(), ..cpu.clone() };
         let (onnxruntime, openvino) = (with_pool("run-onnxruntime"), with_pool("run-openvino"));
@@ -339,7 +329,7 @@ impl Run {
     }
 }
 
-/// Whether a runner may have been damaged: what wrote wrong numbers may have written elsewhere too, and a device stays in
+/// Returns whether a runner must be replaced: a wrong result may come with corrupted memory, and a device stays in
 /// error after a failed launch.
 fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     match reply {
@@ -354,7 +344,7 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     }
 }
 
-/// One job of a runner while builders, if there are any that may, work on other CPUs than these.
+/// Calls a runner while builders work on CPUs outside of `busy_cpus`.
 fn call<Job: Serialize>(
     runner: &mut Supervisor<Job, RunReply>,
     builders: Option<&mut Builders>,

@@ -33,7 +33,6 @@ mod settings;
 mod sharing;
 mod signals;
 mod status;
-mod tables;
 mod tpu;
 mod trace;
 mod values;

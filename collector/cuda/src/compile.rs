@@ -1,4 +1,4 @@
-//! From CUDA C and launches to checked device code.
+//! Compiles CUDA C to device code, and checks the code against the limits of the architectures.
 
 use super::cubin::{self, CubinError};
 use super::log::assembled;
@@ -6,7 +6,6 @@ use super::nvrtc::{Nvrtc, NvrtcError};
 use job::device::{Architecture, Cubin, DeviceCode, Kernel, Launches, LimitExceeded, occupancy};
 use reference::Rounding;
 
-/// Why there is no device code.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CompileError {
@@ -20,7 +19,8 @@ pub enum CompileError {
     Unnamed(String),
 }
 
-/// Compiles the source for every architecture; limits are checked before and after.
+/// Compiles the source for every architecture. Checks the limits of the launches before, and those
+/// of the kernels after the compilation.
 pub fn compile(
     nvrtc: &Nvrtc,
     source: &str,

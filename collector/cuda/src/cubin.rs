@@ -1,22 +1,21 @@
-//! Looks into machine code for GPUs: an ELF file with one text section per kernel.
+//! Reads GPU machine code: an ELF file with one text section per kernel.
 
 use object::LittleEndian;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use std::ffi::CStr;
 
-/// Why an ELF file is not machine code for a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
-/// What the driver can be given to load. It is told an address and no length, so that how far it reads follows from the
-/// bytes themselves; these end where they say.
+/// An image that the driver can load. The driver receives an address without a length and
+/// determines the length from the content, so the content must lie completely within its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 
 impl<'a> Image<'a> {
-    /// Machine code that is all there: whatever its headers point to lies within its bytes.
+    /// Checks that all sections and segments of an ELF file lie within its bytes.
     pub fn cubin(bytes: &'a [u8]) -> Result<Image<'a>, CubinError> {
         let header = header(bytes)?;
         let sections = header.section_headers(LittleEndian, bytes).map_err(wrong)?;
@@ -33,18 +32,17 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Text in the driver's own language.
+    /// Wraps PTX, which the driver compiles itself.
     pub fn text(text: &'a CStr) -> Image<'a> {
         Image(text.to_bytes_with_nul())
     }
 
-    /// All of it.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Bytes of machine code of each kernel, by name.
+/// Returns the name and the machine code size in bytes of each kernel.
 pub fn kernels(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
     let sections = header(bytes)?.sections(LittleEndian, bytes).map_err(wrong)?;
     let mut found = Vec::new();

@@ -1,9 +1,9 @@
-//! The fence around CUPTI, NVIDIA's library for profilers: how long each kernel took by the device's own clock. What the
-//! hardware counted is in `profiler`.
+//! The fence around CUPTI, NVIDIA's profiling library: the duration of each kernel by the device's
+//! clock. Hardware counters are in `profiler`.
 //!
-//! It comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time. Records are read at offsets
-//! that releases 12 and 13 share; a test compares them with the wheel's header. Recording costs time, so that the runs
-//! it looks at are none of those that are timed.
+//! CUPTI comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time.
+//! Records are read at offsets that releases 12 and 13 share; a test compares them with the wheel's
+//! header. Recording costs time, so recorded runs are separate from timed ones.
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::alloc::{Layout, alloc, dealloc};
@@ -13,14 +13,12 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Names the only file to be opened.
+/// Environment variable with the only file to try.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_CUPTI";
 
-/// What to do when there is none.
 pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name \
                               a `libcupti.so` in `OPCOLLECT_CUPTI`";
 
-/// Why CUPTI records nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CuptiError {
@@ -35,7 +33,7 @@ pub enum CuptiError {
 }
 
 impl CuptiError {
-    /// CUPTI's number of what failed.
+    /// Returns CUPTI's status code of a failed call.
     pub fn status(&self) -> Option<i32> {
         match self {
             CuptiError::Failed { status, .. } => Some(*status),
@@ -48,26 +46,26 @@ pub(super) type Result<T> = std::result::Result<T, CuptiError>;
 pub(super) type Status = c_int;
 
 const SUCCESS: Status = 0;
-/// The driver's settings keep counters from this user; the second is that of virtual devices.
+/// Status codes for users without permission to read counters; the second one is that of virtual
+/// devices.
 const NOT_PERMITTED: [Status; 2] = [35, 40];
 
-/// What gives permission to read counters.
 pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \
                                    `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of \
                                    /etc/modprobe.d, then restart), or run as root";
 
-/// The kind of a kernel's record.
+/// Kind of a kernel's record.
 pub const CONCURRENT_KERNEL: c_int = 10;
 
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status;
 
-/// How failures are worded.
+/// The function that describes a status code.
 #[derive(Clone, Copy)]
 pub(super) struct Words(unsafe extern "C" fn(Status, *mut *const c_char) -> Status);
 
-/// The functions in use, with the signatures of `cupti_activity.h`.
+/// The CUPTI functions in use, with the signatures of `cupti_activity.h`.
 struct Functions {
     version: unsafe extern "C" fn(*mut u32) -> Status,
     words: Words,
@@ -77,45 +75,46 @@ struct Functions {
     flush: unsafe extern "C" fn(u32) -> Status,
 }
 
-/// An opened CUPTI; there is one in a process.
+/// An opened CUPTI library. A process opens at most one, because the callbacks share static state.
 pub struct Cupti {
     functions: Functions,
     version: Option<u32>,
     registered: OnceCell<Result<()>>,
-    // Its threads may call back at any time, so that it is never unloaded.
+    // The library's threads may call back at any time, so it is never unloaded.
     library: std::mem::ManuallyDrop<Library>,
 }
 
 /// Byte offsets in the record of a kernel.
 pub mod offsets {
-    /// Kind of the record, 32 bits.
+    /// Kind of the record: 32 bits.
     pub const KIND: usize = 0;
-    /// When it began, 64 bits, in nanoseconds.
+    /// Start of the kernel in nanoseconds: 64 bits.
     pub const START: usize = 16;
-    /// When it ended, 64 bits.
+    /// End of the kernel in nanoseconds: 64 bits.
     pub const END: usize = 24;
 }
 
-/// What the callbacks share with the caller: how to walk a buffer, and the times found so far, in nanoseconds.
+/// Shared state of the callbacks and the caller: the function that iterates over a buffer, and the
+/// kernel times in nanoseconds.
 static FOUND: Mutex<(Option<NextRecord>, Vec<u64>)> = Mutex::new((None, Vec::new()));
 
 fn found() -> std::sync::MutexGuard<'static, (Option<NextRecord>, Vec<u64>)> {
     FOUND.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A buffer of records.
+/// Layout of a buffer of records.
 const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
 
-/// Gives CUPTI a buffer.
+/// Allocates a buffer for CUPTI.
 ///
 /// # Safety
 ///
-/// Each argument is a place that can be written to.
+/// Each argument must point to writable memory.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
-    // SAFETY: CUPTI gives three places to write to; a null buffer is its sign for "no memory".
+    // SAFETY: CUPTI passes three writable addresses. A null buffer means "out of memory" to it.
     unsafe {
         *buffer = alloc(BUFFER);
         *size = BUFFER.size();
@@ -123,19 +122,20 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: 
     }
 }
 
-/// Takes a buffer back with the records in it.
+/// Collects the kernel times from a buffer and frees it.
 ///
 /// # Safety
 ///
-/// The buffer came from [`requested`] and is given up with this call; as many of its bytes as said are records.
+/// The buffer must come from [`requested`] and not be used afterwards. Its first `valid` bytes must
+/// be records.
 unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;
     }
     let mut found = found();
     let mut record = null_mut();
-    // SAFETY: CUPTI says how many bytes of the buffer, which came from `requested`, are records; each record it points
-    // to is as long as its kind says, which for a kernel is beyond the offsets.
+    // SAFETY: CUPTI reports how many bytes of the buffer, which came from `requested`, are records.
+    // Each record has the length of its kind, and a kernel's record extends beyond the offsets.
     unsafe {
         while let Some(next) = found.0
             && next(buffer, valid, &raw mut record) == SUCCESS
@@ -150,7 +150,7 @@ unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut
     }
 }
 
-/// Files that may be CUPTI, best first.
+/// Returns the possible paths of CUPTI, the preferred one first.
 pub fn candidates() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
@@ -164,7 +164,7 @@ pub fn candidates() -> Vec<PathBuf> {
 }
 
 impl Cupti {
-    /// Opens the first that works.
+    /// Opens the first library that can be loaded.
     pub fn open() -> Result<Cupti> {
         let mut why = String::new();
         for path in candidates() {
@@ -183,7 +183,8 @@ impl Cupti {
     fn over(library: Library) -> Result<Cupti> {
         macro_rules! symbol {
             ($name:literal) => {
-                // SAFETY: the place it goes to has the signature that NVIDIA's header gives for this name.
+                // SAFETY: the destination has the signature that NVIDIA's header declares for this
+                // name.
                 *unsafe { library.get($name.as_bytes()) }.map_err(|_| CuptiError::TooOld($name))?
             };
         }
@@ -197,27 +198,26 @@ impl Cupti {
         };
         found().0 = Some(symbol!("cuptiActivityGetNextRecord"));
         let mut number = 0;
-        // SAFETY: writes one number to a place that outlives the call.
+        // SAFETY: the call writes one number to a variable that outlives it.
         let version = (unsafe { (functions.version)(&raw mut number) } == SUCCESS).then_some(number);
         Ok(Cupti { functions, version, registered: OnceCell::new(), library: std::mem::ManuallyDrop::new(library) })
     }
 
-    /// The version of its interface; without a driver it does not tell even that.
+    /// Returns the version of CUPTI's interface, which is unknown without a driver.
     pub fn version(&self) -> Option<u32> {
         self.version
     }
 
-    /// The library, which stays open as long as the process.
+    /// Returns the library, which is never unloaded.
     pub(super) fn library(&self) -> &Library {
         &self.library
     }
 
-    /// How its failures are worded.
     pub(super) fn words(&self) -> Words {
         self.functions.words
     }
 
-    /// Times of all kernels that `work` launches and waits for, in nanoseconds.
+    /// Returns the durations in nanoseconds of all kernels that `work` launches and waits for.
     pub fn kernel_times_ns<E: From<CuptiError>>(
         &self,
         work: impl FnOnce() -> std::result::Result<(), E>,
@@ -226,17 +226,18 @@ impl Cupti {
         let functions = &self.functions;
         found().1.clear();
         let register = || {
-            // SAFETY: both functions keep the promises of the header, and live as long as the process.
+            // SAFETY: both callbacks fulfil the contract of the header, and exist as long as the
+            // process.
             let status = unsafe { (functions.register)(requested, completed) };
             functions.check("cuptiActivityRegisterCallbacks", status)
         };
         self.registered.get_or_init(register).clone()?;
-        // SAFETY: the call takes a number alone.
+        // SAFETY: the call takes only a number.
         functions.check("cuptiActivityEnable", unsafe { (functions.enable)(CONCURRENT_KERNEL) })?;
         let worked = work();
         // SAFETY: as above; both callbacks are registered.
         let flushed = unsafe { (functions.flush)(EVEN_UNFINISHED) };
-        // SAFETY: the call takes a number alone.
+        // SAFETY: the call takes only a number.
         let disabled = unsafe { (functions.disable)(CONCURRENT_KERNEL) };
         worked?;
         functions.check("cuptiActivityFlushAll", flushed)?;
@@ -252,18 +253,19 @@ impl Functions {
 }
 
 impl Words {
-    /// An error that says what failed and why, and what helps where that is known.
+    /// Converts a status into an error that names the call and its reason, with a hint if the
+    /// permission is missing.
     pub(super) fn check(self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }
         let mut text = std::ptr::null();
-        // SAFETY: writes the address of a static terminated string, or leaves it null.
+        // SAFETY: the call writes the address of a static terminated string, or leaves it null.
         unsafe { (self.0)(status, &raw mut text) };
         let mut why = if text.is_null() {
             "no such status".to_owned()
         } else {
-            // SAFETY: just checked.
+            // SAFETY: the text is not null and terminated.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         if NOT_PERMITTED.contains(&status) {

@@ -1,12 +1,12 @@
-//! What stands in front of generated CUDA C: TVM names the parts that a kernel uses, this writes them.
+//! The prelude of generated CUDA C: definitions of the features that TVM lists for a kernel.
 
-/// A part this version has no text for.
+/// A feature for which this version has no definitions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the generated code wants `{0}`, which this version does not provide")]
 pub struct UnknownTag(String);
 
-/// Plain names of unsigned types, which generated code takes for granted, and the fixed-width ones, which NVRTC lacks
-/// for want of a standard library.
+/// Short names of unsigned types, which generated code assumes, and fixed-width types, which NVRTC
+/// lacks because it has no standard library.
 const TYPES: &str = "\
 typedef signed char int8_t;
 typedef short int16_t;
@@ -21,7 +21,6 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 ";
 
-/// Infinities and not-a-number.
 const MATH_CONSTANTS: &str = "\
 #define CUDART_INF_F __int_as_float(0x7f800000)
 #define CUDART_NAN_F __int_as_float(0x7fffffff)
@@ -29,8 +28,8 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Half precision: comparisons, the vector of four that generated code names, and functions the device lacks, by way
-/// of single precision.
+/// Returns the definitions for half precision: comparisons, the vector of four that generated code
+/// uses, and functions that the device computes in single precision.
 fn half(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\
@@ -63,7 +62,7 @@ __device__ inline {four} make_{four}({scalar} x, {scalar} y, {scalar} z, {scalar
     text
 }
 
-/// The text for these parts.
+/// Returns the definitions of the features that `tags` lists.
 pub fn header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, UnknownTag> {
     let mut text = TYPES.to_owned();
     for tag in tags {
@@ -79,7 +78,7 @@ pub fn header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, Unk
             }
             "mma" => text.push_str("#include <mma.h>\n"),
             "math_constants" => text.push_str(MATH_CONSTANTS),
-            // Both are part of the language since Volta.
+            // These features are part of the language since Volta.
             "warp_shuffle" | "int8" | "cuda" => {}
             other => return Err(UnknownTag(other.to_owned())),
         }

@@ -1,8 +1,9 @@
-//! CUDA without a toolkit: compile anywhere, measure where a GPU is.
+//! CUDA without a toolkit: code is compiled on any machine, and measured on one with a GPU.
 //!
-//! `nvrtc`, `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each opened at
-//! run time as NVML is; everything else here is plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
-//! its architecture and pack it; only the launch needs the driver.
+//! `nvrtc`, `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's
+//! libraries, each opened at run time, like NVML. Everything else is plain data about device code.
+//! A machine without a GPU can compile code, check it against the limits of its architecture and
+//! pack it; only launches need the driver.
 
 mod compile;
 mod cubin;

@@ -1,6 +1,6 @@
-//! What the assembler says about each kernel when it is asked to be verbose.
+//! Parses the assembler's verbose output about each kernel.
 
-/// The figures of one kernel.
+/// Resource usage of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
     pub registers: u32,
@@ -11,7 +11,7 @@ pub struct Assembled {
     pub barriers: u32,
 }
 
-/// The figures of a kernel; nothing when the log does not speak of it.
+/// Returns the resource usage of a kernel, or None if the log does not mention it.
 pub fn assembled(log: &str, kernel: &str) -> Option<Assembled> {
     let begin = format!("Compiling entry function '{kernel}'");
     let mut lines = log.lines().skip_while(|line| !line.contains(&begin)).skip(1);
@@ -52,7 +52,7 @@ pub fn assembled(log: &str, kernel: &str) -> Option<Assembled> {
     None
 }
 
-/// The number in front of these words.
+/// Returns the number that precedes the words of `what`.
 fn number_before(words: &[&str], what: &[&str]) -> Option<u32> {
     let place = words.windows(what.len()).position(|window| window == what)?;
     words[place.checked_sub(1)?].parse().ok()

@@ -1,11 +1,10 @@
-//! NVML, the library of the NVIDIA driver that tells how a GPU fares: clocks, power, temperature, and what holds its clocks
-//! back. It is part of the driver, and opened at run time.
+//! NVML, the library of the NVIDIA driver that reports the state of a GPU: clocks, power,
+//! temperature and throttling. It is part of the driver and opened at run time.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml as Library};
 use std::sync::OnceLock;
 
-/// Why NVML tells nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NvmlError {
@@ -17,27 +16,23 @@ pub enum NvmlError {
 
 type Result<T> = std::result::Result<T, NvmlError>;
 
-/// One device of NVML.
 pub struct Nvml {
     device: Device<'static>,
 }
 
-/// How a device fares at a moment; each figure where the device tells it.
+/// State of a device at one moment. Each value may be unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fares {
-    /// Clock of the multiprocessors.
     pub sm_clock_mhz: Result<u32>,
-    /// Clock of the memory.
     pub memory_clock_mhz: Result<u32>,
-    /// Power the board draws.
+    /// Power consumption of the board.
     pub power_mw: Result<u32>,
-    /// Temperature of the chip.
     pub temperature_celsius: Result<u32>,
-    /// What holds clocks back, a bit each; see [`throttle_names`].
+    /// Reasons for throttling, one bit each; see [`throttle_names`].
     pub throttle: Result<u64>,
 }
 
-/// What holds clocks back, in words.
+/// Returns the names of throttling reasons.
 pub fn throttle_names(reasons: u64) -> Vec<&'static str> {
     const NAMES: [(u64, &str); 9] = [
         (0x1, "idle"),
@@ -54,13 +49,13 @@ pub fn throttle_names(reasons: u64) -> Vec<&'static str> {
 }
 
 impl Nvml {
-    /// Opens the device with this address on the PCI bus, such as `0000:01:00.0`.
+    /// Opens the device with an address on the PCI bus, such as `0000:01:00.0`.
     pub fn open(pci_bus_id: &str) -> Result<Nvml> {
         let device = library()?.device_by_pci_bus_id(pci_bus_id);
         Ok(Nvml { device: device.map_err(failed("nvmlDeviceGetHandleByPciBusId"))? })
     }
 
-    /// How the device fares now.
+    /// Reads the current state of the device.
     pub fn fares(&self) -> Fares {
         let device = &self.device;
         let clock = |kind| device.clock_info(kind).map_err(failed("nvmlDeviceGetClockInfo"));
@@ -75,13 +70,14 @@ impl Nvml {
         }
     }
 
-    /// What the board has used since the driver was loaded. It grows in steps of some ten milliseconds' use.
+    /// Returns the board's energy consumption since the driver was loaded. The counter has a coarse
+    /// resolution of some ten milliseconds' consumption.
     pub fn energy_millijoules(&self) -> Result<u64> {
         self.device.total_energy_consumption().map_err(failed("nvmlDeviceGetTotalEnergyConsumption"))
     }
 }
 
-/// The library, opened once and for as long as the process.
+/// Returns the library, which is opened once and never closed.
 fn library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
     let open = || Library::init().map_err(|error| NvmlError::NotFound(cause(&error)));
@@ -92,7 +88,7 @@ fn failed(call: &'static str) -> impl Fn(nvml_wrapper::error::NvmlError) -> Nvml
     move |error| NvmlError::Failed { call, why: error.to_string() }
 }
 
-/// The dynamic loader keeps its reason in the innermost cause.
+/// Returns the innermost cause of an error, in which the dynamic loader reports its reason.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), cause)
 }

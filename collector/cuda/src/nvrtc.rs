@@ -1,8 +1,10 @@
-//! The fence around NVRTC, NVIDIA's compiler library: CUDA C in, machine code and the assembler's log out.
+//! The fence around NVRTC, NVIDIA's compiler library, which compiles CUDA C to machine code with
+//! the assembler's log.
 //!
-//! It needs neither a toolkit nor a GPU. The library is opened at run time, from the folder that `OPCOLLECT_NVRTC`
-//! names, a `lib` folder beside the program's own, the wheel in `.venv`, or wherever the system's loader finds one.
-//! Headers for half precision come from the wheel of the CUDA runtime, which puts them beside the library's folder.
+//! NVRTC needs neither a toolkit nor a GPU. The library is opened at run time: the file that
+//! `OPCOLLECT_NVRTC` names, one in a `lib` folder next to the program's own, the wheel in `.venv`,
+//! or whatever the system's loader finds. Headers for half precision come from the wheel of the
+//! CUDA runtime, which installs them next to the library's folder.
 
 use job::device::Architecture;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -10,14 +12,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// Names the only file to be opened.
+/// Environment variable with the only file to try.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_NVRTC";
 
-/// What to do when there is none.
 pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or name a \
                               `libnvrtc.so` in `OPCOLLECT_NVRTC`";
 
-/// Why device code cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NvrtcError {
@@ -44,7 +44,8 @@ type Program = *mut c_void;
 
 const SUCCESS: Status = 0;
 
-/// The functions in use, with the signatures of `nvrtc.h`, which are the same in releases 12 and 13.
+/// The NVRTC functions in use, with the signatures of `nvrtc.h`, which are the same in releases 12
+/// and 13.
 struct Functions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     supported_count: unsafe extern "C" fn(*mut c_int) -> Status,
@@ -66,27 +67,26 @@ struct Functions {
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
 }
 
-/// An opened NVRTC.
+/// An opened NVRTC library.
 pub struct Nvrtc {
     functions: Functions,
     path: PathBuf,
     version: (i32, i32),
     known: Vec<u32>,
     include: Option<PathBuf>,
-    // Keeps the functions' code mapped.
+    // Keeps the code of the functions mapped.
     _library: Library,
 }
 
-/// Machine code with what the compiler said about it.
+/// Machine code with the compiler's log.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// An ELF file.
     pub cubin: Vec<u8>,
-    /// Warnings and the assembler's figures.
+    /// Warnings and the resource usage that the assembler reports.
     pub log: String,
 }
 
-/// Files that may be NVRTC, best first.
+/// Returns the possible paths of NVRTC, the preferred one first.
 pub fn candidates() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
@@ -103,19 +103,19 @@ pub fn candidates() -> Vec<PathBuf> {
         let found = NAMES.iter().map(|name| folder.join(name)).find(|file| file.is_file());
         files.extend(found.filter(|file| !files.contains(file)));
     }
-    // Last, whatever the system's loader finds by name.
+    // The system's loader is the last resort.
     files.extend(NAMES.iter().map(PathBuf::from));
     files
 }
 
 impl Nvrtc {
-    /// Opens the first that works.
+    /// Opens the first library that can be loaded.
     pub fn open() -> Result<Nvrtc> {
         let tried = candidates();
         let mut why = String::new();
         for path in &tried {
-            // SAFETY: NVIDIA's library has initialisers that only set up its own state; it is never unloaded while
-            // `Nvrtc` lives, which holds it.
+            // SAFETY: NVIDIA's library has initialisers that only set up its own state; it is not
+            // unloaded while `Nvrtc` exists, which owns it.
             match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
                 Ok(library) => return Nvrtc::over(library, path),
                 Err(error) => {
@@ -131,7 +131,8 @@ impl Nvrtc {
         macro_rules! symbol {
             ($name:literal) => {{
                 let missing = |_| NvrtcError::MissingSymbol { path: path.to_owned(), symbol: $name };
-                // SAFETY: the field it goes to has the signature that NVIDIA's header gives for this name.
+                // SAFETY: the destination has the signature that NVIDIA's header declares for this
+                // name.
                 *unsafe { library.get($name.as_bytes()) }.map_err(missing)?
             }};
         }
@@ -149,7 +150,7 @@ impl Nvrtc {
             error_string: symbol!("nvrtcGetErrorString"),
         };
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: each call writes one integer to a place that outlives it.
+        // SAFETY: each call writes integers to variables that outlive it.
         functions.check("nvrtcVersion", unsafe { (functions.version)(&raw mut major, &raw mut minor) })?;
         // SAFETY: as above.
         functions.check("nvrtcGetNumSupportedArchs", unsafe { (functions.supported_count)(&raw mut count) })?;
@@ -168,32 +169,31 @@ impl Nvrtc {
         })
     }
 
-    /// The file that was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its release.
     pub fn version(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Capabilities it compiles for, in tens.
+    /// Returns the supported compute capabilities, times ten.
     pub fn known(&self) -> &[u32] {
         &self.known
     }
 
-    /// The folder of the CUDA runtime's headers; without it kernels of half precision do not compile.
+    /// Returns the folder of the CUDA runtime's headers, without which kernels with half precision
+    /// do not compile.
     pub fn include(&self) -> Option<&Path> {
         self.include.as_deref()
     }
 
-    /// Whether the headers have what tensor cores need.
+    /// Returns whether the headers for tensor cores exist.
     pub fn has_fragments(&self) -> bool {
         self.include().is_some_and(|folder| folder.join("crt/mma.h").is_file())
     }
 
-    /// Says so when an architecture is unknown, with those that are known.
+    /// Checks that an architecture is supported. The error lists the supported ones.
     pub fn check(&self, architecture: Architecture) -> Result<()> {
         if self.known.contains(&architecture.number) {
             return Ok(());
@@ -208,7 +208,8 @@ impl Nvrtc {
 
     /// Compiles CUDA C to machine code.
     ///
-    /// Mathematical functions stay accurate: no fast mathematics, so that results compare with the reference.
+    /// Mathematical functions stay accurate: fast mathematics is disabled, so that results are
+    /// comparable with the reference.
     pub fn compile(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;
@@ -230,7 +231,7 @@ impl Nvrtc {
     }
 }
 
-/// The first errors of a log: later ones follow from them.
+/// Returns the first errors of a log, because later ones are often consequences.
 fn first_lines(log: &str) -> String {
     const LINES: usize = 6;
     let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -253,7 +254,7 @@ impl Functions {
     }
 }
 
-/// A program of NVRTC that is closed when dropped.
+/// A program handle of NVRTC, which is closed when dropped.
 struct OpenProgram<'a> {
     functions: &'a Functions,
     handle: Program,
@@ -281,7 +282,7 @@ impl OpenProgram<'_> {
         self.read("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
     }
 
-    /// Asks for a size, then for as many bytes.
+    /// Reads data of unknown size: requests the size, then the bytes.
     fn read(
         &self,
         call: &'static str,
@@ -290,13 +291,13 @@ impl OpenProgram<'_> {
     ) -> Result<Vec<u8>> {
         const MOST_BYTES: usize = 64 << 20;
         let mut size = 0;
-        // SAFETY: the program is open, and the size has a place that outlives the call.
+        // SAFETY: the program is open, and the call writes the size to a variable that outlives it.
         self.functions.check(call, unsafe { size_of(self.handle, &raw mut size) })?;
         if size > MOST_BYTES {
             return Err(NvrtcError::Failed { call, why: format!("{size} bytes are more than one task makes") });
         }
         let mut bytes = vec![0u8; size];
-        // SAFETY: the call writes as many bytes as it said, which is the length of the vector.
+        // SAFETY: the call writes as many bytes as it reported, which is the length of the vector.
         self.functions.check(call, unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }

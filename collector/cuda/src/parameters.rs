@@ -1,27 +1,27 @@
-//! What CUPTI's profiler takes: one structure per call, as `cupti_profiler_host.h`, `cupti_profiler_target.h`,
-//! `cupti_range_profiler.h` and `cupti_target.h` declare them.
+//! Parameters of CUPTI's profiler: one structure per call, as declared in `cupti_profiler_host.h`,
+//! `cupti_profiler_target.h`, `cupti_range_profiler.h` and `cupti_target.h`.
 //!
-//! Each begins with its own size, by which CUPTI sees which fields there are. Fields that came after the first releases
-//! with this profiler are left off, so that one declaration serves all of them. A test compiles NVIDIA's headers and
-//! compares every offset and size.
+//! Each structure begins with its own size, by which CUPTI determines the available fields. Fields
+//! that were added after the first releases of this profiler are left out, so that one declaration
+//! works with all releases. A test compiles NVIDIA's headers and compares every offset and size.
 
 use super::cupti::{CuptiError, Result, Status};
 use libloading::os::unix::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
-/// An object of CUPTI or the driver.
+/// An opaque object of CUPTI or the driver.
 pub type Handle = *mut c_void;
-/// Names, each terminated.
+/// An array of terminated strings.
 pub type Names = *const *const c_char;
 
-/// Where the fields of a structure are, to be compared with NVIDIA's header.
+/// Layout of a structure, for the comparison with NVIDIA's header.
 pub struct Layout {
-    /// Its name there.
+    /// Name of the structure in the header.
     pub structure: &'static str,
-    /// What CUPTI is told: the end of the last field.
+    /// Size that is passed to CUPTI: the end of the last field.
     pub size: usize,
-    /// Fields by their names there, with their offsets.
+    /// Names in the header and offsets of the fields.
     pub fields: Vec<(&'static str, usize)>,
 }
 
@@ -38,9 +38,10 @@ macro_rules! calls {
             }
 
             impl $name {
-                /// With everything zero but its size.
+                /// Returns a structure in which everything except its size is zero.
                 pub fn blank() -> $name {
-                    // SAFETY: the structure has numbers and addresses alone, for which zero is a value.
+                    // SAFETY: the structure consists of numbers and addresses, for which zero is a
+                    // valid value.
                     let zero: $name = unsafe { std::mem::zeroed() };
                     $name { size: $name::size(), ..zero }
                 }
@@ -55,30 +56,31 @@ macro_rules! calls {
             }
         )*
 
-        /// NVIDIA's names of the functions, by ours.
+        /// NVIDIA's names of the functions.
         #[allow(non_upper_case_globals)]
         pub mod symbols {
             $(pub const $function: &str = $symbol;)*
         }
 
-        /// The functions in use.
+        /// The profiler functions in use.
         pub struct Functions {
             $(pub $function: unsafe extern "C" fn(*mut $name) -> Status,)*
         }
 
         impl Functions {
-            /// Looks all of them up.
+            /// Looks up all functions.
             pub fn look_up(library: &Library) -> Result<Functions> {
                 Ok(Functions {
                     $($function: {
-                        // SAFETY: the field has the signature that NVIDIA's header gives for this name.
+                        // SAFETY: the field has the signature that NVIDIA's header declares for
+                        // this name.
                         *unsafe { library.get($symbol.as_bytes()) }.map_err(|_| CuptiError::TooOld($symbol))?
                     },)*
                 })
             }
         }
 
-        /// All structures.
+        /// Returns the layouts of all structures.
         pub fn layouts() -> Vec<Layout> {
             vec![$(Layout {
                 structure: $structure,
@@ -94,11 +96,11 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Begins everything else.
+    /// Initialises the profiler.
     initialize = "cuptiProfilerInitialize",
     Initialize = "CUpti_Profiler_Initialize_Params" {}
 
-    /// Whether a device can be profiled, and if not, what is in the way.
+    /// Checks whether a device can be profiled, and what prevents it.
     supported = "cuptiProfilerDeviceSupported",
     Supported = "CUpti_Profiler_DeviceSupported_Params" {
         device = "cuDevice": c_int,
@@ -111,7 +113,7 @@ calls! {
         wsl = "wsl": c_int,
     }
 
-    /// Which counters the device lets be read.
+    /// Returns the counters that may be read on the device.
     availability = "cuptiProfilerGetCounterAvailability",
     Availability = "CUpti_Profiler_GetCounterAvailability_Params" {
         context = "ctx": Handle,
@@ -120,14 +122,14 @@ calls! {
         with_device_counters = "bAllowDeviceLevelCounters": u8,
     }
 
-    /// The name of a device's chip.
+    /// Returns the name of a device's chip.
     chip_name = "cuptiDeviceGetChipName",
     ChipName = "CUpti_Device_GetChipName_Params" {
         device = "deviceIndex": usize,
         chip = "pChipName": *const c_char,
     }
 
-    /// Makes a host object, which knows the metrics of a chip.
+    /// Creates a host object, which knows the metrics of a chip.
     make_host = "cuptiProfilerHostInitialize",
     MakeHost = "CUpti_Profiler_Host_Initialize_Params" {
         kind = "profilerType": c_int,
@@ -136,13 +138,13 @@ calls! {
         host = "pHostObject": Handle,
     }
 
-    /// Ends a host object.
+    /// Destroys a host object.
     destroy_host = "cuptiProfilerHostDeinitialize",
     DestroyHost = "CUpti_Profiler_Host_Deinitialize_Params" {
         host = "pHostObject": Handle,
     }
 
-    /// Metrics of one kind, without what is said of them after the first point.
+    /// Lists the metrics of one kind, by their names before the first point.
     base_metrics = "cuptiProfilerHostGetBaseMetrics",
     BaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params" {
         host = "pHostObject": Handle,
@@ -151,7 +153,7 @@ calls! {
         count = "numMetrics": usize,
     }
 
-    /// Asks for metrics.
+    /// Adds metrics to the configuration.
     add_metrics = "cuptiProfilerHostConfigAddMetrics",
     AddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params" {
         host = "pHostObject": Handle,
@@ -159,14 +161,14 @@ calls! {
         count = "numMetrics": usize,
     }
 
-    /// Bytes of the configuration.
+    /// Returns the size of the configuration.
     config_size = "cuptiProfilerHostGetConfigImageSize",
     ConfigSize = "CUpti_Profiler_Host_GetConfigImageSize_Params" {
         host = "pHostObject": Handle,
         bytes = "configImageSize": usize,
     }
 
-    /// The configuration: which counters are read in which pass.
+    /// Returns the configuration: which counters are read in which pass.
     config = "cuptiProfilerHostGetConfigImage",
     ConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
         host = "pHostObject": Handle,
@@ -174,7 +176,7 @@ calls! {
         image = "pConfigImage": *mut u8,
     }
 
-    /// How often the work must be repeated.
+    /// Returns the number of passes, in each of which the work is repeated.
     passes = "cuptiProfilerHostGetNumOfPasses",
     Passes = "CUpti_Profiler_Host_GetNumOfPasses_Params" {
         bytes = "configImageSize": usize,
@@ -182,7 +184,7 @@ calls! {
         count = "numOfPasses": usize,
     }
 
-    /// Numbers from what was counted in a range.
+    /// Computes the metrics of a range from its counters.
     evaluate = "cuptiProfilerHostEvaluateToGpuValues",
     Evaluate = "CUpti_Profiler_Host_EvaluateToGpuValues_Params" {
         host = "pHostObject": Handle,
@@ -194,20 +196,20 @@ calls! {
         values = "pMetricValues": *mut f64,
     }
 
-    /// Switches the profiler on for a context.
+    /// Enables the profiler for a context.
     enable = "cuptiRangeProfilerEnable",
     Enable = "CUpti_RangeProfiler_Enable_Params" {
         context = "ctx": Handle,
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Switches it off.
+    /// Disables the profiler.
     disable = "cuptiRangeProfilerDisable",
     Disable = "CUpti_RangeProfiler_Disable_Params" {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Bytes that hold what is counted.
+    /// Returns the size of the counter data.
     data_size = "cuptiRangeProfilerGetCounterDataSize",
     DataSize = "CUpti_RangeProfiler_GetCounterDataSize_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -218,7 +220,7 @@ calls! {
         bytes = "counterDataSize": usize,
     }
 
-    /// Makes bytes ready to hold it.
+    /// Initialises the counter data.
     begin_data = "cuptiRangeProfilerCounterDataImageInitialize",
     BeginData = "CUpti_RangeProfiler_CounterDataImage_Initialize_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -226,7 +228,8 @@ calls! {
         data = "pCounterData": *mut u8,
     }
 
-    /// What is counted, into which bytes, and who repeats the work.
+    /// Sets the configuration, the destination of the counters, and the party that repeats the
+    /// work.
     set_config = "cuptiRangeProfilerSetConfig",
     SetConfig = "CUpti_RangeProfiler_SetConfig_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -243,13 +246,13 @@ calls! {
         level = "targetNestingLevel": u16,
     }
 
-    /// Begins a pass.
+    /// Starts a pass.
     start = "cuptiRangeProfilerStart",
     Start = "CUpti_RangeProfiler_Start_Params" {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Ends a pass, and tells whether it was the last.
+    /// Ends a pass, and returns whether it was the last.
     stop = "cuptiRangeProfilerStop",
     Stop = "CUpti_RangeProfiler_Stop_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -258,7 +261,7 @@ calls! {
         is_last = "isAllPassSubmitted": u8,
     }
 
-    /// Begins the range.
+    /// Starts the range.
     push = "cuptiRangeProfilerPushRange",
     Push = "CUpti_RangeProfiler_PushRange_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -271,7 +274,7 @@ calls! {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Fetches from the device what was counted.
+    /// Copies the counters from the device.
     decode = "cuptiRangeProfilerDecodeData",
     Decode = "CUpti_RangeProfiler_DecodeData_Params" {
         profiler = "pRangeProfilerObject": Handle,

@@ -1,8 +1,9 @@
-//! The fence around CUPTI's range profiler: what the hardware counted while kernels ran.
+//! The fence around CUPTI's range profiler, which reads hardware counters while kernels run.
 //!
-//! A device counts few things at once, so that the work is repeated, pass after pass, until all were counted. The caller
-//! repeats it, which is right for work that gives the same result each time, and leaves the caches as the caller wants
-//! them. One range holds the whole work of a pass. Host objects, which know the metrics of a chip, need a driver too.
+//! A device reads only a few counters at once, so the work is repeated, pass after pass, until all
+//! were read. The caller repeats the work. That is correct for work with the same result each time,
+//! and lets the caller control the caches. One range covers the whole work of a pass. Host objects,
+//! which know the metrics of a chip, also need a driver.
 
 use super::cupti::{Cupti, CuptiError, Result, Status, Words};
 use super::driver::Device;
@@ -13,21 +14,20 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::rc::Rc;
 
-/// Ranges are marked by the caller.
+/// Mode in which the caller marks the ranges.
 pub const RANGES_OF_CALLER: c_int = 2;
-/// The caller repeats the work.
+/// Mode in which the caller repeats the work.
 pub const REPEATED_BY_CALLER: c_int = 3;
 
-/// The range profiler for one device.
 pub struct Profiler {
     calls: Rc<Calls>,
     chip: Rc<Chip>,
 }
 
-/// A device as host objects must know it.
+/// A chip, in the form in which host objects need it.
 struct Chip {
     name: CString,
-    /// Which counters the device lets be read, as CUPTI writes it.
+    /// Counters that may be read on the device, in CUPTI's encoding.
     availability: Image,
 }
 
@@ -39,7 +39,7 @@ pub struct Config {
     passes: usize,
 }
 
-/// The functions, and how their failures are worded.
+/// The functions of the profiler, and the one that describes status codes.
 struct Calls {
     functions: Functions,
     words: Words,
@@ -49,51 +49,52 @@ struct Calls {
 struct Host {
     calls: Rc<Calls>,
     handle: Handle,
-    // CUPTI has its addresses as long as the object is there.
+    // CUPTI keeps addresses of the chip's data as long as the object exists.
     _chip: Rc<Chip>,
 }
 
-/// The profiler switched on for a context.
+/// The profiler, enabled for a context.
 struct Session<'a> {
     calls: &'a Calls,
     handle: Handle,
-    // Alive as long as its context is in use.
+    // Keeps the context alive.
     _device: &'a Device,
 }
 
-/// A session that counts. CUPTI has the addresses of both images until the session ends, which as the first field it does
-/// before they can be freed.
+/// A session that reads counters. CUPTI keeps the addresses of both images until the session ends.
+/// The session is the first field, so it ends before they are freed.
 struct Counting<'a> {
     session: Session<'a>,
     data: Image,
     config: &'a mut Config,
 }
 
-/// Bytes for CUPTI, in words, since it wants them aligned.
+/// A buffer for CUPTI, stored as words because it must be aligned.
 struct Image {
     words: Vec<u64>,
     bytes: usize,
 }
 
-/// Calls a function with its structure; a failure names the function.
+/// Calls a function with its structure; an error names the function.
 macro_rules! call {
     ($calls:expr, $function:ident, $given:ident) => {{
         let calls: &Calls = $calls;
-        // SAFETY: the structure is the function's own and says its size; every address in it is null, or that of memory
-        // or of an object which outlives the call.
+        // SAFETY: the structure belongs to the function and contains its own size; every address in
+        // it is null or points to memory or an object that outlives the call.
         let status = unsafe { (calls.functions.$function)(&raw mut $given) };
         calls.words.check(given::symbols::$function, status)
     }};
 }
 
 impl Profiler {
-    /// Asks whether the device can be profiled, and what it lets be read.
+    /// Opens the profiler. Checks whether the device can be profiled, and reads which counters are
+    /// available.
     pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
         let calls = Calls { functions: Functions::look_up(cupti.library())?, words: cupti.words() };
         let mut begun = given::Initialize::blank();
         call!(&calls, initialize, begun)?;
         let mut asked = given::Supported { device: device.ordinal(), ..given::Supported::blank() };
-        // Only advice: what is really in the way is told by a later call.
+        // The check is only advisory: a later call reports what really prevents profiling.
         if call!(&calls, supported, asked).is_ok() {
             check_support(&asked)?;
         }
@@ -103,23 +104,24 @@ impl Profiler {
         if named.chip.is_null() {
             return Err(CuptiError::Unsupported("its chip has no name".to_owned()));
         }
-        // SAFETY: a terminated text of CUPTI's own, copied at once.
+        // SAFETY: the call returned a terminated text owned by CUPTI, which is copied at once.
         let name = unsafe { CStr::from_ptr(named.chip) }.to_owned();
         let availability = availability(&calls, device)?;
         Ok(Profiler { calls: Rc::new(calls), chip: Rc::new(Chip { name, availability }) })
     }
 
-    /// The name of the chip, such as `GH100`.
+    /// Returns the name of the chip, such as `GH100`.
     pub fn chip(&self) -> String {
         self.chip.name.to_string_lossy().into_owned()
     }
 
-    /// Whether counters may be read: switches the profiler on and off.
+    /// Checks the permission to read counters by enabling the profiler once.
     pub fn check_permission(&self, device: &Device) -> Result<()> {
         Session::begin(&self.calls, device).map(drop)
     }
 
-    /// Names of the chip's metrics, each up to its first point: what follows says how a metric is summed up.
+    /// Returns the names of the chip's metrics up to their first point; the rest selects an
+    /// aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
         let host = Host::make(self)?;
@@ -128,7 +130,8 @@ impl Profiler {
             let mut listed = given::BaseMetrics { host: host.handle, kind, ..given::BaseMetrics::blank() };
             call!(&self.calls, base_metrics, listed)?;
             for place in 0..listed.count {
-                // SAFETY: as many terminated texts as were counted, which stay while the host object does.
+                // SAFETY: the call returned as many terminated texts as it counted, which exist as
+                // long as the host object.
                 let name = unsafe { CStr::from_ptr(*listed.names.add(place)) };
                 found.insert(name.to_string_lossy().into_owned());
             }
@@ -136,7 +139,7 @@ impl Profiler {
         Ok(found)
     }
 
-    /// Prepares these metrics to be read together.
+    /// Prepares metrics that are read together.
     pub fn config(&self, metrics: &[&str]) -> Result<Config> {
         let named = |metric: &&str| {
             CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
@@ -166,8 +169,8 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Values of the metrics over `work`, which is done once in each pass, each time after `ready`. Neither may depend
-    /// on what the other did in an earlier pass.
+    /// Returns the metrics over `work`, which is repeated in each pass, each time after `ready`.
+    /// Neither may depend on the effects of an earlier pass.
     pub fn values<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -175,7 +178,7 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Some metrics take more passes than were announced, one for each level of ranges.
+        /// Passes beyond the announced ones: some metrics need one for each level of ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = Session::begin(&self.calls, device)?.count(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -190,8 +193,8 @@ impl Profiler {
     }
 }
 
-/// The image of the counters that the device lets be read. Releases before 13.1 refuse a structure with the field that
-/// asks for counters of the whole device, and include these counters anyway.
+/// Returns the encoded counters that may be read on the device. Releases before 13.1 reject the
+/// field that requests counters of the whole device, and include these counters anyway.
 fn availability(calls: &Calls, device: &Device) -> Result<Image> {
     const INVALID_PARAMETER: Status = 1;
     let mut given =
@@ -210,7 +213,7 @@ fn availability(calls: &Calls, device: &Device) -> Result<Image> {
 }
 
 impl Config {
-    /// The metrics of the only range, in their order.
+    /// Computes the metrics of the only range, in their order.
     fn evaluate(&self, data: &mut Image) -> Result<Vec<f64>> {
         let texts = texts(&self.names);
         let mut values = vec![f64::NAN; texts.len()];
@@ -246,7 +249,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         let mut ended = given::DestroyHost { host: self.handle, ..given::DestroyHost::blank() };
-        // A failure has no one left to tell.
+        // A failure here cannot be reported.
         let _ = call!(&self.calls, destroy_host, ended);
     }
 }
@@ -258,7 +261,7 @@ impl<'a> Session<'a> {
         Ok(Session { calls, handle: begun.profiler, _device: device })
     }
 
-    /// Bytes that take what is counted in one range.
+    /// Allocates the counter data of one range.
     fn data(&self, config: &Config) -> Result<Image> {
         let texts = texts(&config.names);
         let mut size = given::DataSize {
@@ -281,7 +284,7 @@ impl<'a> Session<'a> {
         Ok(data)
     }
 
-    /// Says what is counted, and that the caller marks the range and repeats the work.
+    /// Starts a session in which the caller marks the range and repeats the work.
     fn count(self, config: &'a mut Config) -> Result<Counting<'a>> {
         let data = self.data(config)?;
         let mut counting = Counting { session: self, data, config };
@@ -304,7 +307,8 @@ impl<'a> Session<'a> {
         Ok(counting)
     }
 
-    /// One pass; whether it was the last. The range is open no longer than the work: waiting for it would count, too.
+    /// Runs one pass, and returns whether it was the last. The range includes only the work,
+    /// because waiting for it to end would be counted too.
     fn pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,
@@ -338,7 +342,7 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         let mut ended = given::Disable { profiler: self.handle, ..given::Disable::blank() };
-        // A failure has no one left to tell.
+        // A failure here cannot be reported.
         let _ = call!(self.calls, disable, ended);
     }
 }
@@ -361,14 +365,14 @@ fn texts(names: &[CString]) -> Vec<*const c_char> {
     names.iter().map(|name| name.as_ptr()).collect()
 }
 
-/// Levels of support.
+/// Levels of support that the advisory check returns.
 pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
     (1, "CUPTI_PROFILER_CONFIGURATION_UNSUPPORTED"),
     (2, "CUPTI_PROFILER_CONFIGURATION_DISABLED"),
     (3, "CUPTI_PROFILER_CONFIGURATION_SUPPORTED"),
 ];
 
-/// What stands in the way of profiling, in words.
+/// Converts the result of the advisory check into an error that describes the obstacles.
 fn check_support(asked: &given::Supported) -> Result<()> {
     let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
     let stands_in_the_way = |level| level == unsupported || level == disabled;

@@ -1,4 +1,5 @@
-//! A folder that appears whole or not at all: written beside its place, moved there when it is done.
+//! Creates folders atomically: a folder is written under a temporary name next to its destination
+//! and renamed when it is complete.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -8,17 +9,17 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A folder being written beside its final place.
+/// A folder that is written under a temporary name next to its destination.
 pub struct Appearing {
     folder: TempDir,
-    /// Holds a lock on the folder while it is written, where locks work.
+    /// Holds a lock on the folder while it is written, on file systems that support locks.
     _lock: File,
 }
 
 const PREFIX: &str = ".opcollect-build-";
 
 impl Appearing {
-    /// Refuses a place where something is.
+    /// Creates the temporary folder. Fails if something exists at the destination.
     pub fn begin(out: &Path) -> Result<Appearing> {
         let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
         if is_taken {
@@ -30,13 +31,14 @@ impl Appearing {
             remove_abandoned(parent);
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = File::open(folder.path())?;
-            // A network file system locks no folder: there the age of what is left tells.
+            // Network file systems may not support locks. There, `remove_abandoned` goes by the age
+            // of a folder.
             let _ = lock.lock();
             Ok(Appearing { folder, _lock: lock })
         };
         begin().map_err(|error: std::io::Error| {
             let text = format!("cannot write to `{}`: {error}", parent.display());
-            // What was named may be no folder; else it is this machine that refuses.
+            // A wrong path is the user's mistake; any other error is a problem of this machine.
             match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::usage(text),
                 _ => Failure::environment(text),
@@ -44,12 +46,12 @@ impl Appearing {
         })
     }
 
-    /// Where it is written.
+    /// Returns the path of the temporary folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Moves it into place.
+    /// Renames the folder to its destination.
     pub fn finish(self, out: &Path) -> Result<()> {
         if out.exists() {
             fs::remove_dir(out).map_err(Failure::environment)?;
@@ -63,7 +65,7 @@ impl Appearing {
     }
 }
 
-/// Brings a folder with all that it holds to the disk.
+/// Flushes a folder and its content to disk.
 fn sync(folder: &Path) -> std::io::Result<()> {
     for entry in folder.read_dir()? {
         let entry = entry?;
@@ -75,11 +77,11 @@ fn sync(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes folders that killed processes left, which hold no lock.
+/// Removes temporary folders of killed processes, which are no longer locked.
 fn remove_abandoned(parent: &Path) {
-    /// A younger folder may not have been locked yet.
+    /// The process that created a younger folder may not have locked it yet.
     const YOUNG: Duration = Duration::from_secs(60);
-    /// An older folder is not being written any more.
+    /// An older folder has been abandoned, whether or not its file system supports locks.
     const OLD: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
@@ -92,7 +94,7 @@ fn remove_abandoned(parent: &Path) {
             Err(TryLockError::Error(_)) => age > OLD,
         });
         if is_left {
-            // A folder that cannot be removed does not hinder writing beside it.
+            // A folder that cannot be removed does not prevent writing a new one.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

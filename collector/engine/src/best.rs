@@ -11,21 +11,21 @@ use bench::{Bench, Versions};
 use datasets::best::{Answer, Best, Question, best};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
-use job::target::{Kind, Target};
 use measure::host::Facts;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
+use targets::{HOST, Kind, Target};
 
-/// The best of each task that a question is about.
+/// The best known times of the tasks that match a question.
 #[derive(Debug, Serialize)]
 pub struct BestTimes {
-    /// The best of each task, the slowest first.
+    /// Best time of each task, slowest first.
     pub tasks: Vec<Best>,
     /// Number of times that were left out because of their versions.
     pub left_out: usize,
-    /// Time of the model in question with each of its tasks at its best, in sequence.
+    /// Sum of the best times of the model's tasks, each weighted by its count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_ns: Option<f64>,
     /// Whether a part of the store could not be read.
@@ -33,7 +33,7 @@ pub struct BestTimes {
     pub is_damaged: bool,
 }
 
-/// Returns the best of each task that a question is about. A question that has no answer is an error.
+/// Returns the best time of each task that matches a question, or an error if there is none.
 pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> Result<BestTimes> {
     let (times, hosts) = ask_store(store, question, observer)?;
     if let Some(host) = question.host.as_ref().filter(|host| !hosts.contains(*host)) {
@@ -56,13 +56,13 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best of each task that a store has. For the host class of this machine, only times under current conditions count; for
-/// others, the newest.
+/// Returns the best time of each task in a store. For the host class of this machine, only times
+/// under current conditions count; for other hosts, those of the newest versions.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(ask_store(store, question, observer)?.0.tasks)
 }
 
-/// Returns the answer of a store, and names and classes of all hosts in it.
+/// Returns the best times in a store, with the names and classes of all hosts in it.
 fn ask_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<(BestTimes, BTreeSet<String>)> {
     let facts = Facts::read();
     let here = of_host(&facts);
@@ -104,18 +104,20 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     let has = |target: datasets::Target| records.iter().any(|record| record.target == target);
     let of_kinds = |bench: &mut dyn Bench| -> Result<Vec<Record>> {
         let versions = machine::versions(bench)?;
-        let processor = machine::guess("llvm")?;
-        let described = |kind: Kind, text: &str, versions: &Versions| {
-            let target = Target { kind, text: text.to_owned(), machine: processor };
-            record::of_machine(&target, facts, versions, "")
+        let processor = machine::guess(HOST)?;
+        let described = |kind: Kind, versions: &Versions| {
+            let target = Target { kind, text: kind.name().to_owned(), machine: processor };
+            record::of_machine(&target, facts, versions, "").map_err(Failure::usage)
         };
-        let mut bases = vec![described(Kind::Llvm, "llvm", &versions)];
-        // Without a device or a library, no record of it is current.
-        if let Some(device) = has(datasets::Target::Cuda).then(|| machine::device_versions(bench).ok()).flatten() {
-            let all: Versions = versions.clone().into_iter().chain(device).collect();
-            bases.push(described(Kind::Cuda, "cuda", &all));
+        let mut bases = vec![described(targets::host(), &versions)?];
+        // Records of an absent device or library are never current.
+        for kind in targets::KINDS.iter().copied().filter(|kind| kind.runs_on_gpu() && has(kind.record_word())) {
+            if let Ok(device) = machine::device_versions(bench) {
+                let all: Versions = versions.clone().into_iter().chain(device).collect();
+                bases.push(described(kind, &all)?);
+            }
         }
-        let wants_library = has(datasets::Target::Torch);
+        let wants_library = has(targets::library().record_word());
         if let Some(library) = wants_library.then(|| machine::library_worker("its times", bench).ok()).flatten() {
             bases.push(record::of_library(&bases[0], &machine::library_target(&library)?));
         }
@@ -133,7 +135,7 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     }
 }
 
-/// Returns the time of a model with each of its tasks at its best, or None if a task has no count.
+/// Returns the sum of the best times of a model's tasks, or None if a task has no count.
 fn total_ns(tasks: &[Best]) -> Option<f64> {
     let mut fastest: Vec<(&str, f64, i64)> = Vec::new();
     for best in tasks {

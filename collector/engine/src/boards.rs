@@ -1,59 +1,58 @@
-//! Boards: which one is meant, what it says of itself, and what code is made for it.
+//! Boards: how they are found, what they report about themselves, and the target of their code.
 
 use crate::campaign::choices::{Backend, CacheChoice};
-use crate::campaign::config::PYNQ;
 use crate::campaign::{Config, record};
 use crate::failure::Failure;
 use crate::{Result, machine, trackers};
 use bench::{Access, At, Bench, COLD_ON_ONE_THREAD, Device, FabricBoard, Fleet, Linker, NoCore};
 use datasets::{Record, Source};
-use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
 use remote::tracker::Turn;
 use std::path::Path;
 use std::time::Duration;
+use targets::{Fabric, HOST, Kind, Machine, Target};
 
-/// Options of a board.
+/// Options that select and describe a board.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoardOptions<'a> {
-    /// Its name, such as `pynq-z2`.
+    /// Name of the board, such as `pynq-z2`.
     pub board: Option<&'a str>,
-    /// The linker for its programs, instead of one by its architecture.
+    /// The linker for its programs; by default it follows from the architecture.
     pub cross_cc: Option<&'a str>,
-    /// Whether a server that cannot tell runs on hardware.
+    /// Whether the server runs on real hardware, if the server does not report that.
     pub on_hardware: bool,
-    /// A file with a bitstream, for a core on its fabric.
+    /// File with a bitstream, for a core on the board's fabric.
     pub bitstream: Option<&'a str>,
 }
 
-/// Port of TVM's servers.
+/// Default port of TVM's RPC servers.
 const SERVER_PORT: u16 = 9090;
 
-/// Where a board is reached.
+/// The server through which a board is reached.
 pub enum BoardServer<'a> {
-    /// At a server of its own, by host and port.
+    /// An RPC server on the board itself, by host and port.
     Host(&'a str, Option<u16>),
-    /// Through a tracker, which lends boards by their keys.
+    /// A tracker, which lends boards by their keys.
     Tracker(Address),
 }
 
-/// How a board is reached.
+/// Address and credentials of a board.
 pub struct BoardAddress<'a> {
     /// The server.
     pub server: BoardServer<'a>,
     /// The key of the board.
     pub key: Option<&'a str>,
-    /// The key at a tracker where none is given.
+    /// Key at a tracker if none is given.
     pub default_key: Option<&'a str>,
-    /// A file with the secret of the server.
+    /// File with the secret of the server.
     pub secret_file: Option<&'a Path>,
-    /// How long to wait for a board, in seconds.
+    /// Longest wait for a board, in seconds.
     pub wait_seconds: u64,
 }
 
-/// Returns the access to a board.
+/// Resolves the address of a board.
 pub fn access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
@@ -73,49 +72,48 @@ pub fn access(address: BoardAddress<'_>) -> Result<Access> {
     })
 }
 
-/// The machine that code runs on.
+/// The machine that executes the measured code.
 pub struct Standing {
-    /// What it is.
+    /// Facts about the machine.
     pub facts: Facts,
-    /// The CPUs that may be used there.
+    /// CPUs that may be used on it.
     pub cpus: Vec<usize>,
-    /// What is to be known of it where it is not this one.
+    /// The board, or None if the machine is this one.
     pub board: Option<Board>,
 }
 
 /// A board that was found.
 pub struct Board {
-    /// It, and all that are like it.
+    /// The access to this board and to all boards that are like it.
     pub fleet: Fleet,
-    /// The name that was given for it.
+    /// Name that the user gave for it.
     name: Option<String>,
     source: Source,
-    /// Why its times count as emulated.
+    /// Reason why its times count as emulated.
     why_emulated: Option<String>,
-    /// Its version, where it is ours.
+    /// Version of its agent, if it runs ours.
     agent: Option<String>,
     part: Part,
 }
 
-/// What of a board computes.
+/// The part of a board that computes.
 enum Part {
-    /// Whatever processor it has.
-    Processor,
-    /// The cores of a board with a name.
-    Cores,
-    /// A core on its fabric, beside such a processor; where its agent only simulates one, nothing of that is in its times.
+    /// Its processor, selected by a target of this kind.
+    Processor(Kind),
+    /// A core on its fabric, with the facts of the board's host processor. If the agent only
+    /// simulates the core, that processor has no influence on times.
     Fabric(Box<Facts>),
 }
 
 impl Standing {
-    /// This machine.
+    /// Returns this machine.
     pub fn here() -> Result<Standing> {
         Ok(Standing { facts: Facts::read(), cpus: machine::allowed_cpus()?, board: None })
     }
 }
 
 impl Board {
-    /// What records say of it.
+    /// Fills the columns of a record that describe the board.
     pub fn mark(&self, record: &mut Record) {
         record.source = self.source;
         record.board.clone_from(&self.name);
@@ -126,10 +124,9 @@ impl Board {
         record.transport = Some(transport.to_owned());
         record.agent_version.clone_from(&self.agent);
         match &self.part {
-            Part::Processor => {}
-            Part::Cores => {
-                record.target = datasets::Target::Pynq;
-                record.unit = Some("arm".to_owned());
+            Part::Processor(kind) => {
+                record.target = kind.record_word();
+                record.unit = kind.unit().map(str::to_owned);
             }
             Part::Fabric(_) if self.source == Source::Simulated => {
                 record.device = record.device.as_ref().map(|device| format!("{device}, simulated by an agent"));
@@ -142,22 +139,22 @@ impl Board {
         }
     }
 
-    /// What its times are.
+    /// Returns the source of the times measured on it.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// What it is called.
+    /// Returns the name of the board for messages.
     pub fn described(&self) -> &str {
         self.name.as_deref().unwrap_or("the board")
     }
 
-    /// What stands above all tables of its times.
+    /// Returns the heading above all tables of its times.
     pub fn heading(&self) -> String {
         format!("all times below are {}, on {}\n", self.source, self.described())
     }
 
-    /// What a person should know before reading times.
+    /// Returns notes that a user needs to interpret the times.
     pub fn notes(&self) -> Vec<String> {
         let why = self.why_emulated.iter();
         let mut notes: Vec<String> = why
@@ -181,14 +178,14 @@ impl Board {
     }
 }
 
-/// Looks at the board: what code is made for it, and what records say of it.
+/// Connects to the board, and determines its target and its facts.
 pub fn look(
     access: &Access,
     wanted: BoardOptions<'_>,
     config: &Config,
     bench: &mut dyn Bench,
 ) -> Result<(Target, Standing)> {
-    if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
+    if config.backend == Backend::Torch || !config.partners.is_empty() || config.kind().runs_on_gpu() {
         return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
             .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
     }
@@ -196,7 +193,8 @@ pub fn look(
         return Err(Failure::usage("`--bitstream` is for a core on a board's fabric, and this is about its processor")
             .with_hint("leave it out, or give `--unit fpga`"));
     }
-    // The first that is free speaks for all of a key; one that is unlike it is left alone.
+    // The first free board represents all boards of its key; boards that differ from it are not
+    // used.
     let device = Device::open(access).map_err(trackers::unreachable)?;
     let devices = trackers::devices(access)?;
     let own = target_of(&device, access, wanted.board, config, bench)?;
@@ -213,7 +211,7 @@ pub fn look(
     refuse_cold(config, &device)?;
     let linker = match wanted.cross_cc {
         Some(command) => Linker::new(command),
-        None => Linker::of(&target::architecture(&own.text)),
+        None => Linker::of(&targets::architecture(&own.text)),
     };
     linker.check().map_err(|error| {
         Failure::environment(error).with_hint(
@@ -237,12 +235,13 @@ pub fn look(
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
-        part: if config.target == PYNQ { Part::Cores } else { Part::Processor },
+        part: Part::Processor(config.kind()),
     };
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
 
-/// Refuses what a server that is not our agent cannot do with caches.
+/// Rejects cold caches on several threads for servers other than our agent, which do not support
+/// them.
 fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
@@ -255,7 +254,7 @@ fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
     }
 }
 
-/// Looks at the core on a board's fabric: where its programs run, and what records say of it.
+/// Connects to a core on a board's fabric, and determines its target and its facts.
 pub fn look_at_core(
     access: &Access,
     wanted: BoardOptions<'_>,
@@ -300,7 +299,7 @@ pub fn look_at_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// What code for a board is made for.
+/// Returns the target of a board's code.
 fn target_of(
     device: &Device,
     access: &Access,
@@ -308,18 +307,16 @@ fn target_of(
     config: &Config,
     bench: &mut dyn Bench,
 ) -> Result<Target> {
-    if config.target == PYNQ {
-        let by_key = target::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
-        let board = target::board(named.or(by_key).unwrap_or("pynq-z1")).map_err(Failure::usage)?;
-        return Ok(board.target());
+    if let Some(target) = config.kind().board_target(named, &access.key) {
+        return target.map_err(Failure::usage);
     }
-    if config.target != "llvm" {
+    if config.target != HOST {
         let asked = machine::target(&config.target, bench)?;
-        let architecture = target::architecture(&asked.text);
-        let like = target::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
+        let architecture = targets::architecture(&asked.text);
+        let like = targets::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
         return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
     }
-    let own = machine::target("llvm", bench)?;
+    let own = machine::target(HOST, bench)?;
     let local = Facts::read();
     let unknown = || {
         Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(
@@ -333,31 +330,32 @@ fn target_of(
             let cores = facts.allowed_cpus.len().max(1);
             match (is_like_this, &own.machine) {
                 (true, Machine::Cpu(cpu)) if cpu.cores == i64::try_from(cores).unwrap_or(0) => Ok(own),
-                _ => target::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
+                _ => targets::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
             }
         }
         (None, Some((cpu, triple))) => {
-            let architecture = target::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
+            let architecture = targets::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
             if own.text.contains(&format!("\"{cpu}\"")) {
                 return Ok(own);
             }
-            target::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
+            targets::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
         }
         (None, None) => Err(unknown()),
     }
 }
 
-/// What is known of the board's machine: all that its agent tells, or what follows from the target.
+/// Returns the facts of a board's machine: those that its agent reports, or those that follow from
+/// the target.
 fn facts_of(device: &Device, target: &Target) -> Facts {
     match &device.told {
         Some(told) => told.facts.clone(),
         None => {
-            // Of no folder, nothing is told.
+            // A folder that does not exist yields empty facts.
             let nothing = Facts::read_from(std::path::Path::new("/nonexistent"));
             let threads = device.threads.unwrap_or(1);
             Facts {
                 hostname: Some(device.address.to_string()),
-                architecture: target::architecture(&target.text),
+                architecture: targets::architecture(&target.text),
                 cpu_model: device.llvm.as_ref().map(|(cpu, _)| cpu.clone()),
                 logical_cpus: u32::try_from(threads).unwrap_or(1),
                 allowed_cpus: (0..threads).collect(),
@@ -367,9 +365,9 @@ fn facts_of(device: &Device, target: &Target) -> Facts {
     }
 }
 
-/// That code for the target can run on the board at all.
+/// Checks that the board can execute code of the target.
 fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
-    let wanted = target::architecture(&target.text);
+    let wanted = targets::architecture(&target.text);
     if device.told.is_none() || wanted == facts.architecture {
         return Ok(());
     }

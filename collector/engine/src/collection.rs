@@ -24,13 +24,13 @@ use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
-use job::target::{Fabric, Kind};
 use measure::host::{Load, LoadReading};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use targets::Fabric;
 
 /// A campaign with its store and its machine, on which no other process measures.
 pub struct Collection<'a> {
@@ -44,7 +44,7 @@ pub struct Collection<'a> {
     pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Which known experiments are measured again, and which unknown ones are left out.
+    /// Selection of experiments: known ones to repeat, and unknown ones to leave out.
     pub repeat: &'a Repeat,
     /// The nightly run that this belongs to.
     pub night: Option<&'a str>,
@@ -54,7 +54,7 @@ pub struct Collection<'a> {
     pub on: &'a Standing,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
-    /// Set to the number of a signal that ends it after the attempt in flight.
+    /// Set to the number of a signal that ends the collection after the attempt in flight.
     pub signal: Arc<AtomicUsize>,
     /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
@@ -65,8 +65,8 @@ impl Collection<'_> {
     pub fn run(&self, bench: &mut dyn Bench) -> Result<Collected> {
         let Campaign { target, config, .. } = self.campaign;
         let bases = self.bases()?;
-        // What a core computes runs on no CPU of this machine, and is the same on every one.
-        let cpus = if target.kind == Kind::Pynq { vec![0] } else { self.on.cpus.clone() };
+        // A simulated core does not occupy a CPU, and its times are the same on every machine.
+        let cpus = if target.kind.occupies_cpus() { self.on.cpus.clone() } else { vec![0] };
         let work = self.work(&bases, &cpus)?;
         let is_simulated = bases.compiled.source == datasets::Source::Simulated;
         if !is_simulated && self.on.board.is_none() {
@@ -78,8 +78,9 @@ impl Collection<'_> {
         let records = self.records(&made.wanted)?;
         let (tried, reached) = self.tried(&made.wanted, &bases)?;
         let signal = self.signal.load(Ordering::Relaxed);
-        // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not measured.
-        let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
+        // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not
+        // measured.
+        let has_peaks = target.kind.has_host_peaks() && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
             true => peaks::of_host(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
@@ -192,7 +193,7 @@ impl Collection<'_> {
         let (observer, host) = (self.observer.as_ref(), &bases.compiled.host);
         let at = pass::At { signal: &self.signal, observer, store: self.store, host };
         let began = Instant::now();
-        // Later visits, and the best of a search, run what was built before.
+        // Later visits and the final measurements of a search reuse earlier artifacts.
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
             Work::Sweep(todo) => (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None),
@@ -204,7 +205,7 @@ impl Collection<'_> {
                 (outcomes, Some(Searched { learnings, courses, effort }))
             }
         };
-        let is_measured = self.campaign.target.kind != Kind::Pynq;
+        let is_measured = self.campaign.target.kind.occupies_cpus();
         let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
@@ -226,7 +227,8 @@ impl Collection<'_> {
         Ok(records)
     }
 
-    /// Reports the number of experiments that have a time and lack requested counters, and what is done about them.
+    /// Reports the number of experiments that have a time but lack requested counters, and how they
+    /// are handled.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -237,8 +239,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns every attempt at these experiments, without long columns, and the rates that attempts of the current versions
-    /// reached on this host.
+    /// Returns all attempts at these experiments, without long columns, and the rates that attempts
+    /// of the current versions reached on this host.
     fn tried(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::of(bases));
         for record in self.store.records(Choose::All).map_err(failed)? {
@@ -294,7 +296,8 @@ fn of_tuning(error: TuningError) -> Failure {
     }
 }
 
-/// Returns a note if other processes use the machine before the campaign begins: intervals will be wider.
+/// Returns a note if other processes use the machine before the campaign begins, because intervals
+/// will be wider.
 fn busy_note() -> Option<String> {
     const LOOK: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
@@ -345,7 +348,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Returns whether an attempt has no time, also one of earlier runs.
+    /// Returns whether an attempt of this or an earlier run has no time.
     pub fn has_losses(&self) -> bool {
         self.records.iter().any(|record| record.outcome.is_loss())
     }

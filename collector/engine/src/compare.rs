@@ -1,4 +1,5 @@
-//! Ways to run one model, timed in turns so that what else the machine does falls on all of them.
+//! Compares several ways to run one model. Their runs are interleaved, so that disturbances of the
+//! machine affect all of them.
 
 use crate::Result;
 use crate::network::{self, Best, Comparison};
@@ -12,7 +13,8 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 
-/// How long a variant is sampled in a round: long enough for caches and clocks to settle, short beside what disturbs.
+/// Sampling time of a variant per round: long enough for caches and clocks to settle, short
+/// compared with typical disturbances.
 const ROUND_NS: u64 = 100_000_000;
 
 choice! {
@@ -51,7 +53,7 @@ impl Way {
     }
 }
 
-/// What a comparison says, for scripts.
+/// Result of a comparison, serialised for scripts.
 #[derive(Serialize)]
 pub struct Report {
     model: String,
@@ -63,7 +65,7 @@ pub struct Report {
     variants: Vec<Timed>,
 }
 
-/// What was seen of one way to run the model.
+/// Times of one variant.
 #[derive(Serialize)]
 struct Timed {
     variant: &'static str,
@@ -71,10 +73,11 @@ struct Timed {
     min_ns: f64,
     p95_ns: f64,
     n: u32,
-    /// Its time over the first variant's.
+    /// Time over that of the first variant.
     ratio: Option<Ratio>,
     round_medians_ns: Vec<f64>,
-    /// Of our code: how many tasks there are, and for how many the store has a schedule.
+    /// For compiled variants: the number of tasks, and the number for which the store has a
+    /// schedule.
     tasks: Option<usize>,
     tasks_found: Option<usize>,
     peak_memory_bytes: u64,
@@ -82,23 +85,23 @@ struct Timed {
 }
 
 impl Report {
-    /// Whether a variant answered something wrong.
+    /// Returns whether a variant computed a wrong result.
     pub fn is_wrong(&self) -> bool {
         self.variants.iter().any(|timed| timed.check.is_some_and(|check| !check.is_right))
     }
 }
 
-/// What is compared.
+/// Options of a comparison.
 pub struct Wanted<'a> {
-    /// The ways, in the order in which they are told.
+    /// The variants, in the order of the report.
     pub variants: &'a [Way],
-    /// The schedules of `best`.
+    /// Schedules of the variant `best`.
     pub best: Option<&'a Best>,
-    /// The stages of `plan`.
+    /// Stages of the variant `plan`.
     pub plan: Option<&'a StagePlan>,
 }
 
-/// A way to run the model that is ready.
+/// A variant that is ready to run.
 pub struct Variant {
     argument: Way,
     job: NetworkJob,
@@ -110,13 +113,13 @@ pub struct Variant {
     round_medians_ns: Vec<f64>,
 }
 
-/// Makes every way ready.
+/// Prepares all variants.
 pub fn make(wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
     let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
     wanted.variants.iter().map(made).collect()
 }
 
-/// Times them in turns.
+/// Times the variants in interleaved rounds.
 pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
         load(variant, whole)?;
@@ -130,7 +133,7 @@ pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) 
     Ok(report(whole, rounds, &variants))
 }
 
-/// Builds a variant, or writes its file.
+/// Builds a variant, or writes the file of its model.
 fn made(argument: Way, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Variant> {
     whole.stages = match argument {
         Way::Plan => wanted.plan.cloned(),
@@ -149,7 +152,7 @@ fn made(argument: Way, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result
         }
         (Way::Onnxruntime | Way::Openvino, _) => whole.write_onnx(&folder)?,
         (Way::Torch, _) => whole.write_tasks(&folder)?,
-        // Plans are of times of the default schedules.
+        // Parallel plans are based on the times of the default schedules.
         _ => {
             let choose = |task: &Task| network::default_schedule(task, &target);
             tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);
@@ -177,15 +180,15 @@ fn made(argument: Way, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result
     })
 }
 
-/// A first round, in which the variant is loaded and its outputs are looked at. It does not count.
+/// Loads a variant and checks its outputs in a first run that is not counted.
 fn load(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
     variant.peak_memory_bytes = whole.runs.run(&variant.job)?.peak_memory_bytes;
     variant.check = whole.check(&whole.outputs(&variant.job)?);
     Ok(())
 }
 
-/// Times a variant in a round. Each has its stack elsewhere; tensors are placed anew, in a fresh process, for each third of the
-/// rounds.
+/// Times a variant in a round. The stack address changes with every round. Each third of the rounds
+/// uses a fresh process, in which tensors are placed anew.
 fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
     let (method, seed) = (&variant.job.method, whole.runs.config.seed);
     let third = round * 3 / rounds;
@@ -228,7 +231,7 @@ fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
     }
 }
 
-/// For a reader.
+/// Formats a report as text.
 pub fn describe(report: &Report, paper: &Paper) -> String {
     let Report { model, threads, rounds, seed, .. } = report;
     let plural = if *threads == 1 { "" } else { "s" };

@@ -1,4 +1,5 @@
-//! One operator on a simulated core of a board's fabric: the trace of its modules, and a table of what they did.
+//! Simulates one operator on a core of a board's fabric, and writes a trace and a table of the
+//! activity of its modules.
 
 use crate::Result;
 use crate::campaign::config::Config;
@@ -12,26 +13,26 @@ use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
 use datasets::output::Output;
 use job::space::{core_knobs, space};
-use job::target::{Fabric, fabric};
 use report::{Paper, Table, duration, figures, percent, words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use targets::{Fabric, fabric};
 
-/// What is simulated, and where the trace goes.
+/// Options of a simulation, and the file of its trace.
 pub struct CoreTraceOptions<'a> {
-    /// Which task of the models, from 1.
+    /// Index of the task among those of the models, from 1.
     pub task: usize,
     /// Knobs that differ from the default schedule, as `NAME=N`.
     pub knobs: &'a [String],
     /// The file of the trace.
     pub out: &'a Path,
-    /// Largest size of the trace, in MiB.
+    /// Largest size of the trace in MiB.
     pub trace_mib: u32,
 }
 
-/// A simulated operator. All times are simulated.
+/// Result of a simulated operator; all times are simulated.
 #[derive(Serialize)]
 pub struct CoreTrace {
     bound: &'static str,
@@ -57,7 +58,7 @@ struct LaneTimes {
     port_wait_cycles: u64,
 }
 
-/// Simulates one task of the models, and writes its trace.
+/// Simulates one task of the models and writes its trace.
 pub fn trace_core(
     options: &CoreTraceOptions<'_>,
     config: &Config,
@@ -113,7 +114,7 @@ impl CoreTrace {
         }
     }
 
-    /// Describes the modules and the whole.
+    /// Formats the table of modules and totals.
     pub fn text(&self, paper: &Paper) -> String {
         let share = |cycles: u64| percent(cycles as f64 / self.cycles.max(1) as f64);
         let mut table =
@@ -136,7 +137,7 @@ impl CoreTrace {
     }
 }
 
-/// Returns the schedule with other numbers for some knobs.
+/// Returns the default knobs with some of them replaced.
 fn changed(default: Knobs, given: &[String]) -> Result<Knobs> {
     let mut numbers = default.numbers();
     for text in given {
@@ -193,7 +194,7 @@ fn write<W: Write>(
     sink.finish()
 }
 
-/// What an instruction does, in words.
+/// Returns the name of an instruction.
 fn name(program: &Program, bits: [u64; 2]) -> &'static str {
     match decode(&program.core, bits) {
         Ok(Instruction::Load(memory) | Instruction::Store(memory)) if memory.columns == 0 => "wait",

@@ -11,19 +11,20 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Name of the night of a record, as if it were a column.
+/// Name that selects records by their night, as if it were a column.
 const NIGHT: &str = "night";
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct DriftOptions {
     /// A store, or a part of it as `STORE@COLUMN=VALUE`.
     pub before: String,
-    /// Compared with it, likewise; None compares the last night with those before it.
+    /// The set compared with it, in the same form. None compares the last night with those before
+    /// it.
     pub after: Option<String>,
-    /// Whether tasks are compared by their best schedules, and not each schedule.
+    /// Whether tasks are compared by their best schedules instead of each schedule.
     pub by_task: bool,
-    /// Which changes count.
+    /// Bounds of significant changes.
     pub bounds: Bounds,
     /// Files to write.
     pub pages: PagePaths,
@@ -41,12 +42,12 @@ pub struct PagePaths {
 /// Result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriftReport {
-    /// What changed between the sides.
+    /// Changes between the sides.
     #[serde(flatten)]
     pub drift: Drift,
-    /// Where lines changed over nights.
+    /// Points at which series changed over nights.
     pub turns: Vec<Turn>,
-    /// Lines over nights.
+    /// Series over nights.
     #[serde(skip)]
     pub history: History,
 }
@@ -106,7 +107,7 @@ impl Pages {
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
     }
 
-    /// Writes the files; `above` stands before the changes in the summary.
+    /// Writes the files. `above` precedes the changes in the summary.
     pub fn write(self, name: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
         let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
         let DriftReport { drift, turns, history } = report;
@@ -157,14 +158,14 @@ fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftRep
     Ok(DriftReport::new(part.history(&newest, options.by_task)?, options.bounds))
 }
 
-/// A store, and which of its records.
+/// A store with an optional filter of its records.
 struct StorePart<'a> {
     store: PathBuf,
     filter: Option<(FilterColumn, String)>,
     observer: &'a dyn Observer,
 }
 
-/// What a part of a store is selected by.
+/// The column by which a part of a store is selected.
 #[derive(Clone, Copy, Debug)]
 enum FilterColumn {
     Night,
@@ -208,7 +209,7 @@ impl<'a> StorePart<'a> {
         Ok(StorePart { store, filter: Some((column, value.to_owned())), observer })
     }
 
-    /// Passes every record of the part.
+    /// Calls `receive` for every record of the part.
     fn each(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
         let records = open(&self.store)?.records(Choose::All).map_err(failed)?;
         note_damage(records.damage(), self.observer);
@@ -231,7 +232,7 @@ impl<'a> StorePart<'a> {
         }
     }
 
-    /// Gathers the records, with those of one night on the side after.
+    /// Collects the records. Those of `night` are on the side after, all others before.
     fn history(&self, night: &str, by_task: bool) -> Result<History> {
         let mut gather = Gather::new(by_task, self.hosts()?.len() > 1);
         let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };

@@ -1,8 +1,9 @@
-//! Errors as a person reads them: what, where, what to do; and the exit code a script reads.
+//! Errors for users: what failed, where, what to do, and the exit code for scripts.
 
 use std::fmt;
+use targets::Refusal;
 
-/// A command that could not be done.
+/// An error that ends a command.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
@@ -10,17 +11,17 @@ pub struct Failure {
     hint: Option<String>,
 }
 
-/// Whose turn it is.
+/// The party that has to act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The caller's: bad use or input.
+    /// The caller: wrong usage or input.
     Use,
-    /// The machine's or the installation's.
+    /// The machine or the installation.
     Environment,
 }
 
 impl Kind {
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Kind::Use => 2,
@@ -30,30 +31,43 @@ impl Kind {
 }
 
 impl Failure {
-    /// Bad use or input.
+    /// Creates an error of wrong usage or input.
     pub fn usage(error: impl fmt::Display) -> Failure {
         Failure { kind: Kind::Use, message: error.to_string(), hint: None }
     }
 
-    /// Something this machine or installation cannot do.
+    /// Creates an error of the machine or the installation.
     pub fn environment(error: impl fmt::Display) -> Failure {
         Failure { kind: Kind::Environment, message: error.to_string(), hint: None }
     }
 
-    /// With what to do about it.
+    /// Converts the refusal of a target.
+    pub fn of_target(refusal: Refusal) -> Failure {
+        let kind = if refusal.is_of_environment { Kind::Environment } else { Kind::Use };
+        Failure { kind, message: refusal.message, hint: refusal.hint }
+    }
+
+    /// Adds a hint about what to do.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What is wrong.
+    /// Returns the message without the hint.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Which kind it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        let is_of_environment = failure.kind == Kind::Environment;
+        Refusal { is_of_environment, message: failure.message, hint: failure.hint }
     }
 }
 
@@ -67,7 +81,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with all its causes in one line.
+/// Formats an error with all its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

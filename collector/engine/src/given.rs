@@ -1,4 +1,4 @@
-//! What a model is given from files, in the place of numbers that were drawn.
+//! Reads a model's inputs from files, instead of generating them at random.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 /// Files of a model's inputs.
 #[derive(Clone, Debug, Default)]
 pub struct InputFiles {
-    /// One input each, as `NAME=FILE`.
+    /// Files of single inputs, as `NAME=FILE`.
     pub input: Vec<String>,
     /// A file with all inputs by their names.
     pub inputs: Option<PathBuf>,
 }
 
 impl InputFiles {
-    /// Whether all inputs are drawn.
+    /// Returns whether all inputs are generated at random.
     pub fn is_nothing(&self) -> bool {
         self.input.is_empty() && self.inputs.is_none()
     }
 }
 
-/// Puts the tensors of files in the places of inputs of these names.
+/// Replaces inputs by the tensors of the files with the same names.
 pub fn take(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
         take_all(path, given, names, inputs)?;
@@ -37,7 +37,7 @@ pub fn take(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result
     Ok(())
 }
 
-/// All inputs by their names in one file, but those that are given one by one.
+/// Replaces all inputs that have no file of their own by the tensors of one file.
 fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {

@@ -1,4 +1,5 @@
-//! `--ifcompare`: after a campaign, its models as a whole, by the default schedules and by the best that the store has.
+//! `--ifcompare`: after a campaign, runs its models as a whole, by the default schedules and by the
+//! best ones in the store.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -9,20 +10,19 @@ use crate::observer::Observer;
 use crate::prepared::each;
 use crate::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
 use crate::runs::After;
-use job::target::is_cuda;
 use measure::ROUNDS;
 use report::Paper;
 use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// A model on a number of threads.
+/// Result of a model on a number of threads.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Compared {
-    /// Both ways were timed.
+    /// The times of both variants.
     Timed(Box<Report>),
-    /// They were not.
+    /// The reason why they were not timed.
     Left {
         /// The model.
         model: String,
@@ -30,13 +30,13 @@ pub enum Compared {
         batch: Option<i64>,
         /// The number of threads.
         threads: usize,
-        /// Why they were not.
+        /// Reason of the failure.
         why: String,
     },
 }
 
 impl Compared {
-    /// Whether something is missing or wrong.
+    /// Returns whether the comparison failed or found wrong outputs.
     pub fn is_loss(&self) -> bool {
         match self {
             Compared::Timed(report) => report.is_wrong(),
@@ -44,7 +44,7 @@ impl Compared {
         }
     }
 
-    /// For a reader.
+    /// Formats the result as text.
     pub fn describe(&self, paper: &Paper) -> String {
         match self {
             Compared::Timed(report) => compare::describe(report, paper),
@@ -56,10 +56,10 @@ impl Compared {
     }
 }
 
-/// Refuses campaigns whose models cannot be run as a whole.
+/// Rejects campaigns whose models cannot be run as a whole.
 pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule], is_shard: bool) -> Result<()> {
     refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
-    if is_cuda(&config.target) {
+    if config.kind().runs_on_gpu() {
         return Err(not_on_cpus());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
@@ -74,7 +74,8 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
     Ok(())
 }
 
-/// Every model of a campaign on every number of threads. What goes wrong with one is told in its place.
+/// Compares every model of a campaign on every number of threads. A failure is part of the results
+/// and does not end the comparison.
 pub fn all(
     config: &Config,
     loaded: &LoadedModels,
@@ -101,7 +102,7 @@ fn of_model(
     seen.into_iter().map(compared).collect()
 }
 
-/// Both ways in turns; nothing where both would be the same code.
+/// Times both variants interleaved. Returns None if both would be the same code.
 fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
     let best = whole.best(store, false)?;
     if best.found() == 0 {

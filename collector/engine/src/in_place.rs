@@ -1,9 +1,9 @@
-//! After a search of whole models: what won it and what is fastest alone are timed in their places, in turns with the default
-//! schedules and with the fastest by other algorithms. The records of it decide from then on which schedules are the best of these
+//! Times the schedules that a search found in the network: the winners of the search and the
+//! schedules that are fastest alone are interleaved with the default schedules and with the fastest
+//! schedules of other algorithms. From then on, these records determine the best schedules of the
 //! models.
 
 use crate::Result;
-use crate::campaign::choices::Backend;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
 use crate::given::InputFiles;
@@ -15,7 +15,6 @@ use crate::report::learning::Learning;
 use crate::runs::{After, Runs};
 use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
 use job::space::Schedule;
-use job::target::is_llvm;
 use job::{NetworkJob, RunReply};
 use measure::Method;
 use models::Task;
@@ -25,50 +24,50 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// In so many rounds every way has a turn.
+/// Number of rounds; each round runs every variant.
 const ROUNDS: usize = 5;
-/// So many tasks are named that go another way than alone.
+/// Largest number of listed tasks whose fastest schedules alone and in the network differ.
 const NAMED: usize = 5;
 
-/// What was seen of a model.
+/// Results of one model.
 #[derive(Serialize)]
 pub struct InPlace {
     model: String,
     batch: Option<i64>,
     threads: usize,
     tasks: usize,
-    /// The sum of its operators in their places, by the default schedules.
+    /// Sum of the operators' times in the network with the default schedules.
     default_ns: f64,
-    /// By what is fastest alone.
+    /// Sum with the schedules that are fastest alone.
     alone_ns: f64,
-    /// By what is fastest in its place.
+    /// Sum with the schedules that are fastest in the network.
     best_ns: f64,
-    /// Tasks for which the two are not the same, those that matter most first.
+    /// Tasks for which the last two differ, sorted by their influence.
     changed: Vec<Changed>,
 }
 
-/// A task whose fastest schedule alone is not the fastest in its place.
+/// A task whose fastest schedule alone is not the fastest in the network.
 #[derive(Serialize)]
 struct Changed {
     task: String,
-    /// How often the model runs it.
+    /// Number of calls in the model.
     count: usize,
     alone_ns: f64,
     best_ns: f64,
     is_default: bool,
 }
 
-/// Whether a campaign has models whose tasks have places, that run here.
+/// Returns whether a campaign searches whole models that run on this machine.
 pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
     config.tune.as_ref().is_some_and(|tune| tune.in_place)
-        && is_llvm(&config.target)
-        && config.backend == Backend::Tvm
+        && config.kind().runs_on_cpus()
         && !is_shard
         && !is_elsewhere
         && refuse_sweeps(config, "").is_ok()
 }
 
-/// Every model of a campaign on every number of threads; what goes wrong is told, and costs no more.
+/// Times every model of a campaign on every number of threads. A failure is reported and does not
+/// fail the campaign.
 pub fn all(
     config: &Config,
     loaded: &LoadedModels,
@@ -100,24 +99,24 @@ fn of_model(
     seen.into_iter().filter_map(told).collect()
 }
 
-/// A way to build the model.
+/// A variant of the model.
 struct Way {
     schedules: Vec<Schedule>,
     keeping: Keeping,
     job: NetworkJob,
     made: Made,
-    /// What was seen of it in all turns so far.
+    /// Profile of all rounds so far, and peak memory.
     seen: Option<(Profile, u64)>,
 }
 
-/// What the search of a task found.
+/// Returns the schedule that the search of a task found.
 fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&'a Schedule> {
     let (hash, warm) = (task.hash(), CacheState::Warm);
     let own = |one: &&Learning| one.task_hash == hash && one.threads == threads && one.cache_state == warm;
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Nothing where there is nothing to decide.
+/// Times a model on its threads. Returns None if no task has several candidates.
 fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
     let known = whole.known(store)?;
     let threads = whole.runs.cpus.len();
@@ -176,14 +175,14 @@ impl Way {
         };
         let profile = whole.profile(profiled.profile, &self.made, &Peaks::default())?;
         match &mut self.seen {
-            // Of later turns the spans are enough: operators are the same in all.
+            // Only the spans of later rounds are added, because the operators do not change.
             Some((seen, _)) => seen.spans.extend(profile.spans),
             None => self.seen = Some((profile, profiled.peak_memory_bytes)),
         }
         Ok(())
     }
 
-    /// Keeps the records of some tasks, and their times.
+    /// Stores the records of some tasks, and adds their times.
     fn keep(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
         let Way { schedules, keeping, made, seen, .. } = self;
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
@@ -208,7 +207,7 @@ fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> I
     let mut sums = [0.0; 3];
     let mut changed = Vec::new();
     for (one, times) in whole.tasks().iter().zip(times) {
-        // What is never called has no time.
+        // A task that is never called has no time.
         let Some((default_ns, default)) = times.first() else { continue };
         let of = |schedule: Option<&Schedule>| {
             let wanted = schedule.unwrap_or(default);
@@ -242,7 +241,7 @@ fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> I
 }
 
 impl InPlace {
-    /// For a reader.
+    /// Formats the results as text.
     pub fn describe(&self) -> String {
         let InPlace { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
         let plural = if *threads == 1 { "" } else { "s" };

@@ -1,4 +1,4 @@
-//! Where the records of a whole model and of its operators go.
+//! Writes the records of a whole model and of its operators to a store.
 
 use crate::Result;
 use crate::campaign::collect::Visit;
@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The records of a run that is about to begin, and their store.
+/// Records of a run that is about to begin, with their store.
 pub struct Keeping {
     store: Store,
     observer: Rc<dyn Observer>,
@@ -27,17 +27,17 @@ pub struct Keeping {
     warnings: Vec<String>,
 }
 
-/// Where a record is.
+/// Location of a record.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
     /// The folder of the store.
     pub store: String,
-    /// Its key.
+    /// Key of the record.
     pub key: String,
 }
 
 impl Keeping {
-    /// Opens the store, which is made if needed, and writes down what is known before.
+    /// Opens or creates the store, and fills the columns that are known before the run.
     pub fn begin(
         path: &Path,
         whole: &mut PreparedModel,
@@ -48,7 +48,7 @@ impl Keeping {
         Keeping::of(path, whole, given, |whole, base| Ok(vec![whole.record(schedules, method, base)?]))
     }
 
-    /// The same for its operators in their places.
+    /// Like `begin`, for the operators of the model in the network.
     pub fn begin_operators(
         path: &Path,
         whole: &mut PreparedModel,
@@ -80,7 +80,8 @@ impl Keeping {
         Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
     }
 
-    /// Keeps the record with what became of the run: one more attempt, however many there are.
+    /// Stores the record after `fill` has added the result of the run. It counts as one more
+    /// attempt of its experiment.
     pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<Kept> {
         let mut fill = Some(fill);
         let keys = self.keep_all(|_, record| match fill.take() {
@@ -90,7 +91,8 @@ impl Keeping {
         Ok(Kept { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
     }
 
-    /// Keeps all records, each by its number; the store and the keys.
+    /// Stores all records after `fill` has added the result of each. Returns the path of the store
+    /// and the keys.
     pub fn keep_all(
         self,
         fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
@@ -99,7 +101,7 @@ impl Keeping {
         self.keep_some(all, fill)
     }
 
-    /// The same for those of some numbers, in rising order.
+    /// Like `keep_all`, for the records at some indices, in rising order.
     pub fn keep_some(
         mut self,
         places: impl Iterator<Item = usize>,

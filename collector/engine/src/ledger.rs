@@ -1,4 +1,5 @@
-//! The store as a campaign sees it: what is known, what others are at, and where its own records go.
+//! A store from the view of a campaign: known experiments, claims of other processes, and the
+//! journal of new records.
 
 use crate::campaign::collect::{Turn, Turns, Visit};
 use crate::failure::chain;
@@ -11,7 +12,7 @@ use measure::host::command::own_command;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
-/// One process's view of a store it adds to.
+/// View of a store by a process that adds to it.
 pub struct Ledger<'a> {
     store: &'a Store,
     repeat: &'a Repeat,
@@ -19,14 +20,15 @@ pub struct Ledger<'a> {
     /// Experiments that were measured with the requested counters, if any were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of other processes that hold what was last asked for; the next claim looks for what they have made.
+    /// Claim files of other processes that hold visits of the last request. The next claim checks
+    /// what those processes have made.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
     observer: &'a dyn Observer,
 }
 
 impl<'a> Ledger<'a> {
-    /// Reads what a store has, after putting away what killed processes left.
+    /// Reads the state of a store, after sealing the journals that killed processes left.
     pub fn open(store: &'a Store, repeat: &'a Repeat, observer: &'a dyn Observer) -> Result<Ledger<'a>> {
         note_damage(&store.seal(SealOptions::default())?.damage, observer);
         let keys = store.keys()?;
@@ -43,18 +45,19 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Whether an experiment need not be made.
+    /// Returns whether an experiment need not be measured.
     pub fn is_known(&self, key: Key) -> bool {
         self.repeat.is_known(&self.keys, key) && !self.lacks_counters(key)
     }
 
-    /// Whether an experiment has a time but was never measured with the requested counters.
+    /// Returns whether an experiment has a time but was never measured with the requested counters.
     pub fn lacks_counters(&self, key: Key) -> bool {
         let is_counted = self.counted.as_ref().is_none_or(|counted| counted.contains(&key));
         !is_counted && self.keys.outcome(key) == Some(Outcome::Ok)
     }
 
-    /// How many tries of an experiment are left, where what gives times is to have so many; with `--again` one.
+    /// Returns the number of tries left for an experiment that should have `times` times; 1 with
+    /// `--again`.
     pub fn left(&self, key: Key, times: i64) -> i64 {
         match self.keys.outcome(key) {
             _ if self.repeat.again => 1,
@@ -64,22 +67,22 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// How many visits of an experiment are left, where what gives times is to have so many.
+    /// Returns the number of visits left for an experiment that should have `visits` visits.
     pub fn visits_left(&self, key: Key, visits: u32) -> u32 {
         match self.lacks_counters(key) {
             _ if self.repeat.again => visits,
-            // One visit more has them.
+            // One more visit is enough to read the counters.
             true => 1,
             false => u32::try_from(self.left(key, visits.into())).unwrap_or(visits),
         }
     }
 
-    /// Returns the claim files of other processes that hold what was last asked for.
+    /// Returns the claim files of other processes that hold visits of the last request.
     pub fn holders(&self) -> &BTreeSet<PathBuf> {
         &self.holders
     }
 
-    /// Claims visits.
+    /// Claims visits of experiments that are not known.
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
@@ -89,12 +92,12 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Claims visits, known ones too.
+    /// Claims visits, including those of known experiments.
     pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |_, _| false)
     }
 
-    /// Claims visits of experiments that gave fewer times than this.
+    /// Claims visits of experiments that have fewer times than `times`.
     pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| ledger.left(visit.key, times) == 0)
     }
@@ -106,8 +109,9 @@ impl<'a> Ledger<'a> {
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
         let Taken { held, holders, has_news } = claims.take(&keys)?;
-        // After claiming: what other processes finish from now on, they had claimed before. A holder may also have ended since the
-        // last claim, which does not count as news.
+        // The keys are read after the claim: whatever other processes finish from now on, they had
+        // claimed before. A holder may also have ended since the last claim, which is not reported
+        // as news.
         if has_news || !self.holders.is_empty() {
             self.keys = self.store.keys()?;
             self.counted = counted(self.store, self.repeat)?;
@@ -121,7 +125,7 @@ impl<'a> Ledger<'a> {
         Ok(wanted.iter().map(turn).collect())
     }
 
-    /// Keeps a record.
+    /// Appends a record to the journal.
     pub fn keep(&mut self, record: &Record) -> Result<()> {
         let journal = match &mut self.journal {
             Some(journal) => journal,
@@ -135,11 +139,11 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Seals the records into a part, and merges small parts.
+    /// Seals the journal into a part of the store, and merges small parts.
     pub fn seal(self) -> Result<()> {
         let Some(journal) = self.journal else { return Ok(()) };
         journal.seal()?;
-        // The records are safe; parts that stay many only cost time.
+        // The records are safe. Unmerged parts only cost time.
         if let Err(error) = self.store.tidy() {
             self.observer.note(format!("small parts are not merged: {}", chain(&error)));
         }
@@ -147,13 +151,14 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// Returns the experiments that were measured with the requested counters, or None if none were requested.
+/// Returns the experiments that were measured with the requested counters, or None if none were
+/// requested.
 fn counted(store: &Store, repeat: &Repeat) -> Result<Option<HashSet<Key>>> {
     let wanted = repeat.counters.as_ref();
     wanted.map(|wanted| store.counted(&wanted.names, &wanted.config_hash)).transpose()
 }
 
-/// Who writes a journal.
+/// Returns the origin of a journal.
 fn origin(host: &str) -> Origin {
     Origin {
         host: host.to_owned(),

@@ -1,5 +1,8 @@
-//! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the process or parses a command line;
-//! notes besides the result go to an [`observer::Observer`].
+//! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the
+//! process or parses a command line; notes in addition to the result go to an
+//! [`observer::Observer`].
+
+#![warn(missing_docs)]
 
 pub mod appearing;
 pub mod artifacts;
@@ -58,5 +61,5 @@ pub mod trace;
 pub mod trackers;
 pub mod units;
 
-/// What engine functions return.
+/// Result of an engine function.
 pub type Result<T> = std::result::Result<T, failure::Failure>;

@@ -1,27 +1,27 @@
-//! What attempts without a time died of, those of the same reason together.
+//! Groups attempts without a time by their reasons.
 
 use datasets::{Outcome, Record};
 use serde::Serialize;
 
-/// Reasons shown; the rest is counted.
+/// Number of reasons that are shown; the others are counted.
 const SHOWN: usize = 8;
-/// Characters of a reason.
+/// Largest number of characters of a reason.
 const REASON_CHARACTERS: usize = 160;
 
-/// Attempts that ended in the same way.
+/// Attempts that failed for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// How they ended.
+    /// Outcome of the attempts.
     pub outcome: &'static str,
-    /// Why, in one line, numbers left out.
+    /// Reason in one line, with numbers left out.
     pub reason: String,
-    /// How many they are.
+    /// Number of attempts.
     pub count: usize,
-    /// The first of them.
+    /// Operator of the first attempt.
     pub example: String,
 }
 
-/// Losses, the most frequent first.
+/// Groups the losses among some records, the most frequent reason first.
 pub fn losses(records: &[Record]) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for record in records.iter().filter(|record| record.outcome.is_loss()) {
@@ -38,7 +38,8 @@ pub fn losses(records: &[Record]) -> Vec<Loss> {
     losses
 }
 
-/// The first line; numbers, which differ between attempts of the same fate, become `…`.
+/// Shortens a reason to its first line. Numbers, which differ between attempts with the same
+/// reason, become `…`.
 fn in_short(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let mut text = String::new();
@@ -57,13 +58,13 @@ fn in_short(reason: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Whether the sign before a place belongs to a word: `conv2d` keeps its number.
+/// Returns whether the preceding character belongs to a word, so that `conv2d` keeps its number.
 fn is_inside_word(line: &str, place: usize) -> bool {
     let before = place.checked_sub(1).and_then(|before| line.chars().nth(before));
     before.is_some_and(|before| before.is_alphanumeric() || before == '_')
 }
 
-/// The losses for a reader; nothing where there are none.
+/// Formats the losses as text, which is empty if there are none.
 pub fn describe(losses: &[Loss], retry_faults: i64) -> String {
     let mut text = String::new();
     for Loss { outcome, reason, count, example } in losses.iter().take(SHOWN) {

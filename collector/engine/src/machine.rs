@@ -1,8 +1,8 @@
-//! What the commands need of this machine: workers, target, peaks, and the facts every record carries.
+//! The machine of a command: workers, targets, CPUs, and the versions of libraries.
 
 use crate::Result;
 use crate::campaign::PlannedModule;
-use crate::campaign::config::{Limits, PYNQ};
+use crate::campaign::config::Limits;
 use crate::campaign::planned::PlannedTask;
 use crate::failure::Failure;
 use crate::observer::Observer;
@@ -11,18 +11,19 @@ use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
 use job::space::{Schedule, space};
-use job::target::{self, Kind, Machine, Target};
 use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
+use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
-/// What to do when TVM cannot be used.
+/// Hint for a TVM that cannot be used.
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
 
-/// The CPUs this process may use, in the order in which runs take them: those of a run on some threads are the first.
+/// Returns the CPUs that this process may use, in the order in which runs use them: a run on n
+/// threads uses the first n.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     host::allowed_cpus().map_err(Failure::environment)
 }
@@ -39,7 +40,7 @@ pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Resu
     }
 }
 
-/// Workers within the limits of a configuration.
+/// Creates workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
     let program = bench::worker_program().map_err(Failure::environment)?;
@@ -59,7 +60,7 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// Notes on runs on the first of these CPUs whose threads share cores.
+/// Returns notes on thread counts whose threads share physical cores.
 pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
     let topology = Topology::read(cpus);
     threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
@@ -72,14 +73,14 @@ fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
     (cores < cpus.len()).then(note)
 }
 
-/// The process that breeds schedules, within the limits of builders.
+/// Creates the process that evolves schedules, within the limits of builders.
 pub fn breeder(limits: &Limits) -> Result<Breeder> {
     let program = bench::worker_program().map_err(Failure::environment)?;
     let start_deadline = Duration::from_secs_f64(limits.start_seconds);
     Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
-/// Locks the CPUs of this process: no other process measures on them while the value lives.
+/// Locks the CPUs of this process: no other process measures on them while the value exists.
 pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
@@ -91,12 +92,12 @@ pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
     })
 }
 
-/// What to do when the library's worker cannot be used.
+/// Hint for a library worker that cannot be used.
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
                             which builds with it from then on; docs/guide/torch.md says more";
 
-/// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
-/// it was not built.
+/// Returns the versions of the library that computes some of the tasks, or none if no task needs
+/// it. Fails if the library's worker is needed but was not built.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -109,7 +110,8 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// What the worker of the library says about itself; `what` needs it.
+/// Returns the versions that the library's worker reports. `what` names the user of the library for
+/// errors.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
@@ -119,7 +121,7 @@ pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunLibrary).map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
 }
 
-/// Refuses tasks that a library computes, where only code can be used.
+/// Rejects tasks of a library for commands that need compiled code.
 pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
@@ -128,79 +130,67 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
         .with_hint("leave out `--backend torch` and partners in `--target`; a library needs no artifacts"))
 }
 
-/// What `--backend torch` computes on.
+/// Returns the target of `--backend torch`.
 pub fn library_target(versions: &Versions) -> Result<Target> {
-    let host = target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len());
-    let text = serde_json::json!({ "kind": "torch", "version": versions.get("torch") }).to_string();
-    Ok(Target { kind: Kind::Torch, text, machine: host.machine })
+    Ok(targets::torch(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read())?))
 }
 
-/// What code is made for that this machine need not be able to run.
+/// Resolves the description of a target, which need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    if !target::is_mali(description) {
-        return target(description, bench);
-    }
-    let target = target::mali(description).map_err(Failure::usage)?;
-    try_target(&target, bench)?;
-    Ok(target)
-}
-
-/// Kernels in OpenCL C are compiled and run by nothing here.
-pub fn refuse_mali() -> Failure {
-    Failure::usage("nothing here runs kernels for a Mali GPU").with_hint(
-        "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs them",
-    )
-}
-
-/// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
-pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    if target::is_mali(description) {
-        return Err(refuse_mali());
-    }
-    if target::is_cuda(description) {
-        return gpu_target(description, bench);
-    }
-    if target::is_fabric(description) {
-        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
-            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
-        ));
-    }
-    if description == PYNQ {
-        return Err(Failure::usage("which cores a board has, it says itself when operators are collected on it")
-            .with_hint("give TVM's JSON of its processor as `--target`"));
-    }
-    let versions = versions(bench)?;
-    let cpu = versions.get("cpu").map_or("generic", String::as_str);
-    let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
-    let target = target::described(description, host.clone()).map_err(Failure::usage)?;
-    if target != host {
+    let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
+    let Resolved { target, is_host } = resolved.map_err(Failure::of_target)?;
+    if !is_host {
         try_target(&target, bench)?;
     }
     Ok(target)
 }
 
-/// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
-fn gpu_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    let own;
-    let description = if description == "cuda" {
-        let facts = device_versions(bench)
-            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
-        own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
-        &own
-    } else {
-        description
-    };
-    let target = target::cuda(description).map_err(Failure::usage)?;
-    let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
-    let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
-    for architecture in target::architectures(&fields).map_err(Failure::usage)? {
-        nvrtc.check(architecture).map_err(Failure::usage)?;
+/// Resolves the description of a target that runs on this machine: this machine's CPU by its LLVM
+/// name, or a description in JSON.
+pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    match kind_of(description)?.run_refusal() {
+        Some(refusal) => Err(Failure::of_target(refusal)),
+        None => compiled_target(description, bench),
     }
-    try_target(&target, bench)?;
-    Ok(target)
 }
 
-/// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
+fn kind_of(description: &str) -> Result<Kind> {
+    targets::find(description)
+        .ok_or_else(|| Failure::usage(format!("`target` is `{description}`; {}", targets::allowed_names())))
+}
+
+/// Access to this machine's compilers, by which descriptions of targets are completed.
+struct Compilers<'a>(&'a mut dyn Bench);
+
+impl Host for Compilers<'_> {
+    fn cpu(&mut self) -> std::result::Result<HostCpu, Refusal> {
+        let versions = versions(self.0)?;
+        Ok(host_cpu(versions.get("cpu").map_or("generic", String::as_str), &Facts::read())?)
+    }
+
+    fn gpu_capability(&mut self) -> std::result::Result<String, Refusal> {
+        let facts = device_versions(self.0)
+            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
+        Ok(facts["capability"].clone())
+    }
+
+    fn check_architectures(&mut self, architectures: &[Architecture]) -> std::result::Result<(), Refusal> {
+        let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
+        for architecture in architectures {
+            nvrtc.check(*architecture).map_err(Failure::usage)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns this machine's CPU by a name.
+fn host_cpu(name: &str, facts: &Facts) -> Result<HostCpu> {
+    let (name, extensions) = (name.to_owned(), facts.vector_extensions.clone());
+    Ok(HostCpu { name, extensions, cores: allowed_cpus()?.len() })
+}
+
+/// Builds a small task, so that a target that TVM rejects is a single error instead of a loss per
+/// attempt.
 fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     let small = zoo::simple::build("relu:shape=16").map_err(Failure::environment)?;
     let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
@@ -218,27 +208,28 @@ fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     }
 }
 
-/// Versions of all that builds or runs for a target, its library's among them.
+/// Returns the versions of all libraries that build or run for a target. `library` contains those
+/// of a partner library.
 pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
-    let mut versions = if target.kind == Kind::Torch { Versions::new() } else { versions(bench)? };
+    let mut versions = if target.kind.is_library() { Versions::new() } else { versions(bench)? };
     versions.extend(library);
-    if target.kind == Kind::Cuda {
+    if target.kind.runs_on_gpu() {
         versions.extend(device_versions(bench)?);
     }
     Ok(versions)
 }
 
-/// What the builders say about TVM, LLVM and the CPU.
+/// Returns the versions of TVM, LLVM and the CPU that the builders report.
 pub fn versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::Build).map_err(worker_missing)
 }
 
-/// What the runner says about TVM.
+/// Returns the version of TVM that the runner reports.
 pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
-/// What the runner of another runtime says about its library; where there is none, why.
+/// Returns the version of another runtime's library that its runner reports.
 pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(of).map_err(|fault| {
         Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
@@ -246,12 +237,13 @@ pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench)
     })
 }
 
-/// Of a worker that ends before it can say hello, the last line says why.
+/// Returns the last line of a worker's output, which contains the reason if a worker ends during
+/// its start.
 fn last_words(fault: &Fault) -> String {
     fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
 }
 
-/// What the runner of a GPU says about device and driver; where there is none, why.
+/// Returns the versions of device and driver that the GPU runner reports.
 pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnGpu).map_err(|fault| {
         let why = last_words(&fault);
@@ -263,25 +255,13 @@ fn worker_missing(fault: Fault) -> Failure {
     Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
-/// The facts a space needs, without starting a worker.
+/// Returns the description of the machine that a space needs, without starting a worker.
 pub fn guess(description: &str) -> Result<Machine> {
-    if target::is_fabric(description) {
-        return Ok(target::fabric(description).map_err(Failure::usage)?.machine);
-    }
-    if target::is_cuda(description) {
-        // The limits of a space are the same on all architectures.
-        let any = target::cuda_text(&["sm_80".to_owned()]);
-        let text = if description == "cuda" { &any } else { description };
-        return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
-    }
-    if target::is_mali(description) {
-        return Ok(target::mali(description).map_err(Failure::usage)?.machine);
-    }
     let facts = Facts::read();
-    // No compiler is asked for the processor's name here; defaults differ by its maker.
+    // Without the compiler, the processor's name is unknown. Defaults depend on its vendor.
     let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
     let cpu = if is_amd { "znver" } else { "generic" };
-    Ok(target::llvm(cpu, &facts.vector_extensions, allowed_cpus()?.len()).machine)
+    kind_of(description)?.guess(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The noise floor of this machine: how much times of fixed pieces of work scatter from visit to visit.
+//! The noise floor of this machine: the scatter of the times of fixed pieces of work between
+//! visits.
 
 use crate::failure::Failure;
 use crate::observer::Observer;
@@ -10,7 +11,7 @@ use report::{Paper, Table, figures, or_unknown, percent, words};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long the measurement takes.
+/// Duration of the measurement.
 const DURATION: Duration = Duration::from_secs(60);
 
 /// The visits of one piece of work.
@@ -75,7 +76,7 @@ fn floor(of: &FloorVisits) -> Floor {
 }
 
 impl NoiseReport {
-    /// Describes the noise floor, and the least difference that is not noise.
+    /// Formats the noise floor, and the smallest difference that exceeds it.
     pub fn text(&self, paper: &Paper) -> String {
         let mut table = Table::new([
             words("work"),

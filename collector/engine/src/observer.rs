@@ -5,7 +5,7 @@ use datasets::store::{Status, Telling};
 
 /// Receives notes and progress.
 pub trait Observer {
-    /// Receives notes of one kind for the user, besides the result.
+    /// Receives notes of one kind for the user, in addition to the result.
     fn notes(&self, notes: &[String]);
 
     /// Receives a single note.

@@ -1,4 +1,4 @@
-//! Writes large files piece by piece, compressed by gzip where their name ends in `.gz`.
+//! Writes large files incrementally, compressed with gzip if their name ends in `.gz`.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ pub fn write<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Re
     Ok(filled)
 }
 
-/// Writes a trace through `fill`, and notes how many events were left out because of its size limit.
+/// Writes a trace through `fill`, and notes how many events exceeded its size limit.
 pub fn write_trace(
     output: Output,
     observer: &dyn Observer,

@@ -1,4 +1,4 @@
-//! What campaigns and searches do alike in a store, and what of it a search hears first.
+//! Runs a source of attempts against a store, and reads the records from which searches learn.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -10,35 +10,35 @@ use crate::stores::failed;
 use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
-use job::target::Target;
 use measure::host::command::own_command;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use targets::Target;
 
-/// Where records go, and who may end a pass.
+/// Context of a pass: the store, the host, and the signal that ends it.
 pub struct At<'a> {
-    /// Set by a signal.
+    /// Number of the signal that ends the pass, or 0.
     pub signal: &'a AtomicUsize,
-    /// Hears how far the work is.
+    /// Receives notes and progress.
     pub observer: &'a dyn Observer,
-    /// The store, which is told, too.
+    /// Store, whose status file also receives the progress.
     pub store: &'a Store,
-    /// The host, by its name in records.
+    /// Name of the host in records.
     pub host: &'a str,
 }
 
-/// What of a proposal is made.
+/// Selection of the proposed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
-    /// What the store lacks.
+    /// Only attempts that the store lacks are made.
     Unknown,
-    /// What the store has, once more.
+    /// Attempts are repeated even if the store has them.
     Again,
 }
 
 impl At<'_> {
-    /// Makes what a source proposes, and seals its records.
+    /// Makes the attempts that a source proposes, and seals their records.
     pub fn pass(
         &self,
         makes: Makes,
@@ -72,7 +72,7 @@ impl At<'_> {
         outcomes.map_err(failed)
     }
 
-    /// A store that cannot be told is no reason not to begin.
+    /// Opens the status file of this process. The pass works without it if that fails.
     fn to_store(&self) -> Option<StoreStatus> {
         let status = Status {
             host: self.host.to_owned(),
@@ -85,7 +85,7 @@ impl At<'_> {
     }
 }
 
-/// What a store may teach searches beside their own records.
+/// Returns the records of a store from which searches can learn, in addition to their own.
 pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
     let mut lessons = Lessons::new(tuning.searches(), target).map_err(Failure::environment)?;
     for record in store.records(Choose::Middle).map_err(failed)? {
@@ -94,12 +94,12 @@ pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lesson
     Ok(lessons)
 }
 
-/// What a store knows of some tasks, in the order of time and without its long columns.
+/// Returns the records of some tasks, in the order of time and without long columns.
 pub fn records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
     read(store, tasks, choose, Record::lean)
 }
 
-/// The same with what the code of each says of itself.
+/// Returns the records of some tasks like `records`, with the features of their code.
 pub fn records_with_figures(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
     read(store, tasks, choose, |mut record| {
         let features = record.features.take();

@@ -1,4 +1,4 @@
-//! What this host can do at best: measured beside its campaigns, a few times in all, and kept in the store.
+//! Peak rates of this host, measured a few times during its campaigns and kept in the store.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -9,21 +9,22 @@ use bench::{Bench, Build};
 use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use job::space::{Schedule, space};
-use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};
 use measure::host::{Facts, Streaming, memory, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
 use report::{number, or_unknown};
 use std::time::Duration;
+use targets::Target;
 
-/// Measurements of a host that are enough.
+/// Number of measurements per host that are sufficient.
 const ENOUGH: usize = 5;
-/// They are so far apart, in microseconds: a busy neighbour stays for minutes.
+/// Smallest distance between two measurements in microseconds. Load by other processes often lasts
+/// for minutes.
 const APART_US: i64 = 120_000_000;
 
-/// The peaks of the host of a campaign, by all measurements in its store, one more where they are few, and what operators
-/// reached.
+/// Returns the peaks of the campaign's host. Measures them again if the store has few measurements,
+/// and raises them to the rates that operators have reached.
 pub fn of_host(
     store: &Store,
     base: &Record,
@@ -33,35 +34,36 @@ pub fn of_host(
 ) -> Result<Peaks> {
     let known = measurements(store, base)?;
     let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
-    if target.kind == Kind::Llvm && !missing.is_empty() {
+    if target.kind.runs_on_cpus() && !missing.is_empty() {
         let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
         measure(&missing, target, facts, bench, &mut measured);
         store.keep_peaks(&measured).map_err(failed)?;
     }
-    // Read again: another campaign on this host may have measured meanwhile.
+    // The store is read again, because another campaign on this host may have measured in the
+    // meantime.
     let mut peaks = Peaks::of(&measurements(store, base)?);
     peaks.raise(reached);
     Ok(peaks)
 }
 
-/// The peaks of one number of threads, measured here and now; none of devices.
+/// Measures the peaks for one number of threads; devices have none.
 pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
-    if target.kind == Kind::Llvm {
+    if target.kind.runs_on_cpus() {
         measure(&[threads], target, &facts, bench, &mut measured);
     }
     Peaks::of([&measured])
 }
 
-/// All measurements of this host that a store has.
+/// Returns all measurements of this host in a store.
 fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
     let mut known = store.peaks().map_err(failed)?;
     known.retain(|measured| measured.host == base.host && measured.host_class == base.host_class);
     Ok(known)
 }
 
-/// Whether the peaks of some threads are to be measured once more.
+/// Returns whether the peaks of a number of threads should be measured again.
 fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
     let has = |measured: &&PeaksMeasured| {
         measured.is_current() && measured.compute.iter().any(|rate| rate.threads as usize == threads)
@@ -71,7 +73,7 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
     taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
 }
 
-/// Measures the peaks of some thread counts. What cannot be measured is left out.
+/// Measures the peaks for some thread counts. Rates that cannot be measured are left out.
 fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
     let Ok(cpus) = allowed_cpus() else { return };
     let limit = memory::limit().map_or(u64::MAX, |(bytes, _)| bytes);
@@ -92,9 +94,11 @@ fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Ben
     }
 }
 
-/// The fastest of two operators, so large that waking the threads is a small part of their time: a product whose right
-/// operand stays in the first-level cache, cut so that each thread has its own rows, and a convolution with an image for each
-/// thread, which does more arithmetic for each byte. Its windows are such that no way to compute it saves products.
+/// Returns the higher rate of two operators, which are so large that waking the threads is a small
+/// part of their time. The first is a product whose right operand stays in the first-level cache,
+/// split so that each thread has its own rows. The second is a convolution with one image per
+/// thread, which has a higher arithmetic intensity. Its windows are chosen so that no algorithm can
+/// save multiplications.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
 }
@@ -107,7 +111,7 @@ fn operators(threads: usize) -> [String; 2] {
     ]
 }
 
-/// The only task of an operator, and how it is computed when nothing was searched.
+/// Returns the only task of an operator, and its default schedule.
 fn task_and_schedule(text: &str, target: &Target) -> Option<(Task, Schedule)> {
     let graph = zoo::simple::build(text).ok()?;
     let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
@@ -123,7 +127,7 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     let Some(Build::Built(artifact)) = bench.build(&[job], &mut || ()).into_iter().next() else { return None };
     let job = RunJob::new(task_json, cpus.to_vec(), Method::Sample(Plan::default())).of(&artifact);
     match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
-        // The least disturbed batch: a peak is what is possible.
+        // A peak is the rate of the least disturbed batch.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
         Ok(
             RunReply::WrongResult(_)
@@ -137,7 +141,7 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     }
 }
 
-/// The peaks in lines: what rooflines are shares of.
+/// Formats the peaks that rooflines refer to, in lines of text.
 pub fn describe(peaks: &Peaks) -> Vec<String> {
     let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let one = |peak: &ComputePeak| {
@@ -145,7 +149,7 @@ pub fn describe(peaks: &Peaks) -> Vec<String> {
         format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
     };
     let levels = |of_threads: &[MemoryPeak]| {
-        // Of each level the largest working set, which leaves the least to the level before.
+        // The largest working set of each level is the one that the previous level serves least.
         let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
         let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
         let rate =
@@ -195,7 +199,7 @@ mod tests {
             "memory on 2 threads: L1 180, L3 60.0, DRAM 28.0 GB/s (measured once)",
         ];
         assert_eq!(describe(&Peaks::of([&measured])), wanted);
-        // Of earlier versions nothing is known but working sets.
+        // Earlier versions recorded only working sets, without levels.
         let old = PeaksMeasured { memory: vec![MemoryRate { level: None, ..rate(memory[0]) }], ..measured };
         assert_eq!(describe(&Peaks::of([&old])), wanted[..1]);
     }
@@ -203,7 +207,7 @@ mod tests {
     #[test]
     fn a_peak_is_measured_by_all_the_products_that_are_counted() {
         for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
-            let target = job::target::llvm("x86-64", &features, 4);
+            let target = targets::llvm("x86-64", &features, 4);
             for text in operators(4) {
                 let (_, schedule) = task_and_schedule(&text, &target).expect("the zoo has it");
                 let record = Record { schedule: datasets::Json::parse(&schedule.to_json()).ok(), ..Record::default() };

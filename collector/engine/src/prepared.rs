@@ -1,4 +1,5 @@
-//! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
+//! Prepares a whole model for runs: reads it, cuts it into calls, generates its inputs, and
+//! computes the reference, all in one folder.
 
 use crate::bases::bases;
 use crate::boards::{self, BoardOptions, Standing};
@@ -19,7 +20,6 @@ use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
-use job::target::{Kind, Target, is_cuda};
 use job::{Artifact, BuildJob, Engine, NetworkJob};
 use measure::Method;
 use models::stages::calls_hash;
@@ -33,69 +33,70 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use targets::{HOST, Target};
 
-/// A model with all that running it takes.
+/// A model that is prepared for runs.
 pub struct PreparedModel {
-    /// The model that was asked for.
+    /// The model as it was requested.
     pub request: ModelRequest,
     /// The target of its code.
     pub target: Target,
     /// The model after simplification.
     pub graph: Graph,
-    /// Its outputs by the reference computation, where they are compared.
+    /// Outputs of the reference computation, if outputs are compared.
     pub expected: Option<Vec<Tensor>>,
-    /// Where it runs.
+    /// Bench, CPUs and folder of its runs.
     pub runs: Runs,
-    /// The machine that it runs on.
+    /// The machine on which it runs.
     pub standing: Standing,
-    /// Which calls run side by side from now on, where some do.
+    /// Parallel plan of the calls that later builds use, if there is one.
     pub stages: Option<StagePlan>,
-    /// The model as its source has it, before anything was simplified.
+    /// The model before simplification.
     source: Graph,
     plan: Plan,
     constants: Vec<Option<Tensor>>,
 }
 
-/// How a model is asked for.
+/// Request to prepare a model.
 pub struct Asked<'a> {
-    /// With one model.
+    /// Configuration with exactly one model.
     pub config: Config,
-    /// Models that were read before.
+    /// Cache of models that were read before.
     pub models: &'a LoadedModels,
-    /// Threads; without, one on each CPU.
+    /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference computation.
     pub is_checked: bool,
-    /// What is going to run it.
+    /// Engines that will run the model.
     pub engines: &'a [Engine],
-    /// Where it may run.
+    /// Machine on which the model may run.
     pub on: On<'a>,
-    /// Hears notes and progress.
+    /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
-/// Where a model may run.
+/// The machine or device on which a model may run.
 pub enum On<'a> {
-    /// On this machine's CPUs.
+    /// The CPUs of this machine.
     Cpus,
-    /// There, or on its GPU.
+    /// The CPUs or the GPU of this machine.
     CpusOrGpu,
-    /// On a board that is reached so.
+    /// A board, with its address and options.
     Board(&'a Access, BoardOptions<'a>),
 }
 
 impl PreparedModel {
-    /// Reads and cuts the one model that is asked for; its inputs lie in a file when this is done.
+    /// Prepares the model of a request. Its inputs are written to a file.
     pub fn of(asked: Asked<'_>) -> Result<PreparedModel> {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
-        let is_on_gpu = is_cuda(&asked.config.target);
+        let is_on_gpu = asked.config.kind().runs_on_gpu();
         if is_on_gpu && matches!(asked.on, On::Cpus) {
             return Err(not_on_cpus());
         }
-        // A GPU is fed by one thread.
+        // One thread launches the work of a GPU.
         let threads = if is_on_gpu { Some(1) } else { asked.threads };
         let (runs, target, standing) = match asked.on {
             On::Board(access, wanted) => on_board(access, wanted, asked.config, threads, asked.observer)?,
@@ -104,7 +105,8 @@ impl PreparedModel {
                 if is_on_gpu {
                     machine::device_versions(runs.bench.as_mut())?;
                 }
-                // First, because what is missing of these is told best by themselves.
+                // The engines are checked first, because their own messages describe best what is
+                // missing.
                 find(asked.engines, runs.bench.as_mut())?;
                 let target = machine::target(&runs.config.target, runs.bench.as_mut())?;
                 (runs, target, Standing::here()?)
@@ -139,7 +141,7 @@ impl PreparedModel {
         })
     }
 
-    /// Builds the model into a folder, each task by the schedule that is chosen for it.
+    /// Builds the model into a folder. `choose` selects the schedule of each task.
     pub fn make(
         &mut self,
         folder: &Path,
@@ -176,8 +178,9 @@ impl PreparedModel {
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules that a store has for this target and number of threads. Reports which tasks have none,
-    /// and which times are of other versions; those count only with `all_versions`.
+    /// Returns the fastest correct schedules in a store for this target and number of threads.
+    /// Notes which tasks have none, and which times are of other versions; those count only with
+    /// `all_versions`.
     pub fn best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
@@ -189,7 +192,7 @@ impl PreparedModel {
         Ok(best)
     }
 
-    /// Returns the same for the current versions, without notes.
+    /// Returns the fastest correct schedules of the current versions, without notes.
     pub fn known(&mut self, store: &Path) -> Result<Best> {
         self.read_best(store, false)
     }
@@ -206,7 +209,7 @@ impl PreparedModel {
         Ok(best)
     }
 
-    /// The record of running it by these schedules, as far as it is known before.
+    /// Returns the record of a run with these schedules, with the columns that are known before it.
     pub fn record(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
@@ -231,7 +234,8 @@ impl PreparedModel {
         }
     }
 
-    /// The records of its operators in their places, as far as they are known before.
+    /// Returns the records of its operators in the network, with the columns that are known before
+    /// the run.
     pub fn operator_records(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
@@ -244,17 +248,18 @@ impl PreparedModel {
         network::in_place::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
     }
 
-    /// What runs of its program said, as a profile of the model.
+    /// Completes the profile that a runner measured with facts about the model.
     pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
         network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
     }
 
-    /// One call of each task in a simulator, and what could not be counted.
+    /// Counts one call of each task in a simulator. Also returns the tasks that could not be
+    /// counted, with the reasons.
     pub fn simulate(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
-        // Simulators know no newer instructions than these.
+        // Simulators support no newer instructions.
         const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
-        let is_own = self.runs.config.target == "llvm" && cfg!(target_arch = "x86_64");
+        let is_own = self.runs.config.target == HOST && cfg!(target_arch = "x86_64");
         let target = if is_own { machine::target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
         let job = |one: &'_ TaskUse| {
             let task = serde_json::to_string(&one.task).map_err(Failure::environment)?;
@@ -267,12 +272,12 @@ impl PreparedModel {
         Ok(simulator.count(&tasks, (&target, &cpus), self.runs.bench.as_mut(), &folder))
     }
 
-    /// The tasks it is cut into.
+    /// Returns the tasks of the model.
     pub fn tasks(&self) -> &[TaskUse] {
         &self.plan.tasks
     }
 
-    /// One of its tasks built once more, telling what became of its schedule.
+    /// Builds one of its tasks again, with a listing of its code.
     pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
         let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
         let job = BuildJob { wants_listing: true, ..BuildJob::new(&task, &self.target, schedule) };
@@ -284,14 +289,16 @@ impl PreparedModel {
         }
     }
 
-    /// The schedule of each task by a rule.
+    /// Returns the schedule of each task that `choose` selects.
     pub fn schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes the model as an ONNX file into a folder: as its source has it, because other libraries simplify by rules of
-    /// their own, such as those for quantised layers. What has no name in the format may have one when it is simplified.
-    /// Constants that are drawn from seeds are other ones after that, and only those count then.
+    /// Writes the model as an ONNX file into a folder. The file contains the model before
+    /// simplification, because other libraries simplify by rules of their own, for example for
+    /// quantised layers. There are two exceptions: operators that have an ONNX form only after
+    /// simplification, and constants that are generated from seeds, because simplification changes
+    /// them.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
         let is_drawn = |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.seed()).count() > 0;
         let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write(&self.source).ok() };
@@ -301,44 +308,41 @@ impl PreparedModel {
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
-    /// Writes the model as a program of tasks into a folder.
+    /// Writes the model as a program of tasks for a library into a folder.
     pub fn write_tasks(&self, folder: &Path) -> Result<()> {
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
     }
 
-    /// Its calls.
+    /// Returns its calls.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What runs its program.
+    /// Returns the engine that runs its program.
     pub fn engine(&self) -> Engine {
-        match self.target.kind {
-            Kind::Cuda => Engine::Cuda,
-            Kind::Llvm | Kind::Opencl | Kind::Torch | Kind::Pynq => Engine::Program,
-        }
+        if self.target.kind.runs_on_gpu() { Engine::Cuda } else { Engine::Program }
     }
 
-    /// A new folder of this name, for what is run here and now.
+    /// Creates a temporary folder with this name.
     pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.runs.path(name);
         fs::create_dir(&folder).map_err(Failure::environment)?;
         Ok(folder)
     }
 
-    /// What the last run of a job answered.
+    /// Returns the outputs of the last run of a job.
     pub fn outputs(&self, job: &NetworkJob) -> Result<Vec<Tensor>> {
         self.runs.outputs(job, self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty))
     }
 
-    /// Outputs beside those of the reference, where that was asked for.
+    /// Compares outputs with the reference, if that was requested.
     pub fn check(&self, outputs: &[Tensor]) -> Option<Comparison> {
         self.expected.as_ref().map(|wanted| network::compare(network::tolerance(&self.graph), outputs, wanted))
     }
 }
 
-/// Starts the workers of other engines, which say what is missing.
+/// Starts the workers of other engines, whose errors describe what is missing.
 fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
         (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
@@ -354,7 +358,7 @@ fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     Ok(())
 }
 
-/// A board to run a model on, with what is compiled for it.
+/// Connects to a board, and determines its target.
 fn on_board(
     access: &Access,
     wanted: BoardOptions<'_>,
@@ -371,7 +375,7 @@ fn on_board(
     Ok((Runs::on(config, cpus, Box::new(bench), observer)?, target, standing))
 }
 
-/// The one model of a configuration.
+/// Returns the only model of a configuration.
 pub fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
@@ -380,7 +384,7 @@ pub fn only(config: &Config) -> Result<&ModelRequest> {
     }
 }
 
-/// Refuses a model whose constants alone are more than a runner may take, before any of them is read.
+/// Rejects a model whose constants exceed the memory limit of a runner, before they are read.
 fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) -> Result<()> {
     let constants = graph.values.iter().filter(|value| value.data.is_some());
     let bytes = constants.filter_map(|value| value.ty.bytes()).fold(0, u64::saturating_add);
@@ -395,18 +399,18 @@ fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) 
     }
 }
 
-/// A build of a model that was given up.
+/// Converts the error of a build.
 pub fn not_built(error: NetworkError) -> Failure {
     Failure::usage(chain(&error))
 }
 
-/// What is said of other targets.
+/// Returns the error for targets that are not CPUs.
 pub fn not_on_cpus() -> Failure {
     Failure::usage("on GPUs this version only runs whole models")
         .with_hint("give `--target llvm`, or use `opcollect model run`")
 }
 
-/// What makes several of a model has no meaning where one is run.
+/// Rejects settings that produce several variants of a model where only one can be run.
 pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     let refused = |flag: &str, why: &str| {
         let message = format!("`{flag}` {why}, and {what_runs}");
@@ -424,7 +428,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     Ok(())
 }
 
-/// The graph after simplification, and the calls it is cut into.
+/// Simplifies a graph and cuts it into calls.
 pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
@@ -437,12 +441,12 @@ pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     }
 }
 
-/// The names of the inputs of a graph.
+/// Returns the names of a graph's inputs.
 pub fn names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }
 
-/// Does something with a model on every number of threads.
+/// Calls a function with a prepared model for each number of threads.
 pub fn each<T>(
     model: &ModelRequest,
     models: &LoadedModels,

@@ -1,4 +1,4 @@
-//! Runs other programs for one response, with a deadline, an end when the caller stops, and a bound on what is read.
+//! Runs other programs for one response, with a deadline, a stop signal, and a limit of the output.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two checks of a process.
+/// Interval between two checks of a process.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Limits of a process.
 pub struct ProcessLimits<'a> {
     /// Longest time until the process ends.
     pub deadline: Duration,
-    /// Bytes of standard output, and of standard error, that are kept.
+    /// Number of bytes of standard output, and of standard error, that are kept.
     pub max_bytes: u64,
-    /// The process is killed once this is not 0.
+    /// The process is killed when this becomes non-zero.
     pub signal: &'a AtomicUsize,
-    /// Called at every check; returns a reason to kill the process.
+    /// Function called at every check, which returns a reason to kill the process.
     pub look: &'a dyn Fn() -> Option<String>,
 }
 
-/// Why a process gave no response.
+/// Reason why a process gave no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program is missing, or may not be started.
@@ -80,7 +80,8 @@ fn wait(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, Pro
     }
 }
 
-/// Keeps the first `max_bytes` of a pipe, and reads on to its end, so that the process never waits for a full pipe.
+/// Keeps the first `max_bytes` of a pipe, and reads on to its end, so that the process never blocks
+/// on a full pipe.
 pub fn read_pipe(mut pipe: impl Read + Send + 'static, max_bytes: u64) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! Programs of whole models in folders: built on one machine, run on machines that have neither compiler nor model.
+//! Programs of whole models in folders: built on one machine, run on machines that have neither
+//! compiler nor model.
 
 use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
@@ -20,17 +21,17 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How a model is built into a folder.
+/// Options of a program that is built into a folder.
 pub struct ProgramOptions<'a> {
-    /// Number of threads that schedules of a store were measured on; one per CPU without it.
+    /// Number of threads for which schedules of a store were measured; by default one per CPU.
     pub threads: Option<usize>,
-    /// A store with measured schedules, and whether times of other versions count.
+    /// Store with measured schedules, and whether times of other versions count.
     pub best: Option<(&'a Path, bool)>,
-    /// Whether the folder keeps outputs of the reference computation.
+    /// Whether the folder contains outputs of the reference computation.
     pub is_checked: bool,
 }
 
-/// A model that was built into a folder.
+/// Summary of a program that was built into a folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuiltProgram {
     /// The folder.
@@ -39,23 +40,23 @@ pub struct BuiltProgram {
     pub model: String,
     /// Its batch size, if it has one.
     pub batch: Option<i64>,
-    /// The target as text.
+    /// Target as text.
     pub target: String,
-    /// The processor that the code needs.
+    /// Processor that the code requires.
     pub code_for: String,
     /// Number of calls.
     pub calls: usize,
     /// Number of tasks.
     pub tasks: usize,
-    /// Number of tasks whose schedule is from the store, if one was given.
+    /// Number of tasks whose schedule came from the store, if one was given.
     pub tasks_found: Option<usize>,
-    /// Size of the constants.
+    /// Size of the constants in bytes.
     pub constant_bytes: u64,
-    /// Whether the folder has outputs to compare with.
+    /// Whether the folder contains expected outputs.
     pub is_checkable: bool,
 }
 
-/// Builds the one model of a configuration into a folder, which appears at `out`.
+/// Builds the only model of a configuration into a folder, which is moved to `out`.
 pub fn build_program(
     (config, models): (Config, &LoadedModels),
     (folder, out): (Appearing, &Path),
@@ -97,7 +98,7 @@ pub fn build_program(
     Ok(built)
 }
 
-/// Describes a program for machines that do not have its model.
+/// Returns the metadata by which machines without the model run a program.
 fn describe(whole: &mut PreparedModel, made: &Made) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
@@ -108,7 +109,7 @@ fn describe(whole: &mut PreparedModel, made: &Made) -> Result<Portable> {
         model: whole.request.label(),
         batch: whole.request.batch,
         target: whole.target.text.clone(),
-        // A program without calls has no code, and runs on every machine.
+        // A program without calls has no code, so it runs on every machine.
         architecture: match object {
             [] => std::env::consts::ARCH.to_owned(),
             object => portable::architecture(object),
@@ -121,28 +122,28 @@ fn describe(whole: &mut PreparedModel, made: &Made) -> Result<Portable> {
     })
 }
 
-/// Returns whether a folder holds a program, or half of one.
+/// Returns whether a folder contains a complete or incomplete program.
 pub fn has_program(folder: &Path) -> bool {
     executor::folder::description(folder).exists() || portable::path(folder).exists()
 }
 
-/// How the program of a folder is run.
+/// Options of a run of a program in a folder.
 pub struct ProgramRunOptions<'a> {
-    /// Method, counters and limits; the number of threads is that of `threads`.
+    /// Method, counters and limits. The number of threads is given by `threads`.
     pub config: Settings,
-    /// Number of threads; one per CPU without it.
+    /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
-    /// Seed of input values; that of the expected outputs without it.
+    /// Seed of input values; by default that of the expected outputs.
     pub seed: Option<u64>,
     /// Inputs from files.
     pub inputs: &'a InputFiles,
-    /// How long to wait for another process that measures on the same CPUs.
+    /// Longest wait for another process that measures on the same CPUs.
     pub wait_seconds: u64,
 }
 
-/// The run of a program from a folder.
+/// Result of a run of a program from a folder.
 pub struct ProgramRun {
-    /// What is known of the program.
+    /// Metadata of the program.
     pub portable: Portable,
     /// The program.
     pub program: Program,
@@ -154,11 +155,11 @@ pub struct ProgramRun {
     pub measured: Measured,
     /// Outputs of the last run.
     pub outputs: Vec<Tensor>,
-    /// Comparison with the outputs of the folder, if they are for the same inputs.
+    /// Comparison with the expected outputs, if they belong to the same inputs.
     pub check: Option<Comparison>,
 }
 
-/// Runs the program of a folder.
+/// Runs the program in a folder.
 pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<dyn Observer>) -> Result<ProgramRun> {
     let Found { portable, program, expected } = portable::read(folder).map_err(|error| {
         Failure::usage(chain(&error))
@@ -187,7 +188,7 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
     runs.give(&inputs)?;
     let job = runs.job(
         Engine::Program,
-        // The runner has a working folder of its own.
+        // The worker has its own working directory, so the path must be absolute.
         folder.canonicalize().map_err(Failure::usage)?,
         PROGRAM,
         method(&runs.config),

@@ -1,4 +1,4 @@
-//! Queries in SQL over the records of a store, answered by SQLite in memory.
+//! SQL queries over the records of a store, executed by SQLite in memory.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub struct QueryReport {
     pub has_damage: bool,
 }
 
-/// Runs one statement over the table `records` within some bounds.
+/// Runs one SQL statement over the table `records` within limits of time and memory.
 pub fn query(store: &Path, sql: &str, choose: Choose, bounds: Bounds, observer: &dyn Observer) -> Result<QueryReport> {
     let records = open(store)?.records(choose).map_err(failed)?;
     note_damage(records.damage(), observer);
@@ -35,7 +35,8 @@ pub fn query(store: &Path, sql: &str, choose: Choose, bounds: Bounds, observer: 
     Ok(QueryReport { answer, has_damage })
 }
 
-/// Returns the failure of a statement, with a hint about the tables that there are, or about the memory that it needs.
+/// Returns the failure of a statement, with a hint about the existing tables, or about the memory
+/// that it needs.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => tables,
@@ -47,7 +48,7 @@ pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static
     Failure::usage(error).with_hint(hint)
 }
 
-/// Returns the columns that a statement names; all if it may mean all.
+/// Returns the columns that a statement may use; all if it may select every column.
 fn named_columns(sql: &str) -> Vec<&'static Column> {
     let compact: String = sql.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
     let wants_all = compact.replace("count(*)", "").contains('*');
@@ -61,7 +62,7 @@ fn fill(
     columns: &[&'static Column],
     records: impl Iterator<Item = datasets::Result<Record>>,
 ) -> Result<()> {
-    // A table of SQLite has at least one column.
+    // A SQLite table needs at least one column.
     let kind = |column: &Column| match column.kind {
         Kind::Bool | Kind::Integer | Kind::Time => "INTEGER",
         Kind::Float => "REAL",

@@ -1,4 +1,5 @@
-//! Times a few operators side by side and in sequence, in interleaved rounds, by the schedules of a choice.
+//! Times a few operators concurrently and in sequence, in interleaved rounds, with chosen
+//! schedules.
 
 use crate::campaign::config::Limits;
 use crate::failure::{Failure, chain};
@@ -6,7 +7,6 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
 use job::space::Schedule;
-use job::target::Target;
 use job::{BuildJob, Lane, RaceJob, RunReply, TogetherJob, TogetherReply, What};
 use measure::host::Facts;
 use measure::{Course, Ratio, Together};
@@ -19,19 +19,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
+use targets::{HOST, Target};
 
-/// Size limit of a file with a choice.
+/// Largest size of a file with a choice.
 const MAX_CHOICE_BYTES: u64 = 1 << 20;
-/// Limit of the operators of each way.
+/// Largest number of operators of each variant.
 const MAX_OPERATORS: usize = 16;
 
-/// Two ways to run a few operators, as `oppredict cotune` writes them.
+/// Two ways to run a few operators, in the form that `oppredict cotune` writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
     /// Number of cores.
     threads: usize,
-    /// Operators that run side by side, each on cores of its own.
+    /// Operators that run concurrently, each on cores of its own.
     together: Vec<ChosenOperator>,
     /// Operators that run in sequence, each on all cores.
     in_turns: Vec<ChosenOperator>,
@@ -44,7 +45,7 @@ struct ChosenOperator {
     operator: OperatorForm,
     /// The schedule in the form of records.
     schedule: Box<RawValue>,
-    /// Number of cores of an operator that runs side by side with others; 1 by default.
+    /// Number of cores of an operator that runs concurrently with others; 1 by default.
     #[serde(default)]
     cores: Option<usize>,
 }
@@ -90,14 +91,14 @@ impl fmt::Display for OperatorForm {
     }
 }
 
-/// Times of both ways.
+/// Times of both variants.
 #[derive(Debug, Serialize)]
 pub struct RaceReport {
-    /// Median of all operators side by side.
+    /// Median of all operators running concurrently.
     pub together_ns: f64,
     /// Median of all operators in sequence.
     pub in_turns_ns: f64,
-    /// Time side by side over time in sequence, within rounds.
+    /// Concurrent time over sequential time, within rounds.
     pub ratio: Option<Ratio>,
     /// Number of rounds.
     pub rounds: usize,
@@ -107,14 +108,15 @@ pub struct RaceReport {
     pub host_class: String,
 }
 
-/// Times both ways of a choice in a number of rounds. Waits up to `wait_seconds` for another process that measures.
+/// Times both variants of a choice in a number of rounds. Waits up to `wait_seconds` for another
+/// process that measures.
 pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Observer) -> Result<RaceReport> {
     let choice = read_choice(path)?;
     let cpus = machine::allowed_cpus()?;
     check_choice(&choice, cpus.len(), path)?;
     observer.notes(&machine::shared_core_notes(&[choice.threads], &cpus));
     let mut workers = machine::workers(&Limits::default())?;
-    let target = machine::target("llvm", &mut workers)?;
+    let target = machine::target(HOST, &mut workers)?;
     machine::prepare(&target, Versions::new(), &mut workers)?;
     let (codes, flops) = build(&choice, &target, &mut workers)?;
     let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
@@ -138,7 +140,8 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     })
 }
 
-/// Builds all operators of a choice. Returns their code and the number of their operations.
+/// Builds all operators of a choice. Returns their code and the number of their floating-point
+/// operations.
 fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
     let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
@@ -159,7 +162,7 @@ fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec
     Ok((codes, flops))
 }
 
-/// Returns the lanes of both ways.
+/// Returns the lanes of both variants.
 fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<Lane>> {
     let in_turns = codes.split_off(choice.together.len());
     let mut next = 0;
@@ -231,7 +234,7 @@ fn parse_operator(text: &str) -> Result<Task> {
 }
 
 impl RaceReport {
-    /// Returns the times as a table, and the ratio in words.
+    /// Formats the times as a table, with a sentence about the ratio.
     pub fn describe(&self, paper: &Paper) -> String {
         let mut table = Table::new([words("way"), figures("median")]);
         table.row(["side by side".to_owned(), duration(self.together_ns)]);

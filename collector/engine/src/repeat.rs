@@ -1,4 +1,4 @@
-//! What is measured once more.
+//! Decides which experiments are measured again.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -9,45 +9,45 @@ use measure::counters::{Backend, CounterRequest};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Retries of an experiment that crashed or timed out, unless another number is given.
+/// Default number of retries of an experiment that crashed or timed out.
 pub const DEFAULT_RETRY_FAULTS: i64 = 2;
-/// Medians so far apart agree, as a share of the smaller one.
+/// Largest difference of two medians that agree, as a share of the smaller one.
 const AGREEMENT: f64 = 0.02;
 
-/// What is measured although it is known, or left out although it is not.
+/// Selection of experiments: known ones to repeat, and unknown ones to leave out.
 #[derive(Debug)]
 pub struct Repeat {
-    /// Whether what the store has is measured again.
+    /// Whether known experiments are measured again.
     pub again: bool,
-    /// Experiments that other stores agree about.
+    /// Experiments about which other stores agree.
     pub agreed: HashSet<Key>,
-    /// How often what crashed or timed out is tried again.
+    /// Number of retries of an experiment that crashed or timed out.
     pub retry_faults: i64,
-    /// Where given, nothing else is made.
+    /// The only experiments to measure, if given.
     pub only: Option<HashSet<Key>>,
-    /// Counters that a known measurement must have, or have refused.
+    /// Counters that a known measurement must have, or must have rejected.
     pub counters: Option<WantedCounters>,
 }
 
-/// Options of measuring again.
+/// Options of the selection.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatOptions<'a> {
     /// Whether known experiments are measured again.
     pub again: bool,
-    /// How often what crashed or timed out is tried again.
+    /// Number of retries of an experiment that crashed or timed out.
     pub retry_faults: i64,
-    /// A file with the keys of the only experiments to be made.
+    /// File with the keys of the only experiments to measure.
     pub keys: Option<&'a Path>,
-    /// Stores whose agreement about an experiment makes another measurement of it unnecessary.
+    /// Stores whose agreement about an experiment makes its measurement unnecessary.
     pub unless_agree: &'a [PathBuf],
 }
 
-/// Counters that were asked for by name.
+/// Counters that were requested by name.
 #[derive(Debug)]
 pub struct WantedCounters {
-    /// Their names.
+    /// Names of the counters.
     pub names: Vec<String>,
-    /// The hash of the configuration that requests them.
+    /// Hash of the configuration that requests them.
     pub config_hash: String,
 }
 
@@ -61,19 +61,20 @@ impl WantedCounters {
 }
 
 impl Repeat {
-    /// Reads the files and stores that are named.
+    /// Creates the selection, and reads the files and stores that the options name.
     pub fn new(asked: &RepeatOptions<'_>) -> Result<Repeat> {
         let only = asked.keys.map(keys_of).transpose()?;
         let agreed = agreed(asked.unless_agree)?;
         Ok(Repeat { again: asked.again, agreed, retry_faults: asked.retry_faults, only, counters: None })
     }
 
-    /// Whether an experiment is to be made at all.
+    /// Returns whether an experiment is selected.
     pub fn is_wanted(&self, key: Key) -> bool {
         !self.agreed.contains(&key) && self.only.as_ref().is_none_or(|only| only.contains(&key))
     }
 
-    /// What this night has measured is not measured again by it, unless it is asked for by its key.
+    /// Excludes experiments that this nightly run has already measured, unless they were requested
+    /// by key.
     pub fn leave_to_night(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
         let Some(night) = night.filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
         for record in store.records(Choose::All).map_err(failed)? {
@@ -85,13 +86,13 @@ impl Repeat {
         Ok(())
     }
 
-    /// Whether a store that has these experiments need not have this one again. Passing faults end in the outcomes of a
-    /// crash or a deadline; what they say is believed after some tries.
+    /// Returns whether an experiment need not be measured, given the keys of a store. Crashes and
+    /// timeouts may be transient, so such outcomes count only after several tries.
     pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
         match keys.outcome(key) {
             _ if self.again => false,
             None => false,
-            // Whoever wants its time is no search, or another one.
+            // A sweep, or another search, needs the time of a candidate that one search rejected.
             Some(Outcome::PassedOver) => false,
             Some(Outcome::Crashed | Outcome::TimedOut) => keys.attempts(key) > self.retry_faults,
             Some(_) => true,
@@ -99,7 +100,7 @@ impl Repeat {
     }
 }
 
-/// The keys in a file, one on a line.
+/// Reads the keys in a file, one per line.
 fn keys_of(path: &Path) -> Result<HashSet<Key>> {
     const MOST_BYTES: u64 = 1 << 30;
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
@@ -112,7 +113,7 @@ fn keys_of(path: &Path) -> Result<HashSet<Key>> {
     lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
 }
 
-/// Experiments that every one of some stores has a time of, and whose times agree.
+/// Returns the experiments of which all stores have a time, and whose times agree.
 fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {

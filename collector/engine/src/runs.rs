@@ -1,4 +1,4 @@
-//! Where whole models run: a bench, CPUs, and a folder for what passes between.
+//! Runs whole models: the bench, the CPUs, and a folder for inputs and outputs.
 
 use crate::campaign::Config;
 use crate::failure::{Failure, chain};
@@ -21,18 +21,18 @@ use std::time::Duration;
 use tempfile::TempDir;
 use worker::Fault;
 
-/// A whole model takes longer than an operator, so sampling it may, too.
+/// Sampling time of a whole model, which is longer than that of an operator.
 const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
 /// Name of a model's program: its folder, and the prefix of its outputs.
 pub(crate) const PROGRAM: &str = "program";
 
-/// How a whole model is measured.
+/// Returns the method by which a whole model is measured.
 pub fn method(config: &Config) -> Method {
     Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
 }
 
-/// Returns the measurement of a reply, or why there is none.
+/// Returns the measurement of a reply, or the reason why there is none.
 pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<Measured>, String> {
     match reply {
         Ok(RunReply::Measured(measured)) => Ok(measured),
@@ -45,34 +45,34 @@ pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::r
     }
 }
 
-/// Everything needed to run a model, except the model.
+/// The resources for running models.
 pub struct Runs {
-    /// The configuration.
+    /// Checked configuration.
     pub config: Config,
-    /// One thread on each of these CPUs.
+    /// CPUs of the threads, one thread on each.
     pub cpus: Vec<usize>,
-    /// What builds and runs.
+    /// Bench that builds and runs.
     pub bench: Box<dyn Bench>,
     /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
-    /// The campaign's name in records, where this follows one.
+    /// Id of the preceding campaign in records, if the runs follow one.
     pub run_id: Option<String>,
-    /// The number of the signal that ends the run, or 0.
+    /// Number of the signal that ends the runs, or 0.
     pub signal: Arc<AtomicUsize>,
     folder: TempDir,
 }
 
-/// Name and signal of a campaign, for runs that follow it.
+/// Id and signal of a campaign, for runs that follow it.
 #[derive(Clone, Debug)]
 pub struct After {
-    /// The campaign's name in records.
+    /// Id of the campaign in records.
     pub run_id: String,
-    /// The signal that ends it, when one came.
+    /// Number of the signal that ended it, or 0.
     pub signal: Arc<AtomicUsize>,
 }
 
 impl Runs {
-    /// Returns runs on a number of threads, or on all CPUs.
+    /// Creates the resources for a number of threads, or for all CPUs.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
         observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
@@ -80,18 +80,18 @@ impl Runs {
         Runs::on(config, cpus, bench, observer)
     }
 
-    /// On this bench, on these CPUs of its machine.
+    /// Creates the resources for a bench and CPUs of its machine.
     pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
         Ok(Runs { config, cpus, bench, observer, run_id: None, signal: Arc::default(), folder })
     }
 
-    /// A place for something of this name.
+    /// Returns the path of a file or folder with this name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Refuses to begin anything more once a signal came.
+    /// Fails if a signal came, so that no further work starts.
     pub fn go_on(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -103,13 +103,14 @@ impl Runs {
         self.path("inputs.bin")
     }
 
-    /// What the model is given from now on.
+    /// Writes the inputs of later runs.
     pub fn give(&self, inputs: &[Tensor]) -> Result<()> {
         let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
         fs::write(self.inputs(), bytes).map_err(Failure::environment)
     }
 
-    /// Running what lies in a folder; `name` tells its outputs from those of others.
+    /// Returns a job that runs a program in a folder. `name` distinguishes its outputs from those
+    /// of others.
     pub fn job(
         &self,
         engine: Engine,
@@ -132,14 +133,15 @@ impl Runs {
         }
     }
 
-    /// Runs a job; loading what it names belongs to the time that a run may take.
+    /// Runs a job and returns its times. Loading the program counts towards the time limit of the
+    /// run.
     pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
         self.go_on()?;
         Runs::measured(self.reply(job))
     }
 
-    /// Runs a job: one visit if it profiles, otherwise all visits of its method, each with another placement and the last in a fresh
-    /// process. A signal ends it after the visit in flight.
+    /// Runs a job: one visit if it profiles, otherwise all visits of its method, each with another
+    /// placement and the last in a fresh process. A signal ends it after the visit in flight.
     pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
         let visits = if job.profile.is_some() { 1 } else { job.method.visits() };
@@ -166,7 +168,7 @@ impl Runs {
         Ok(RunReply::Measured(Box::new(Measured { measurement, peak_memory_bytes, ..last })))
     }
 
-    /// Of what became of a run, its times.
+    /// Returns the times of a reply, or its failure.
     pub fn measured(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
         match reply {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
@@ -178,7 +180,7 @@ impl Runs {
         }
     }
 
-    /// What the last run of a job answered.
+    /// Returns the outputs of the last run of a job.
     pub fn outputs<'a>(
         &self,
         job: &NetworkJob,

@@ -1,4 +1,4 @@
-//! A session: a configuration with the models, the machine and the store that it needs, ready to collect.
+//! A session: a configuration with its models, its machine and its store, ready to collect.
 
 use crate::Result;
 use crate::artifacts::Artifacts;
@@ -19,7 +19,6 @@ use bench::{Access, Bench, Boards, Prebuilt, Simulator, Versions};
 use datasets::{Shard, Store};
 use job::BuildJob;
 use job::revision::Revisions;
-use job::target::{self, Fabric, Target};
 use measure::host::Exclusive;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -27,22 +26,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use targets::{BenchKind, Fabric, Target};
 
-/// Options of a session beside its configuration.
+/// Options of a session in addition to its configuration.
 pub struct SessionOptions<'a> {
     /// The board that code runs on, if it is not this machine.
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
-    /// The folder of the store; without, the default one.
+    /// Folder of the store; None for the default one.
     pub store: Option<PathBuf>,
-    /// The part of the work that is this process's.
+    /// Shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Which known experiments are measured again.
+    /// Selection of known experiments to repeat.
     pub repeat: RepeatOptions<'a>,
     /// The nightly run that this belongs to.
     pub night: Option<String>,
     /// Whether models are also run as a whole, by the default and by the best schedules.
     pub compares: bool,
-    /// Limit of the wait for another process that measures on the same CPUs, in seconds.
+    /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
@@ -50,17 +50,17 @@ pub struct SessionOptions<'a> {
     pub signal: Arc<AtomicUsize>,
 }
 
-/// A configuration with all that collecting takes.
+/// A configuration with all resources for a collection.
 pub struct Session {
-    /// The configuration.
+    /// Checked configuration.
     pub config: Config,
-    /// The target of the code.
+    /// Target of the compiled code.
     pub target: Target,
     /// The store that records are written to.
     pub store: Store,
     /// The machine that code runs on.
     pub on: Standing,
-    /// Which known experiments are measured again.
+    /// Selection of known experiments to repeat.
     pub repeat: Repeat,
     loaded: LoadedModels,
     tasks: Vec<PlannedTask>,
@@ -87,8 +87,8 @@ struct Opened {
 }
 
 impl Session {
-    /// Plans the tasks, starts the workers or reaches the board, and opens the store; whatever is wrong before that leaves no empty
-    /// store behind.
+    /// Plans the tasks, starts the workers or connects to the board, and opens the store. The store
+    /// is opened last, so that an earlier error does not leave an empty store behind.
     pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -101,9 +101,9 @@ impl Session {
         let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
         let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
         let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
-        let opened = match target::is_fabric(&config.target) {
-            true => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
-            false => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
+        let opened = match config.kind().bench() {
+            BenchKind::Core => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
+            BenchKind::Workers => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
         };
         let store = open_store(options.store.as_deref())?;
         repeat.leave_to_night(&store, options.night.as_deref())?;
@@ -130,7 +130,8 @@ impl Session {
         })
     }
 
-    /// Opens a session that measures a folder of artifacts on this machine; options of boards and of whole models do not apply.
+    /// Opens a session that measures a folder of artifacts on this machine. Options of boards and
+    /// of whole models have no effect.
     pub fn open_artifacts(
         artifacts: Artifacts,
         options: SessionOptions<'_>,
@@ -173,7 +174,8 @@ impl Session {
         self.collection().in_place(done)
     }
 
-    /// Runs the models as a whole by the default and by the best schedules, if that was asked for and no signal ended the session.
+    /// Runs the models as a whole by the default and by the best schedules, if that was requested
+    /// and no signal ended the session.
     pub fn compare(&self, done: &Collected) -> Option<Vec<Compared>> {
         (self.compares && done.signal == 0).then(|| self.collection().compare(done))
     }
@@ -207,7 +209,7 @@ impl Session {
     }
 }
 
-/// Starts workers for this machine, or reaches a board.
+/// Starts workers for this machine, or connects to a board.
 fn open_machine(
     config: &Config,
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
@@ -245,7 +247,8 @@ fn open_machine(
     Ok(Opened { target, on, versions, bench, exclusive })
 }
 
-/// Reaches the core on a board's fabric, or simulates one. Nothing is measured on this machine, so no CPU is locked.
+/// Connects to the core on a board's fabric, or simulates one. Nothing is measured on this machine,
+/// so no CPU is locked.
 fn open_core(
     config: &Config,
     tasks: &[PlannedTask],
@@ -256,7 +259,7 @@ fn open_core(
     if options.compares {
         return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
     }
-    let target = target::fabric(&config.target).map_err(Failure::usage)?;
+    let target = config.kind().parse(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
     if tasks.is_empty() {
         return Err(Failure::usage("no task of these models is one that the core computes")

@@ -1,10 +1,11 @@
-//! Checks the schedule columns of a record against each other, which the crate `datasets` cannot.
+//! Checks that the schedule columns of a record are consistent, which the crate `datasets` cannot
+//! do.
 
 use datasets::Record;
 use job::space::Schedule;
 use std::collections::BTreeMap;
 
-/// Returns what is wrong with the schedule of a record, or None if it is sound or absent.
+/// Returns the inconsistency in the schedule of a record, or None if it is sound or absent.
 pub fn wrong_schedule(record: &Record) -> Option<String> {
     let text = record.schedule.as_ref()?;
     let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);
@@ -14,7 +15,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
             Ok(schedules) => schedules,
             Err(error) => return Some(format!("its schedules cannot be read: {error}")),
         };
-        // Which calls run side by side is part of a staged model's hash, and not of its row.
+        // The hash of a staged model depends on its parallel plan, which the row does not contain.
         let is_whole = record.parallel_type.is_none();
         let hash = || crate::network::schedules_hash(schedules.iter().map(|(task, one)| (task.as_str(), one)), None);
         return (is_whole && !is_named(hash())).then(|| OTHER.to_owned());
@@ -26,7 +27,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
     if !is_named(schedule.hash()) {
         return Some(OTHER.to_owned());
     }
-    // Rows of before this column have none.
+    // Rows from before this column was introduced have no value.
     let is_other = record.moves_hash.is_some() && record.moves_hash != schedule.moves_hash();
     is_other.then(|| "its moves are not those that its `moves_hash` names".to_owned())
 }
@@ -71,7 +72,7 @@ mod tests {
             &Record { schedule: json(&template.replace('4', "8")), ..of(template) },
             expect!["its schedule is not the one that its `schedule_hash` names"],
         );
-        // Of the same seed, so that the hash of the choice is the same.
+        // Both have the same seed, so the hash of the sampled schedule is the same.
         let exchanged = Record { schedule: json(&drawn("other")), ..of(&drawn("sum")) };
         check(&exchanged, expect!["its moves are not those that its `moves_hash` names"]);
         check(&Record { moves_hash: None, ..exchanged }, expect!["sound"]);

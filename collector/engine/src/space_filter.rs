@@ -1,13 +1,14 @@
-//! Schedule spaces of which a user asked for some settings only.
+//! Schedule spaces that a user has restricted to some settings.
 
 use crate::Result;
 use crate::campaign::PlannedTask;
 use crate::failure::Failure;
 use job::space::{Filter, Space, space};
-use job::target::Machine;
 use std::collections::BTreeSet;
+use targets::Machine;
 
-/// Returns the filtered space of each task; refuses an axis that no task has, and a filter that leaves a task without a schedule.
+/// Returns the filtered space of each task. Rejects an axis that no task has, and a filter that
+/// leaves a task without a schedule.
 pub fn filtered(tasks: &[PlannedTask], machine: &Machine, filter: &Filter) -> Result<Vec<Space>> {
     let spaces: Vec<Space> = tasks.iter().map(|planned| space(planned.scheduled(), machine)).collect();
     if let Some(axis) = filter.0.keys().find(|axis| !spaces.iter().any(|space| space.has(axis))) {

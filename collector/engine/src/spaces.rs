@@ -1,4 +1,5 @@
-//! Searches that were begun in other schedule spaces: they cannot be gone on with.
+//! Rejects searches that were started in another version of the schedule spaces, because they
+//! cannot be resumed.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -8,10 +9,10 @@ use datasets::Store;
 use job::space::VERSION;
 use serde_json::Value;
 
-/// Where a configuration says which spaces it is for.
+/// Path of the version of the spaces in a configuration.
 const PLACE: [&str; 2] = ["tune", "spaces"];
 
-/// Refuses a store that has a search which is this one, but of another version of the spaces.
+/// Rejects a store that contains the same search in another version of the spaces.
 pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     if config.tune.is_none() {
         return Ok(());
@@ -32,7 +33,8 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// A configuration without the version of its spaces, and that version; before there was a number, it was 1.
+/// Returns a configuration without the version of its spaces, and that version. Configurations
+/// without a number have version 1.
 fn without_version(text: &str) -> (Value, u64) {
     const FIRST: u64 = 1;
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();

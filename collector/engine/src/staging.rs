@@ -1,9 +1,8 @@
-//! Whole models with calls side by side: a plan from a file, or one by a rule.
+//! Parallel plans of whole models, from a file or by a rule.
 
 use crate::Result;
 use crate::failure::{Failure, chain};
 use crate::prepared::PreparedModel;
-use job::target::is_cuda;
 use measure::host::Facts;
 use models::stages::STREAMS_MOST;
 use models::{Parallel, StagePlan};
@@ -11,14 +10,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// More than the plan of any model takes.
+/// Largest file of a plan.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
-/// How many groups a rule makes of what is ready at once on a GPU.
+/// Number of concurrent groups that a rule creates on a GPU.
 const STREAMS: usize = 4;
 
-/// The plan of a file, if it is one for this model, this machine and these cores. A GPU takes any number of them, since it has
-/// streams in their place, and no plan that is for a machine.
+/// Reads the plan of a file, if it fits the model, the machine and the number of cores. On a GPU,
+/// streams replace cores, so the number of cores is not checked, and plans for a specific machine
+/// are rejected.
 pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
@@ -31,7 +31,7 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
         return Err(unreadable(&format!("it is larger than {PLAN_BYTES_MAX} bytes")));
     }
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
-    let is_on_gpu = is_cuda(&whole.target.text);
+    let is_on_gpu = whole.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {
         let hint = "plans of `oppredict` are made of times of processors; give `--parallel stream`, or a plan for this \
                     model that names no `host_class`";
@@ -46,10 +46,10 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     Ok(if is_on_gpu { stages.on_streams(STREAMS_MOST) } else { stages })
 }
 
-/// A plan by a rule.
+/// Creates a plan by a rule.
 pub fn by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
     let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
-    match is_cuda(&whole.target.text) {
+    match whole.target.kind.runs_on_gpu() {
         false => of(whole.runs.cpus.len()),
         true => of(STREAMS).on_streams(STREAMS_MOST),
     }

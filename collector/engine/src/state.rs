@@ -1,4 +1,5 @@
-//! State of this program on a machine, kept outside of stores, to which other machines may write.
+//! State of this program on a machine, kept outside of stores, because other machines may write to
+//! those.
 
 use crate::Result;
 use crate::failure::{Failure, chain};
@@ -10,11 +11,12 @@ use std::path::{Path, PathBuf};
 /// Largest state file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// File below the folder for state.
+/// A file in the folder for state.
 pub struct StateFile(PathBuf);
 
 impl StateFile {
-    /// Returns the file of a kind for a folder, such as a store, on this machine; `state` is the folder for state.
+    /// Returns the file of a kind for a folder, such as a store, on this machine. `state` is the
+    /// folder for state.
     pub fn new(state: &Path, kind: &str, folder: &Path) -> StateFile {
         let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let host = nix::unistd::gethostname().unwrap_or_default();
@@ -22,7 +24,7 @@ impl StateFile {
         StateFile(state.join(kind).join(format!("{}.json", Key::of_bytes(text.as_bytes()))))
     }
 
-    /// Reads the value; None if the file is missing or unreadable.
+    /// Reads the value. Returns None if the file is missing or unreadable.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         let length = std::fs::symlink_metadata(&self.0).ok().filter(std::fs::Metadata::is_file)?.len();
         let text = (length <= MAX_BYTES).then(|| std::fs::read(&self.0).ok()).flatten()?;
@@ -39,7 +41,7 @@ impl StateFile {
 
     /// Removes the file.
     pub fn forget(&self) {
-        // A file left behind does no harm.
+        // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }

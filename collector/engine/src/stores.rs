@@ -1,4 +1,4 @@
-//! Stores that commands open, and what is said of those that are damaged.
+//! Opens stores for commands, and reports damage.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -10,32 +10,32 @@ use datasets::{Format, Record, Store};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Where records go when nothing is said.
+/// Default folder of records.
 pub const DEFAULT_STORE: &str = "opcollect-data";
 
-/// The store of a flag, made if needed.
+/// Opens the store of a flag, or the default one, and creates it if needed.
 pub fn open_store(flag: Option<&Path>) -> Result<Store> {
     let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
     Store::create(path).map_err(failed)
 }
 
-/// A store that must exist.
+/// Opens a store that must exist.
 pub fn open(path: &Path) -> Result<Store> {
     Store::open(path).map_err(failed)
 }
 
-/// What is wrong with a store or file, and whose turn it is.
+/// Converts an error of a store or file.
 pub fn failed(error: datasets::Error) -> Failure {
     let text = chain(&error);
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
-/// Tells an observer what was left out.
+/// Notes damaged parts that were skipped.
 pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
     observer.notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// Notes journals that end in an unfinished line.
+/// Notes journals that end in an incomplete line.
 pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
     let text = |torn: &TornTail| {
         let name = torn.journal.display();
@@ -52,13 +52,13 @@ pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
     note_damage(&sealed.damage, observer);
 }
 
-/// Result of reading a whole store.
+/// Result of checking a whole store.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreCheck {
-    /// Everything that was read, and what is wrong with it.
+    /// Counts of what was read, and the problems found.
     #[serde(flatten)]
     pub found: VerifyReport,
-    /// What was set aside before reading; None if nothing was to be set aside.
+    /// Damaged files and rows that were set aside before; None if that was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<QuarantineReport>,
     /// Folder of files that were set aside.
@@ -67,13 +67,14 @@ pub struct StoreCheck {
 }
 
 impl StoreCheck {
-    /// Returns whether nothing is or was wrong.
+    /// Returns whether no problem was found or set aside.
     pub fn is_sound(&self) -> bool {
         self.found.problems.is_empty() && self.quarantine.as_ref().is_none_or(QuarantineReport::is_empty)
     }
 }
 
-/// Reads a whole store and checks it; with `has_quarantine`, damaged files and rows are set aside before.
+/// Reads and checks a whole store. With `has_quarantine`, damaged files and rows are set aside
+/// first.
 pub fn verify(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
     let store = open(store)?;
     let set_aside = || store.quarantine_with(&wrong_schedule).map_err(failed);
@@ -87,8 +88,8 @@ pub fn left_out_note(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} times of other versions are left out; `--all-versions` uses them, too"))
 }
 
-/// Takes rows over into a store that is made if needed: as a table in one go, where a journal would wait for the disk at every
-/// row.
+/// Adds rows to a store, which is created if needed. They are imported as one table, because a
+/// journal would flush to disk after every row.
 pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let path = folder.path().join("rows.parquet");
@@ -99,7 +100,8 @@ pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
     Store::import(store, &path, Format::Parquet).map_err(failed)
 }
 
-/// Returns when a file was last written, in microseconds since 1970; the present time if that is unknown.
+/// Returns the modification time of a file in microseconds since 1970, or the current time if it is
+/// unknown.
 pub fn modified_us(path: &Path) -> i64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified());
     let since_1970 = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! Captures of TPU cards: viewed, imported into stores, compared and taken.
+//! Profiler captures of TPU cards: reading, import into stores, comparison, and recording.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -30,13 +30,13 @@ pub fn write(
     view::write(timeline, summary, folder, outputs).map_err(failed)
 }
 
-/// How a capture is imported.
+/// Options of an import.
 pub struct ImportOptions<'a> {
-    /// The store, which is made if needed.
+    /// Store; it is created if needed.
     pub store: &'a Path,
-    /// What becomes a row.
+    /// Unit of a row.
     pub per: Per,
-    /// Name of the host that the capture was taken on.
+    /// Name of the host on which the capture was taken.
     pub host: Option<&'a str>,
     /// Clock of the tensor unit in MHz, instead of the capture's own.
     pub tiu_mhz: Option<f64>,
@@ -56,14 +56,15 @@ pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport
     Ok((take_over(options.store, &records)?, timeline.losses))
 }
 
-/// Compares two captures of the same work, and returns what was skipped of each, too.
+/// Compares two captures of the same work. Also returns the skipped parts of each.
 pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(Comparison, [Losses; 2])> {
     let reading = Reading { tiu_mhz, compat: false };
     let (before, after) = (read(before, &reading)?, read(after, &reading)?);
     Ok((compare(&before, &after), [before.losses, after.losses]))
 }
 
-/// Runs a command with profiling on, in a folder, and returns the captures that it wrote, one at least.
+/// Runs a command with profiling enabled in a folder, and returns the captures that it wrote, at
+/// least one.
 pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &dyn Observer) -> Result<Taken> {
     let taken = take(request, folder, command).map_err(failed)?;
     if !taken.status.success() {

@@ -1,4 +1,4 @@
-//! Traces of any origin: summed up, asked, checked, written in other formats, and imported into stores.
+//! Traces of any origin: summaries, queries, checks, conversion, and import into stores.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -26,33 +26,33 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// How a trace is summed up.
+/// Options of a summary.
 pub struct TopOptions<'a> {
-    /// The tool whose table is made.
+    /// The tool whose table style is used.
     pub style: Style,
     /// The order of rows.
     pub sort_by: SortBy,
-    /// What a row stands for.
+    /// Grouping of calls into rows.
     pub grouping: Grouping,
-    /// Memory for the trace, in MiB.
+    /// Memory limit for the trace in MiB.
     pub memory_mib: u32,
-    /// A file for a page.
+    /// File for an HTML page.
     pub page: Option<&'a Path>,
-    /// A file for all rows as CSV.
+    /// File for all rows as CSV.
     pub csv: Option<&'a Path>,
 }
 
-/// The operators of a trace.
+/// Operators of a trace with their sums.
 pub struct OperatorSums {
-    /// The table.
+    /// Counts of the reader.
     pub table: StyledTable,
-    /// What the reader counted.
+    /// Counts of the reader.
     pub found: Found,
     format: String,
 }
 
 impl OperatorSums {
-    /// Describes the operators, `row_limit` at most.
+    /// Formats at most `row_limit` operators.
     pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
         match &self.table {
             StyledTable::Torch(_) => self.table.text(row_limit, paper),
@@ -60,7 +60,7 @@ impl OperatorSums {
         }
     }
 
-    /// Returns the document for scripts; TVM's report is one by itself.
+    /// Returns the JSON document for scripts. TVM's report is a document by itself.
     pub fn document(&self, row_limit: usize) -> OperatorDocument<'_> {
         match &self.table {
             StyledTable::Torch(averages) => OperatorDocument::Torch(self.averages_document(averages, row_limit)),
@@ -81,7 +81,7 @@ impl OperatorSums {
     }
 }
 
-/// The operators of a trace for scripts.
+/// JSON document with the operators of a trace.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum OperatorDocument<'a> {
@@ -91,10 +91,10 @@ pub enum OperatorDocument<'a> {
     Tvm(&'a tvm::Report),
 }
 
-/// Sums up a trace by operator, and writes the files that are asked for.
+/// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
     let sums = match import::tvm::read(file).map_err(unread)? {
-        // It has sums and no calls: its own style is all there is.
+        // TVM's report contains sums without calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
             return Err(Failure::usage("the report that TVM had holds sums only, which make no page"));
         }
@@ -133,29 +133,29 @@ fn unread(error: events::Error) -> Failure {
     Failure::usage(error).with_hint(hint)
 }
 
-/// Answers a question in SQL about a trace.
+/// Runs a SQL query over a trace.
 pub fn query(file: &Path, sql: &str, bounds: &Bounds) -> Result<Answer> {
     let memory = "narrow it with `where` or `limit`, or give more with `--memory-mib`";
     trace::query(file, sql, bounds)
         .map_err(|error| query_failure(error, "the tables are slice, track, counter and args", memory))
 }
 
-/// Checks whether a trace can be trusted.
+/// Checks a trace for inconsistencies.
 pub fn check(file: &Path, memory_mib: u32) -> Result<Report> {
     Ok(check::check(&held::read(file, memory_mib).map_err(unread)?))
 }
 
-/// How a trace is imported.
+/// Options of an import.
 pub struct ImportOptions<'a> {
-    /// The store, which is made if needed.
+    /// Store; it is created if needed.
     pub store: &'a Path,
-    /// Name of the host that the trace was taken on.
+    /// Name of the host on which the trace was taken.
     pub host: Option<&'a str>,
-    /// Threads that operators were allowed there.
+    /// Number of threads that operators could use there.
     pub threads: Option<i64>,
     /// Name of the model, instead of that of the file.
     pub model: Option<&'a str>,
-    /// Memory for the trace, in MiB.
+    /// Memory limit for the trace in MiB.
     pub memory_mib: u32,
 }
 
@@ -206,49 +206,49 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// How much a trace that is written may take.
+/// Limits of a written trace.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteBounds {
-    /// Largest size of the written trace before it is packed, in MiB.
+    /// Largest size of the written trace before compression, in MiB.
     pub max_mib: u32,
-    /// Memory for each trace that is read, in MiB.
+    /// Memory limit for each trace that is read, in MiB.
     pub memory_mib: u32,
 }
 
-/// How the clocks of traces are put together.
+/// Alignment of the clocks of several traces.
 pub enum Clocks<'a> {
-    /// By a rule.
+    /// Alignment by a rule.
     Align(Align),
-    /// By adding these nanoseconds to the times of each trace.
+    /// Offsets in nanoseconds that are added to the times of each trace.
     Offsets(&'a [i64]),
 }
 
-/// A trace that was written.
+/// Summary of a written trace.
 #[derive(Serialize)]
 pub struct WrittenTrace {
-    /// Bytes before packing.
+    /// Size in bytes before compression.
     pub bytes: u64,
-    /// Slices and values.
+    /// Number of slices and counter values.
     pub events: u64,
-    /// The traces that it was made of, where there are several.
+    /// Merged traces, if there are several.
     pub inputs: Vec<Input>,
-    /// Slices and values for which there was no room.
+    /// Number of slices and counter values that exceeded the size limit.
     pub left_out: u64,
 }
 
-/// A trace among several that were merged.
+/// One of several merged traces.
 #[derive(Serialize)]
 pub struct Input {
-    /// The name of its file.
+    /// Name of the file.
     pub file: String,
-    /// Nanoseconds that were added to its times.
+    /// Offset in nanoseconds that was added to its times.
     pub offset_ns: i64,
 }
 
-/// Receives what the reader counted of each trace that was read.
+/// Receives the reader's counts for each trace.
 pub type FoundSink<'a> = &'a mut dyn FnMut(&Found);
 
-/// Writes a trace in another format, which the name of the file says.
+/// Converts a trace to the format that the name of the output file implies.
 pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
@@ -257,7 +257,7 @@ pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSi
     write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)
 }
 
-/// Puts several traces into one.
+/// Merges several traces into one.
 pub fn merge(
     inputs: &[PathBuf],
     output: &Path,
@@ -291,7 +291,7 @@ pub fn merge(
     write(traces.into_iter().zip(offsets).zip(inputs).map(part).collect(), format, file, bounds)
 }
 
-/// Returns the format that the name of a file stands for.
+/// Returns the format that the name of a file implies.
 fn format(path: &Path) -> Result<Format> {
     let name = name(path).to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! Trackers of devices and what they know.
+//! Queries of device trackers, and the removal of devices from service.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -9,47 +9,47 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A tracker is given so long to answer what it knows.
+/// Longest wait for a tracker's response.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// More devices of a key than this are not used at once: each is a thread here.
+/// Largest number of devices of a key that are used concurrently, each by a thread.
 const DEVICES_MAX: usize = 64;
 
-/// How many devices of a key there are to work at once.
+/// Returns the number of devices of a key that can be used concurrently.
 pub fn devices(access: &Access) -> Result<usize> {
     let At::Tracker(tracker) = &access.at else { return Ok(1) };
     Ok(devices_of(tracker, &access.key)?.clamp(1, DEVICES_MAX))
 }
 
-/// Asks a tracker what it knows.
+/// Requests the summary of a tracker.
 pub fn summary(tracker: &Address) -> Result<Summary> {
     let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.summary(PATIENCE));
     told.map_err(unreachable)
 }
 
-/// The number of devices of a key that a tracker knows.
+/// Returns the number of devices of a key that a tracker knows.
 pub fn devices_of(tracker: &Address, key: &str) -> Result<usize> {
     Ok(summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
 }
 
-/// Which devices are taken out of service.
+/// Options of taking devices out of service.
 #[derive(Clone, Debug)]
 pub struct DrainOptions {
-    /// The tracker that knows them.
+    /// Address of the tracker.
     pub tracker: Address,
-    /// Their key.
+    /// Key of the devices.
     pub key: String,
-    /// The secret that their agents were started with.
+    /// Secret with which their agents were started.
     pub secret: Option<String>,
     /// Longest wait for sessions to end.
     pub wait: Duration,
 }
 
-/// Devices that left, and those that did not.
+/// Result of taking devices out of service.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrainReport {
     /// Devices of the key that the tracker knows afterwards.
     pub devices: usize,
-    /// The key.
+    /// Key of the devices.
     pub key: String,
     /// Addresses of devices that left.
     pub left: Vec<String>,
@@ -57,7 +57,7 @@ pub struct DrainReport {
     pub stay: Vec<StayingDevice>,
     /// Address of the tracker.
     pub tracker: String,
-    /// Devices of the key before.
+    /// Number of devices of the key before.
     #[serde(skip)]
     pub devices_before: usize,
 }
@@ -78,9 +78,9 @@ pub struct StayingDevice {
     pub why: String,
 }
 
-/// Takes all devices of a key out of service: each agent ends after the session that it is in.
+/// Takes all devices of a key out of service: each agent ends after its current session.
 pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
-    /// Shortest wait for a device, so that free ones get the request even if the time is over.
+    /// Shortest wait for a device. Free devices receive the request even if the time is over.
     const MIN_PATIENCE: Duration = Duration::from_secs(1);
     let DrainOptions { tracker, key, secret, wait } = options;
     let until = Instant::now() + *wait;
@@ -90,7 +90,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
         return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{key}`"))
             .with_hint("`opcollect fleet status` shows the keys that there are"));
     }
-    // A device that refuses to leave is lent again, and counts once.
+    // A device that refuses to leave is lent again, but counts only once.
     for _ in 0..2 * count {
         if left.len() + stay.len() >= count {
             break;
@@ -124,7 +124,8 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
     Ok(DrainReport { devices, key: key.clone(), left, stay, tracker: tracker.to_string(), devices_before: count })
 }
 
-/// Returns how many devices of a key a tracker knows, once it has seen the end of those that left.
+/// Returns the number of devices of a key that a tracker knows, after it has noticed those that
+/// left.
 fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
     const PAUSE: Duration = Duration::from_millis(50);
     let until = until.min(Instant::now() + PATIENCE);
@@ -137,14 +138,14 @@ fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Res
     }
 }
 
-/// The secret of a file.
+/// Reads the secret in a file.
 pub fn secret(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     text.map(|text| text.trim().to_owned())
         .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
-/// A device that cannot be used, with the next step.
+/// Converts the error of a device that cannot be used, with a hint.
 pub fn unreachable(error: RemoteError) -> Failure {
     let hint = error.hint();
     let failure = match error {

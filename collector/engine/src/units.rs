@@ -1,7 +1,8 @@
-//! A quantised model on a simulated core of a board's fabric: its outputs compared with those of its file, and which unit computes
-//! which layer.
+//! Computes a quantised model on a simulated core of a board's fabric, compares its outputs with
+//! those of the model's file, and lists the unit that computes each layer.
 //!
-//! Times of the core are simulated, those of the CPU are measured on a board if one is given: they are never added up.
+//! Times of the core are simulated, and those of the CPU are measured on a board if one is given.
+//! The two are never added.
 
 use crate::Result;
 use crate::boards::{self, BoardOptions};
@@ -16,43 +17,43 @@ use crate::prepared::{cut, names, only, refuse_sweeps};
 use crate::{machine, runs};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
-use job::target::{Fabric, fabric};
 use job::{BuildJob, RunJob};
 use models::{Plan, TaskUse};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use targets::{ARM, FPGA, Fabric, fabric};
 
-/// What runs on a core and a CPU.
+/// Options of a model on a core and a CPU.
 pub struct UnitsOptions<'a> {
-    /// Configuration for the core.
+    /// Configuration of the core.
     pub config: &'a Config,
-    /// Models that were read for it.
+    /// Cache of models that were read for it.
     pub loaded: &'a LoadedModels,
     /// Files of inputs.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with those of the reference.
     pub is_checked: bool,
-    /// Where layers of the CPU are measured.
+    /// Board on which layers of the CPU are measured, if any.
     pub board: Option<CpuBoard<'a>>,
 }
 
 /// Board on which layers of the CPU are measured.
 pub struct CpuBoard<'a> {
-    /// How it is reached.
+    /// Access to the board.
     pub access: &'a Access,
     /// Options of the board.
     pub options: BoardOptions<'a>,
-    /// Configuration for its CPU.
+    /// Configuration of its CPU.
     pub config: Config,
     /// Number of threads; None for all CPUs.
     pub threads: Option<usize>,
 }
 
-/// Result of a model on a core and a CPU. Fields are those of the JSON document, in its order.
+/// Result of a model on a core and a CPU. The order of the fields is that of the JSON document.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitsReport {
-    /// Whether layers of the core are equal to the reference in every byte.
+    /// Whether layers of the core equal the reference in every byte.
     pub bit_exact: bool,
     /// Whether the timing model of the core was calibrated.
     pub calibrated: bool,
@@ -62,11 +63,11 @@ pub struct UnitsReport {
     pub largest_output: Option<f64>,
     /// The model.
     pub model: String,
-    /// Largest difference between outputs and those of the reference; None without a check.
+    /// Largest difference from the reference; None without a check.
     pub off_by: Option<f64>,
-    /// The core and the CPU.
+    /// Sums of the core and of the CPU.
     pub units: [UnitSum; 2],
-    /// Whether all times that were asked for are there.
+    /// Whether all requested times exist.
     #[serde(skip)]
     pub is_complete: bool,
 }
@@ -74,7 +75,7 @@ pub struct UnitsReport {
 /// A call, and the unit that computes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitCall {
-    /// Place in the model.
+    /// Name of the call in the model.
     pub scope: String,
     /// Source of the time.
     pub source: Option<&'static str>,
@@ -82,18 +83,18 @@ pub struct UnitCall {
     pub time_ns: Option<f64>,
     /// Name of the unit.
     pub unit: &'static str,
-    /// The task, in words.
+    /// Description of the task.
     pub what: String,
-    /// Why the CPU computes it, and why it has no time.
+    /// Reason why the CPU computes it, and why it has no time.
     pub why: Option<String>,
 }
 
-/// Calls of a unit.
+/// Sums over the calls of a unit.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitSum {
     /// Number of calls.
     pub calls: usize,
-    /// The machine.
+    /// Name of the machine.
     pub on: String,
     /// Source of its times; None without a board.
     pub source: Option<&'static str>,
@@ -104,7 +105,7 @@ pub struct UnitSum {
     /// Number of calls with a time.
     #[serde(skip)]
     pub timed_calls: usize,
-    /// Sum of the times that there are.
+    /// Sum of the existing times.
     #[serde(skip)]
     pub timed_ns: f64,
 }
@@ -152,11 +153,11 @@ fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
     )
 }
 
-/// Times of tasks on the CPU of a board, each alone.
+/// Times of tasks on the CPU of a board, each measured alone.
 struct CpuTimes {
     source: Source,
     board: String,
-    /// By task: the median, or why there is none.
+    /// Median of each task, or the reason why there is none.
     times: BTreeMap<usize, std::result::Result<f64, String>>,
 }
 
@@ -224,8 +225,8 @@ impl UnitsReport {
             model,
             off_by: comparison.map(|comparison| comparison.max_abs_error),
             units: [
-                UnitSum::new("fpga", Some(Source::Simulated), fabric.describe(), &calls),
-                UnitSum::new("arm", source, board.to_owned(), &calls),
+                UnitSum::new(FPGA, Some(Source::Simulated), fabric.describe(), &calls),
+                UnitSum::new(ARM, source, board.to_owned(), &calls),
             ],
             calls,
             is_complete: cpu.is_none_or(|cpu| cpu.times.values().all(std::result::Result::is_ok)),
@@ -238,12 +239,12 @@ impl UnitCall {
         let (unit, source, time_ns, why) = match &call.unit {
             Unit::Core(timed) => {
                 let time_ns = fabric.time_ns(timed.cycles);
-                ("fpga", Some(Source::Simulated), Some(time_ns), None)
+                (FPGA, Some(Source::Simulated), Some(time_ns), None)
             }
             Unit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {
-                Some((source, Ok(time))) => ("arm", Some(source), Some(*time), Some(why.clone())),
-                Some((_, Err(lost))) => ("arm", None, None, Some(format!("{why}; not timed: {lost}"))),
-                None => ("arm", None, None, Some(why.clone())),
+                Some((source, Ok(time))) => (ARM, Some(source), Some(*time), Some(why.clone())),
+                Some((_, Err(lost))) => (ARM, None, None, Some(format!("{why}; not timed: {lost}"))),
+                None => (ARM, None, None, Some(why.clone())),
             },
         };
         UnitCall { scope: call.scope.clone(), source: source.map(Source::name), time_ns, unit, what, why }

@@ -1,13 +1,13 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
 use job::space::{self, Layout, Schedule};
-use job::target::{self, Cpu, Machine, Target};
 use kernel::apply::SpaceCache;
 use kernel::lower::{Form, lower};
 use kernel::tvm::names::Role;
 use kernel::tvm::{compile, library, object, trace};
 use models::operators::{BiasAdd, Conv, Dense, GlobalPool, MatMul, Pool, Softmax, Unary};
 use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
+use targets::{Cpu, Machine, Target};
 
 fn parameter(extents: &[i64], is_constant: bool) -> Parameter {
     Parameter { ty: TensorType::new(DType::F32, extents), is_constant }
@@ -72,7 +72,7 @@ fn tasks() -> Vec<Task> {
 }
 
 fn target() -> (Target, compile::CompileTarget) {
-    let target = target::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
+    let target = targets::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
     let compiled = compile::CompileTarget::from_json(&target.text).unwrap();
     (target, compiled)
 }

@@ -15,7 +15,6 @@ use common::open;
 use every::TASKS;
 use job::revision::{Revisions, operator};
 use job::space::{self, Knobs, Schedule, Setting};
-use job::target::{self, Kind, Target};
 use kernel::apply::{ApplyError, SpaceCache, apply};
 use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
@@ -24,6 +23,7 @@ use kernel::tvm::{device, library};
 use models::operators::Conv;
 use models::{Op, Task};
 use std::collections::BTreeMap;
+use targets::Target;
 
 /// Products that tensor cores make.
 const ON_TENSOR_CORES: &[&str] = &[
@@ -68,7 +68,7 @@ impl Bench {
 
     /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
-        let is_device = self.target.kind == Kind::Cuda;
+        let is_device = self.target.kind.runs_on_gpu();
         let lowered = lower(task, Form::of(schedule, &self.compiled)).map_err(|error| error.to_string())?;
         let moves = match apply(&lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
             Err(ApplyError::Rejected) => return Ok(b"rejected".to_vec()),
@@ -99,7 +99,7 @@ impl Bench {
 
     fn all(&self, hashes: &mut BTreeMap<String, blake3::Hasher>) {
         let opened = [open::PRODUCTS, open::ATTENTION, open::ROWS].concat();
-        let special = if self.target.kind == Kind::Cuda { ON_TENSOR_CORES } else { &[] };
+        let special = if self.target.kind.runs_on_gpu() { ON_TENSOR_CORES } else { &[] };
         for text in TASKS.iter().chain(special).chain(&opened) {
             let task = common::task(text);
             let mut space = space::space(&task, &self.target.machine);
@@ -109,7 +109,7 @@ impl Bench {
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
             self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
         }
-        let padded = if self.target.kind == Kind::Cuda { PADDED } else { &[] };
+        let padded = if self.target.kind.runs_on_gpu() { PADDED } else { &[] };
         for text in padded {
             let task = common::task(text);
             let mut knobs = space::space(&task, &self.target.machine).default;
@@ -153,8 +153,8 @@ fn the_table_tells_what_code_is_made() {
         return;
     }
     library::open(Role::Builder).expect("TVM is there");
-    let cpu = target::llvm("haswell", &["avx2".to_owned()], 4);
-    let gpu = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    let cpu = targets::llvm("haswell", &["avx2".to_owned()], 4);
+    let gpu = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
     let hashes = std::thread::scope(|threads| {
         let hashes_of = |target| {
             let mut hashes = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Which processors threads may use: read, set for the calling thread, and checked for the whole process.
+//! CPU affinity: read it, set it for the calling thread, and check it for the whole process.
 //!
-//! TVM's thread pool pins its caller, sometimes outside of the processors this process was given, and accepts numbers
-//! that do not exist. So pinning is never assumed: after the pool exists, [`threads`] reads what the kernel holds.
+//! TVM's thread pool pins its caller, sometimes outside of the CPUs of this process, and accepts CPU numbers that do
+//! not exist. Therefore [`threads`] reads the actual affinity once the pool exists.
 
 use std::{fs, io};
 
@@ -12,53 +12,48 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Numbers at or above this are damage, not processors.
+/// Larger CPU numbers indicate damaged input.
 const CPUS_MAX: usize = 1 << 16;
 
-/// Why affinity could not be read, set, or found as wished.
 #[derive(Debug, thiserror::Error)]
 pub enum AffinityError {
-    /// The calling thread cannot be pinned as asked.
+    /// The calling thread cannot be pinned as requested.
     #[error("cannot pin to processors {wanted:?}: {errno}; allowed are {allowed:?}")]
     Refused {
-        /// What was asked for.
+        /// Requested CPUs.
         wanted: Vec<usize>,
-        /// What this thread may use.
+        /// CPUs that this thread may use.
         allowed: Vec<usize>,
-        /// The system's reason.
+        /// Error of the system.
         errno: Errno,
     },
-    /// The allowed processors cannot be read.
     #[error("cannot read the allowed processors: {0}")]
     Unreadable(#[source] io::Error),
-    /// Some thread may run elsewhere.
+    /// A thread may run outside of the requested CPUs.
     #[error("thread {} (`{}`) may run on processors {:?}, outside of {wanted:?}", thread.tid, thread.name, thread.cpus)]
     Outside {
-        /// Where all threads should stay.
         wanted: Vec<usize>,
-        /// The first thread that does not.
+        /// The first offending thread.
         thread: ThreadMask,
     },
 }
 
-/// Where one thread of this process may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMask {
-    /// The kernel's number of the thread.
+    /// Thread number of the kernel.
     pub tid: i32,
-    /// Its name; threads inherit the name of their maker.
+    /// Thread name, which a thread inherits from its creator.
     pub name: String,
-    /// The processors it may use.
     pub cpus: Vec<usize>,
 }
 
-/// The processors the calling thread may use, in ascending order: what a job scheduler or container left us.
+/// Returns the CPUs that the calling thread may use, in ascending order, as a job scheduler or container set them.
 pub fn allowed() -> Result<Vec<usize>, AffinityError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect())
 }
 
-/// Pins the calling thread to exactly these processors. Threads it starts later inherit this.
+/// Pins the calling thread to exactly these CPUs. Threads that it starts later inherit the affinity.
 pub fn pin(cpus: &[usize]) -> Result<(), AffinityError> {
     set_affinity(cpus).map_err(|errno| AffinityError::Refused {
         wanted: cpus.to_vec(),
@@ -67,12 +62,12 @@ pub fn pin(cpus: &[usize]) -> Result<(), AffinityError> {
     })
 }
 
-/// Pins the calling thread, and each other thread of this process, to exactly these processors.
+/// Pins all current threads of this process to exactly these CPUs.
 pub fn pin_all(cpus: &[usize]) -> Result<(), AffinityError> {
     pin(cpus)?;
     let set = set_of(cpus).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     for thread in threads()? {
-        // It may have ended; whoever is left outside is found by `verify`.
+        // The thread may have ended; `verify` reports threads that stayed outside.
         let _ = sched_setaffinity(Pid::from_raw(thread.tid), &set);
     }
     Ok(())
@@ -87,12 +82,12 @@ fn set_of(cpus: &[usize]) -> nix::Result<CpuSet> {
 fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
     let set = set_of(cpus)?;
     sched_setaffinity(Pid::from_raw(0), &set)?;
-    // The kernel drops processors that do not exist or are not ours without a word.
+    // The kernel silently drops CPUs that do not exist or are not allowed.
     let given = sched_getaffinity(Pid::from_raw(0))?;
     if given == set { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Where every thread of this process may run now. Threads that end while we look are left out.
+/// Returns the affinity of every thread of this process. Threads that end meanwhile are left out.
 pub fn threads() -> Result<Vec<ThreadMask>, AffinityError> {
     let mut masks: Vec<ThreadMask> = fs::read_dir("/proc/self/task")
         .map_err(AffinityError::Unreadable)?
@@ -120,7 +115,7 @@ fn parse_status(status: &str) -> Option<ThreadMask> {
     })
 }
 
-/// Reads the kernel's notation for sets of processors, such as `0-3,8`; `None` when it is something else.
+/// Parses the kernel's notation for sets of CPUs, such as `0-3,8`.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -159,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_and_its_children_are_seen_pinned() {
-        // On a thread of its own, since pinning lasts as long as the thread.
+        // Uses a new thread, because a pinned thread stays pinned.
         std::thread::spawn(|| {
             let first = allowed().expect("this thread runs somewhere")[0];
             pin(&[first]).expect("it runs there already");

@@ -1,4 +1,5 @@
-//! The clock, and what else is read around a batch: a seam, so that the logic of measuring is tested without time.
+//! The clock and the process figures read around a batch, as a trait, so that measuring logic is tested without real
+//! time.
 
 use std::{
     hint::black_box,
@@ -8,17 +9,16 @@ use std::{
 use crate::counters::Usage;
 use crate::flush::{CallingThread, Flusher, RunThreads};
 
-/// What measuring needs from the machine.
+/// What a measurement needs from the machine.
 pub trait Clock {
-    /// A clock that never goes back.
+    /// Returns the time of a monotonic clock.
     fn now_ns(&mut self) -> u64;
-    /// The smallest difference the clock can show, its own cost included.
+    /// Returns the smallest measurable difference, including the cost of reading the clock.
     fn precision_ns(&self) -> u64;
-    /// What this process and thread have used so far.
+    /// Returns the resources used by this process and thread so far.
     fn usage(&mut self) -> Usage;
-    /// Time of a fixed piece of arithmetic: when it changes, the processor's clock has.
+    /// Returns the time of a fixed computation, which changes only with the processor's clock rate.
     fn speed_probe_ns(&mut self) -> u64;
-    /// Lets time pass.
     fn sleep(&mut self, duration: Duration);
     /// Replaces the content of the caches of all processors of a run, if `bytes` fill a last-level cache. Does nothing if the
     /// timed code empties caches itself.
@@ -29,23 +29,22 @@ pub trait Clock {
 pub struct HostClock {
     origin: Instant,
     precision_ns: u64,
-    /// The threads whose caches are emptied.
     threads: Box<dyn RunThreads>,
     flusher: Option<Flusher>,
 }
 
 impl HostClock {
-    /// A clock that starts at zero; measures its own precision, which takes some microseconds.
+    /// Creates a clock that starts at zero, and measures its precision.
     pub fn new() -> Self {
         Self::since(Instant::now())
     }
 
-    /// A clock that was zero at that moment.
+    /// Creates a clock whose zero is the given instant.
     pub fn since(origin: Instant) -> Self {
         Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
     }
 
-    /// A clock for runs on these threads.
+    /// Creates a clock for runs on the given threads.
     pub fn with_threads(threads: impl RunThreads + 'static) -> Self {
         Self { threads: Box::new(threads), ..Self::new() }
     }
@@ -71,7 +70,7 @@ impl Clock for HostClock {
     }
 
     fn speed_probe_ns(&mut self) -> u64 {
-        // The least of several: interruptions only ever add.
+        // Uses the minimum, because interruptions only add time.
         (0..16).map(|_| probe_ns()).min().expect("sixteen probes")
     }
 
@@ -91,7 +90,7 @@ fn since(origin: Instant) -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The median difference of neighbouring readings, or the smallest that is not zero when most are.
+/// Returns the median difference of consecutive readings, or the smallest nonzero one if the median is zero.
 fn precision_ns(origin: Instant) -> u64 {
     let readings: Vec<u64> = (0..257).map(|_| since(origin)).collect();
     let mut steps: Vec<u64> = readings.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -100,7 +99,7 @@ fn precision_ns(origin: Instant) -> u64 {
     if median > 0 { median } else { steps.into_iter().find(|&step| step > 0).unwrap_or(1) }
 }
 
-/// Some 15 microseconds of multiplications, each waiting for the one before: no memory, no parallelism.
+/// Times a chain of dependent multiplications, without memory accesses or parallelism.
 fn probe_ns() -> u64 {
     let start = Instant::now();
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);

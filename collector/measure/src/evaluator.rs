@@ -1,4 +1,4 @@
-//! The rule of TVM's time evaluator, so that our times can be set beside those of programs that use it.
+//! The measuring rule of TVM's time evaluator, so that times are comparable with those of other programs that use it.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Growth of `number` where the duration alone asks for less.
+/// Minimum growth factor of `number`.
 const GROWTH: f64 = 1.618;
 
-/// Measures as the rule says. `run` runs the artifact the given number of times, back to back; an error from it ends
-/// the measuring. The rule must have passed [`Evaluator::check`].
+/// Measures by the rule, which must have passed [`Evaluator::check`]. `run` runs the artifact the given number of times
+/// in sequence; an error from it ends the measurement.
 pub fn evaluate<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     rule: &Evaluator,
@@ -21,7 +21,7 @@ pub fn evaluate<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(rule.check(), Ok(()), "check the rule before using it");
-    // The first flush allocates, which is no part of measuring.
+    // The first flush allocates memory, so it happens before measuring.
     flush(rule, clock);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
@@ -67,7 +67,7 @@ fn flush(rule: &Evaluator, clock: &mut dyn Clock) {
     }
 }
 
-/// Whole runs: what is behind the point is cut off, as the original does.
+/// Rounds down, as TVM does.
 fn grown(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;

@@ -1,7 +1,7 @@
-//! Makes caches cold: every processor of a run writes data of its own.
+//! Flushes caches: every CPU of a run writes data of its own.
 //!
-//! Writes of one thread evict lines from its private caches and from those that it shares, and from no others. A flush takes
-//! longer than idle pool threads poll for work, so the threads are woken after it. Their wake-up is not part of the timed run.
+//! A thread evicts lines only from its private caches and from those it shares. A flush takes longer than idle pool
+//! threads poll for work, so the threads are woken after it; the wake-up is not part of the timed run.
 
 use crate::affinity;
 use crate::host::Topology;
@@ -9,15 +9,14 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::thread;
 
-/// Distance of the writes: no cache has shorter lines.
+/// Stride of the writes; no cache has shorter lines.
 const LINE_BYTES: usize = 64;
 
-/// The threads of a run, each on one processor.
+/// The threads of a run, each on one CPU.
 pub trait RunThreads {
-    /// Returns the processors, one per thread.
     fn cpus(&self) -> &[usize];
 
-    /// Calls `work` on every thread with the thread's index into `cpus`, and waits for all calls.
+    /// Calls `work` on every thread with its index into `cpus`, and waits for all calls.
     fn on_each(&mut self, work: &(dyn Fn(usize) + Sync));
 
     /// Wakes the threads, so that they poll for work when the next run begins.
@@ -26,12 +25,12 @@ pub trait RunThreads {
     }
 }
 
-/// Threads that are started for each call and pinned, for libraries whose pool accepts no work of ours. Such a pool cannot be
+/// Threads started and pinned for each call, for libraries whose pool accepts no foreign work. Such a pool cannot be
 /// woken.
 pub struct PinnedThreads(Vec<usize>);
 
 impl PinnedThreads {
-    /// One thread per processor.
+    /// Creates one thread per CPU.
     pub fn new(cpus: &[usize]) -> PinnedThreads {
         PinnedThreads(cpus.to_vec())
     }
@@ -46,7 +45,7 @@ impl RunThreads for PinnedThreads {
         thread::scope(|scope| {
             for (place, &cpu) in self.0.iter().enumerate() {
                 scope.spawn(move || {
-                    // The runner has checked its processors before. Unpinned, the thread still does its work.
+                    // The runner has checked its CPUs already. An unpinned thread still does its work.
                     let _ = affinity::pin(&[cpu]);
                     work(place);
                 });
@@ -76,7 +75,7 @@ impl RunThreads for CallingThread {
     }
 }
 
-/// Buffers that replace the content of the caches of some processors, one per processor.
+/// Buffers that replace the content of caches, one per CPU.
 pub(crate) struct Flusher {
     parts: Vec<Mutex<Vec<u8>>>,
     /// Bytes that fill a last-level cache.
@@ -84,26 +83,24 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache that `bytes` fill. Each thread touches its own buffer, so that the pages are
-    /// on its NUMA node and a flush takes no page faults.
+    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer, so that pages are on
+    /// its NUMA node and a flush has no page faults.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);
         let parts: Vec<Mutex<Vec<u8>>> = sizes.iter().map(|_| Mutex::new(Vec::new())).collect();
         threads.on_each(&|place| {
-            // Not zeros: a zeroed buffer would be one shared page of the system.
+            // Nonzero, because a zeroed buffer would map one shared page.
             let part = vec![1; usize::try_from(sizes[place]).unwrap_or(usize::MAX)];
             *parts[place].lock().expect("nobody panics with a part") = part;
         });
         Flusher { parts, bytes }
     }
 
-    /// Whether the buffers were made for this size of a last-level cache.
     pub(crate) fn is_for(&self, bytes: u64) -> bool {
         self.bytes == bytes
     }
 
-    /// Writes every line of every buffer, then wakes the threads.
     pub(crate) fn flush(&self, threads: &mut dyn RunThreads) {
         threads.on_each(&|place| {
             let mut part = self.parts[place].lock().expect("nobody panics with a part");
@@ -120,7 +117,7 @@ impl Flusher {
 mod tests {
     use super::*;
 
-    /// Runs the work of made-up processors on the calling thread and records the calls.
+    /// Runs the work of fake CPUs on the calling thread and records the calls.
     #[derive(Default)]
     struct RecordedThreads {
         cpus: Vec<usize>,
@@ -144,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_flush_writes_every_buffer_and_then_wakes_the_threads() {
-        // Processors without topology count as sharing one cache.
+        // CPUs without topology count as sharing one cache.
         let mut threads = RecordedThreads { cpus: vec![60_001, 60_002, 60_003], ..RecordedThreads::default() };
         let flusher = Flusher::new(3 << 16, &mut threads);
         flusher.flush(&mut threads);

@@ -1,11 +1,9 @@
-//! Turns runs of one artifact into a distribution of times that says how far it can be trusted.
+//! Measures the run times of an artifact as a distribution, with its precision.
 //!
-//! [`sample`] repeats short batches until the median is known to the plan's precision or the budget ends;
-//! [`evaluate`] follows the rule of TVM's own time evaluator, for comparison like with like. Both return a
-//! [`Measurement`], which keeps the samples, the counters of exactly the timed runs, the reason for stopping, and
-//! warnings as values. No sample is ever dropped: a predictor of tail latency needs the outliers too.
-//!
-//! The clock is a seam ([`clock::Clock`]): the logic is tested on a clock that moves only when told.
+//! [`sample`] repeats short batches until the median is precise enough or the budget ends; [`evaluate`] follows the
+//! rule of TVM's time evaluator. Both return a [`Measurement`] with all samples, the counters of exactly the timed
+//! runs, the stop reason and warnings. No sample is dropped, because predictors of tail latency need outliers. Tests
+//! replace [`clock::Clock`] with a fake.
 
 pub mod affinity;
 pub mod clock;
@@ -42,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{CounterReader, CounterValue, Refusal, Usage};
 
-/// Measures by the given method. See [`sample`] and [`evaluate`].
+/// Measures by the given method; see [`sample`] and [`evaluate`].
 pub fn measure<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     method: &Method,
@@ -55,73 +53,65 @@ pub fn measure<E>(
     }
 }
 
-/// What was seen of one artifact. Times are of a single run; every sample is the mean over one batch of runs.
-///
-/// See [`statistics`] for the exact definition of each number.
+/// The measured times of one artifact. Times are per run; each sample is the mean over one batch. See [`statistics`]
+/// for the definition of each number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Number of samples the statistics are of.
     pub n: u32,
-    /// Median of the samples.
     pub median_ns: f64,
-    /// Mean of the samples.
     pub mean_ns: f64,
-    /// Smallest sample: the least disturbed batch.
+    /// Minimum of the samples, from the least disturbed batch.
     pub min_ns: f64,
-    /// Largest sample.
     pub max_ns: f64,
-    /// 95th percentile of the samples.
     pub p95_ns: f64,
     /// Sample standard deviation; `None` for one sample.
     pub std_ns: Option<f64>,
-    /// Standard deviation over mean; `None` for one sample.
+    /// Coefficient of variation; `None` for one sample.
     pub cv: Option<f64>,
-    /// 95 % confidence interval of the median within one visit, low and high; `None` for too few samples.
+    /// 95 % confidence interval of the median within one visit; `None` for too few samples.
     pub median_interval_ns: Option<(f64, f64)>,
-    /// Medians of the visits that this sums up, in the order of time; empty for a single visit.
+    /// Medians of the summarised visits in time order; empty for a single visit.
     pub visits_ns: Vec<f64>,
 
-    /// Time of the very first run, which pays for cold caches, page faults and lazy loading. Not among the samples.
+    /// Time of the first run, with cold caches, page faults and lazy loading. Not a sample.
     pub first_run_ns: u64,
-    /// Runs between the first and the timed ones.
+    /// Number of warm-up runs after the first run.
     pub warm_up_runs: u64,
-    /// Runs per sample (of the last sample, where the evaluator's rule let it grow).
+    /// Runs per sample; the last sample's value if the evaluator's rule increased it.
     pub batch_size: u32,
-    /// Runs in all samples together; counters and processor time are per run of these.
+    /// Number of runs in all samples; counters and CPU time are per run of these.
     pub timed_runs: u64,
-    /// The samples in the order of their making: every `samples_stride`-th one.
+    /// Every `samples_stride`-th sample in time order.
     pub samples_ns: Vec<f64>,
-    /// 1 when all samples are kept.
+    /// Stride of the stored samples; 1 if all are stored.
     pub samples_stride: u32,
-    /// Time of all samples together.
+    /// Time of all samples.
     pub timed_ns: u64,
-    /// Time of the whole measuring, from before the first run to the last sample.
+    /// Time of the whole measurement, from before the first run to the last sample.
     pub elapsed_ns: u64,
-    /// Bytes written between runs to make caches cold; `None` when they were left warm.
+    /// Bytes written between runs for cold caches; `None` for warm caches.
     pub flush_bytes: Option<u64>,
-    /// Why sampling stopped.
     pub stop: StopReason,
 
-    /// Processor time per run of all threads of the process, kernel included: what a run costs the machine.
+    /// CPU time per run of all threads of the process, kernel included.
     pub cpu_time_ns: f64,
-    /// Processor time per run of the measuring thread alone.
+    /// CPU time per run of the measuring thread.
     pub thread_cpu_time_ns: f64,
-    /// What the process used during all samples: faults and context switches of all its threads.
+    /// Faults and context switches of the process during all samples.
     pub usage: Usage,
     /// Counters per run.
     pub counters: Vec<CounterValue>,
-    /// Counters asked for and not given, and why.
+    /// Requested counters without a value, with the reason.
     pub refusals: Vec<Refusal>,
 
-    /// Smallest difference the clock can show, its own cost included.
+    /// Smallest measurable time difference, including the cost of reading the clock.
     pub clock_precision_ns: u64,
-    /// What a reader should know before trusting the numbers.
     pub warnings: Vec<Warning>,
 }
 
 impl Measurement {
-    /// Several visits as one: the one with the middle median, of an even number the earlier of both, with the medians of all.
-    /// `None` when there are none.
+    /// Summarises several visits by the one with the median time (the earlier of two), with the medians of all. `None`
+    /// without visits.
     pub fn of_visits(visits: Vec<Measurement>) -> Option<Measurement> {
         let visits_ns: Vec<f64> = visits.iter().map(|visit| visit.median_ns).collect();
         let mut order: Vec<usize> = (0..visits.len()).collect();

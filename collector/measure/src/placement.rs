@@ -1,37 +1,36 @@
-//! Where a visit runs: what is known to change times and is drawn anew for every visit.
+//! The placement of a visit: factors that are known to change times and vary between visits.
 //!
-//! The address of a stack decides which spill slots cross a cache line, and the addresses of tensors decide which loads and
-//! stores seem to touch the same place; both repeat with the page. A single placement is therefore a bias that no number of
-//! samples removes. The offsets of one experiment's visits are spread evenly over a page from a first one that its seed draws.
+//! The stack address decides which spill slots cross a cache line; tensor addresses decide which loads and stores
+//! alias. Both effects repeat per page. One fixed placement is a bias that no number of samples removes, so the visits
+//! of an experiment spread their offsets evenly over a page, from a seeded start.
 
 use serde::{Deserialize, Serialize};
 
-/// Both repeat with this.
+/// Period of stack and tensor placement effects.
 pub const PAGE_BYTES: u32 = 4096;
-/// Stacks keep this alignment.
+/// Alignment of stacks.
 const STACK_STEP_BYTES: u32 = 16;
-/// Tensors keep this alignment: the longest vector.
+/// Alignment of tensors: the longest vector.
 const BUFFER_STEP_BYTES: u32 = 64;
-/// Visits one after the other lie far apart, however many there are.
+/// Golden ratio sequence: consecutive visits are far apart, for any number of visits.
 const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
-/// Where a visit runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The stack of the measuring thread is moved by this much within a page.
+    /// Offset of the measuring thread's stack within a page.
     pub stack_bytes: u32,
-    /// Whether it stays there; else each batch of runs has it elsewhere, from there on.
+    /// Whether the stack offset is fixed; otherwise it changes with each batch.
     pub is_stack_fixed: bool,
-    /// The first tensor is moved by this much within a page, each further one by as much again.
+    /// Offset of the first tensor within a page; tensor `n` has `n` times this offset, counted from 1.
     pub buffer_bytes: u32,
-    /// Number of the runner process: a visit of another number than the last one's gets a fresh process.
+    /// Number of the runner process; a new number requests a new process.
     pub process: u32,
 }
 
 impl Placement {
-    /// The placement of a visit, counted from 0, of the experiment of a seed.
+    /// Returns the placement of a visit, counted from 0, in an experiment with a seed.
     ///
-    /// Tensors of the first visit end at an inaccessible page, so that code that runs over their ends crashes.
+    /// Tensors of the first visit end at an inaccessible page, so that out-of-bounds accesses crash.
     pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
@@ -47,16 +46,16 @@ impl Placement {
         }
     }
 
-    /// By how much the stack is moved for the batch of a number, counted from 0.
+    /// Returns the stack offset of a batch, counted from 0.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// Near the golden section of a page, and an odd multiple of the alignment: batches one after the other lie far apart,
-        /// and all places come in turn.
+        /// An odd multiple of the alignment near the golden section of a page: consecutive batches are far apart, and
+        /// every offset occurs.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize
     }
 
-    /// By how much the tensor of a number, counted from 0, is moved.
+    /// Returns the offset of a tensor, counted from 0.
     pub fn tensor_bytes(&self, number: usize) -> usize {
         (self.buffer_bytes as usize).wrapping_mul(number + 1) % PAGE_BYTES as usize
     }

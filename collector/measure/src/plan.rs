@@ -1,4 +1,4 @@
-//! How to measure: every bound by name, checked once, stored beside the data it shaped.
+//! Measuring plans: all settings and their checks. A plan is stored with the times it produced.
 
 use std::time::Duration;
 
@@ -6,53 +6,48 @@ use serde::{Deserialize, Serialize};
 
 use super::{PAGE_BYTES, Placement};
 
-/// One of the two ways to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Repeat until the median is known well enough.
+    /// Adaptive sampling until the median is precise enough.
     Sample(Plan),
-    /// Repeat as TVM's time evaluator does.
+    /// The rule of TVM's time evaluator.
     Evaluate(Evaluator),
 }
 
-/// Bounds of adaptive sampling. The defaults take some 20 to 60 ms for a kernel of 0.5 to 5 ms on a quiet machine, and
-/// up to a tenth of a second on a noisy one.
+/// Settings of adaptive sampling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Share all times below among so many visits, each at another time and placement.
+    /// Number of visits, each at another time and placement, that share the times below.
     pub visits: u32,
-    /// Move the stack of the measuring thread by this much, in place of all over a page: to see what a placement changes.
+    /// Fixed stack offset, to study the effect of a placement; by default offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Warm up at least this long, the first run not counted. Where runs take four times this length, the first one is
-    /// warm-up enough: what it finds cold is a small part of it.
+    /// Minimum warm-up time, not counting the first run. Runs of several times this length need no warm-up after the
+    /// first one, because cold effects are a small part of them.
     pub warm_up_time_ns: u64,
-    /// Warm up with at least this many runs.
+    /// Minimum number of warm-up runs.
     pub warm_up_runs: u32,
-    /// A batch lasts at least this many times the clock's precision: 1000 leaves an error of 0.1 %.
+    /// Minimum length of a batch in clock precisions.
     pub batch_precisions: u32,
-    /// A batch has at most this many runs.
     pub batch_runs_max: u32,
-    /// Stop when half the width of the median's confidence interval is at most this part of the median.
+    /// Relative half-width of the median's confidence interval at which sampling stops.
     pub precision: f64,
-    /// Probability the confidence interval is made for.
+    /// Probability of the confidence interval.
     pub confidence: f64,
-    /// Take at least this many samples, unless the time budget cannot hold them.
+    /// Minimum number of samples, if the time budget allows it.
     pub samples_min: u32,
-    /// Take at least this many samples even of runs so long that the budget cannot hold `samples_min`.
+    /// Minimum number of samples for runs too long for `samples_min`.
     pub samples_slow_min: u32,
-    /// Take at most this many samples.
     pub samples_max: u32,
-    /// Sample at least this long even when the precision is reached at once: early samples may agree by chance.
+    /// Minimum sampling time, because a few early samples may agree by chance.
     pub sampling_time_min_ns: u64,
-    /// Sample at most this long, once the least number of samples is there.
+    /// Maximum sampling time, once the minimum number of samples is taken.
     pub time_budget_ns: u64,
-    /// End the whole measuring after this long, with whatever there is. Checked between batches: a run is never cut.
+    /// Time limit of the whole measurement, checked between batches; runs are never interrupted.
     pub time_limit_ns: u64,
-    /// What the caches hold before each timed run.
     pub cache: Cache,
-    /// Keep at most this many samples, evenly spaced; the statistics use all of them.
+    /// Maximum number of stored samples, evenly spaced; the statistics use all samples.
     pub samples_kept_max: u32,
 }
 
@@ -79,16 +74,15 @@ impl Default for Plan {
     }
 }
 
-/// What the caches hold before each timed run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// What the previous run left.
+    /// Content left by the previous run.
     #[default]
     Warm,
-    /// Other data: a buffer of this size is written before each single run. It must be larger than the last-level
-    /// cache the measuring thread can fill, see [`crate::host::Facts::cold_cache_bytes`]. Threads on other processors
-    /// write parts of their own, and find themselves awake when the run begins.
+    /// Content replaced by other data before each run. The buffer must be larger than the last-level cache, see
+    /// [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts of their own and are awake when the
+    /// run begins.
     Cold {
         /// Size of the buffer.
         flush_bytes: u64,
@@ -104,27 +98,25 @@ impl Cache {
     }
 }
 
-/// The rule of TVM's time evaluator, by its own names.
+/// The rule of TVM's time evaluator, with its names.
 ///
-/// One call first that does not count. Then `repeat` times: run `number` times; while that took less than
-/// `min_repeat_ms`, let `number` grow to the larger of what would have been needed plus one and 1.618 times itself, and
-/// run again. The grown `number` stays for later repeats. A sample is the mean over its last `number` runs.
+/// One untimed call comes first. Each of `repeat` repeats runs `number` times. While that takes less than
+/// `min_repeat_ms`, `number` grows to the larger of the estimated need plus one and 1.618 times itself, and the runs
+/// start again. The grown `number` stays. A sample is the mean over the last `number` runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evaluator {
-    /// Runs per repeat to begin with.
+    /// Initial number of runs per repeat.
     pub number: u32,
-    /// Samples.
     pub repeat: u32,
-    /// Least duration of a repeat; 0 leaves `number` alone.
+    /// Minimum duration of a repeat; 0 never increases `number`.
     pub min_repeat_ms: u32,
-    /// Give up growing in a repeat after this many durations of zero.
+    /// Number of zero durations after which a repeat stops growing.
     pub limit_zero_time_iterations: u32,
-    /// Pause after every `repeats_to_cooldown`-th repeat, the first one included.
+    /// Pause after every `repeats_to_cooldown`-th repeat, including the first one.
     pub cooldown_interval_ms: u32,
-    /// See `cooldown_interval_ms`.
     pub repeats_to_cooldown: u32,
-    /// What the caches hold before each repeat (not before each run).
+    /// Cache state before each repeat (not before each run).
     pub cache: Cache,
 }
 
@@ -142,23 +134,19 @@ impl Default for Evaluator {
     }
 }
 
-/// A setting that makes no sense.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("measuring plan: `{field}` is {found}, but must be {allowed}")]
 pub struct PlanError {
-    /// The setting.
     pub field: &'static str,
-    /// Its value.
     pub found: String,
-    /// What it may be.
     pub allowed: String,
 }
 
-/// The largest flush buffer: beyond any cache, below any machine's memory that measures.
+/// Maximum size of a flush buffer, larger than any cache.
 const FLUSH_BYTES_MAX: u64 = 4 << 30;
 
 impl Method {
-    /// The placement of a visit, counted from 0, of the experiment of a seed.
+    /// Returns the placement of a visit, counted from 0, in an experiment with a seed.
     pub fn placement(&self, seed: u64, visit: u32, process: u32) -> Placement {
         let placement = Placement::of_visit(seed, visit, process);
         match self {
@@ -169,7 +157,7 @@ impl Method {
         }
     }
 
-    /// How many visits it asks for; the evaluator's rule knows one.
+    /// Returns the number of visits; the evaluator's rule has one.
     pub fn visits(&self) -> u32 {
         match self {
             Method::Sample(plan) => plan.visits,
@@ -177,7 +165,7 @@ impl Method {
         }
     }
 
-    /// The part of it that is one visit.
+    /// Returns the method for a single visit.
     pub fn of_visit(&self) -> Method {
         match self {
             Method::Sample(plan) => Method::Sample(plan.of_visit()),
@@ -185,7 +173,7 @@ impl Method {
         }
     }
 
-    /// Checks every setting; a plan that passes can be executed.
+    /// Checks every setting; a method that passes can be executed.
     pub fn check(&self) -> Result<(), PlanError> {
         match self {
             Method::Sample(plan) => plan.check(),
@@ -193,8 +181,8 @@ impl Method {
         }
     }
 
-    /// When measuring ends by itself, up to one batch later: what a deadline for it must exceed. The evaluator's rule
-    /// has no such end.
+    /// Returns the time after which measuring ends by itself, up to one batch later; a deadline must exceed it. The
+    /// evaluator's rule has none.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),
@@ -204,8 +192,8 @@ impl Method {
 }
 
 impl Plan {
-    /// The part of the plan that is one visit. The time limit is for each visit; errors of several visits partly cancel out, so
-    /// each may be less precise.
+    /// Returns the plan of one visit. The time limit is per visit. Errors of several visits partly cancel out, so each
+    /// visit may be less precise.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {

@@ -1,7 +1,8 @@
-//! Ways to do the same work, in turns: each way has lanes that begin together, and takes until the last of them has ended.
+//! Interleaved comparison of ways to do the same work. Each way has lanes that begin together, and takes until the last
+//! lane ends.
 //!
-//! Lanes wait awake for each other within a phase of their way and sleep during the others', so what one way costs has nothing of
-//! another. Whoever fails goes on without running.
+//! Lanes spin within a phase of their way and sleep during the others' phases, so that ways do not disturb each other.
+//! A lane that fails continues without running, so that no other lane waits for it.
 
 use super::{Ratio, Together, ratio, statistics};
 use serde::{Deserialize, Serialize};
@@ -9,15 +10,14 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Where lanes of all ways meet.
+/// The meeting point of all lanes of all ways.
 pub struct Race {
     barrier: Barrier,
     ways: Vec<Way>,
-    /// Whether no round begins any more.
     is_over: AtomicBool,
 }
 
-/// Where lanes of one way meet.
+/// The meeting point of the lanes of one way.
 struct Way {
     lanes: usize,
     arrived: AtomicUsize,
@@ -25,29 +25,27 @@ struct Way {
     is_last: AtomicBool,
 }
 
-/// What was seen of one way.
+/// The times of one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Course {
-    /// The median of each round.
     pub rounds_ns: Vec<f64>,
 }
 
 impl Course {
-    /// Its time: the median of those.
     pub fn median_ns(&self) -> Option<f64> {
         let mut sorted = self.rounds_ns.clone();
         sorted.sort_by(f64::total_cmp);
         (!sorted.is_empty()).then(|| statistics::median(&sorted))
     }
 
-    /// Its time over that of another, within rounds.
+    /// Returns the ratio to another way's times within rounds.
     pub fn over(&self, other: &Course) -> Option<Ratio> {
         ratio(&self.rounds_ns, &other.rounds_ns)
     }
 }
 
 impl Race {
-    /// For ways of so many lanes each.
+    /// Creates a race of ways, each with a number of lanes.
     pub fn new(lanes: &[usize]) -> Race {
         let way = |&lanes: &usize| Way {
             lanes,
@@ -62,7 +60,7 @@ impl Race {
         }
     }
 
-    /// Takes part as a lane of a way, on its own thread; the first lane of a way says what was seen of it.
+    /// Runs a lane of a way on the calling thread. The first lane of a way returns its times.
     pub fn take_part<E>(
         &self,
         (way, lane): (usize, usize),
@@ -103,11 +101,11 @@ impl Race {
 }
 
 impl Way {
-    /// Its turn of a round: again and again all lanes together, the first time not counted.
+    /// Runs all lanes of the way together repeatedly for one phase; the first run is not counted.
     fn phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {
-            // Who comes last to a beginning begins it; counts only grow, so the next one is not mixed with this.
+            // The last lane to arrive releases the others. The count only grows, so consecutive meetings cannot mix.
             let own = self.arrived.fetch_add(1, Ordering::AcqRel);
             let all = (own / self.lanes + 1) * self.lanes;
             wait(|| self.arrived.load(Ordering::Acquire) >= all);
@@ -122,7 +120,7 @@ impl Way {
                 let is_enough = samples.len() >= rule.samples_min as usize && nanoseconds(began) >= rule.phase_ns;
                 self.is_last.store(is_enough, Ordering::Release);
             }
-            // All hear of it before anybody begins again.
+            // All lanes must read the end of the phase before another run begins.
             let own = self.arrived.fetch_add(1, Ordering::AcqRel);
             let all = (own / self.lanes + 1) * self.lanes;
             wait(|| self.arrived.load(Ordering::Acquire) >= all);
@@ -140,7 +138,7 @@ fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Waits awake, and lets others run now and then, for there may be more lanes than cores.
+/// Spins, and yields now and then, because there may be more lanes than cores.
 fn wait(mut is_over: impl FnMut() -> bool) {
     const ALONE: u32 = 10_000;
     let mut polls = 0u32;
@@ -171,7 +169,7 @@ mod tests {
                 scope.spawn(move || {
                     let mut run = || {
                         counts[number].fetch_add(1, Ordering::Relaxed);
-                        // A lane of the other way would show.
+                        // A running lane of the other way would set its bit.
                         let bit = 1 << (8 * place.0);
                         running.fetch_add(bit, Ordering::SeqCst);
                         let seen = running.load(Ordering::SeqCst);

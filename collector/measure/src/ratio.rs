@@ -1,24 +1,22 @@
-//! How two ways to run a model compare, by rounds in which both were timed one after the other.
+//! Ratios of two series of times, taken within rounds that timed both in sequence.
 //!
-//! What disturbs a machine for seconds disturbs both of a round, so ratios are taken within rounds: their median, and the
-//! interval of that median, which assumes nothing of how times are spread.
+//! A disturbance of some seconds affects both times of a round. The median of the ratios is reported with its
+//! distribution-free confidence interval.
 
 use crate::statistics::{CONFIDENCE, median, median_interval};
 use serde::{Deserialize, Serialize};
 
-/// How many rounds there are when nothing is said: enough for an interval on a machine that is disturbed now and then.
+/// Default number of rounds, enough for an interval on a machine with occasional disturbances.
 pub const ROUNDS: u32 = 15;
 
-/// A ratio of times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Median over the rounds.
     pub median: f64,
-    /// Its 95 % interval; nothing for fewer than six rounds.
+    /// 95 % confidence interval; `None` for too few rounds.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The times of some rounds over those of another in the same rounds; nothing where there are none.
+/// Returns the ratio of two series over their common rounds, or None without rounds.
 pub fn ratio(times_ns: &[f64], others_ns: &[f64]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = times_ns.iter().zip(others_ns).map(|(time, other)| time / other).collect();
     ratios.sort_by(f64::total_cmp);

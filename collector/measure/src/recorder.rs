@@ -1,8 +1,7 @@
-//! Times one batch after another and keeps the books: samples, counters, processor time.
+//! Times batches and accumulates samples, counters and CPU time.
 //!
-//! Counters and usage are read outside the timed interval, so they cost time but do not change times. When there are
-//! more counters than registers, their groups take turns from batch to batch; each counter is divided by the runs of
-//! the batches it really counted.
+//! Counters and usage are read outside of the timed interval. If there are more counters than registers, their groups
+//! alternate between batches, and each counter is divided by the runs of its own batches.
 
 use super::{Clock, Measurement, StopReason, Warning, statistics, stopping, warning};
 use crate::counters::{Counted, CounterReader, CounterValue, Reading, Refusal, Usage};
@@ -23,7 +22,6 @@ pub struct Recorder<'a> {
     last: Option<Batch>,
 }
 
-/// One timed batch.
 #[derive(Clone, Copy)]
 pub struct Batch {
     runs: u32,
@@ -31,20 +29,18 @@ pub struct Batch {
     usage: Usage,
 }
 
-/// What the recorder cannot know by itself.
+/// Values of a measurement that the recorder does not know.
 pub struct Closing {
     pub first_run_ns: u64,
     pub warm_up_runs: u64,
     pub batch_size: u32,
-    /// Probability of the interval that `wanted` speaks of.
+    /// Probability of the interval for `wanted`.
     pub confidence: f64,
     pub samples_kept_max: u32,
     pub flush_bytes: Option<u64>,
     pub stop: StopReason,
-    /// The precision that was wanted of the median, where one was.
     pub wanted: Option<f64>,
     pub samples_min: u32,
-    /// The fixed arithmetic before and after the samples.
     pub speed_ns: (u64, u64),
 }
 
@@ -76,17 +72,17 @@ impl<'a> Recorder<'a> {
         &self.sorted
     }
 
-    /// Times a batch without books, for the first run and the warm-up.
+    /// Times a batch without recording it, for the first run and the warm-up.
     pub fn time<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<u64, E> {
         let start = self.clock.now_ns();
         run(times)?;
         Ok(self.clock.now_ns().saturating_sub(start))
     }
 
-    /// Times a batch with everything read around it; [`keep`](Self::keep) makes it a sample.
+    /// Times a batch with counters and usage; [`keep`](Self::keep) makes it a sample.
     pub fn batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
         self.counters.select(self.samples.len() % self.counters.groups());
-        // Reading counters takes processor time, reading usage hardly counts: so usage is read inside.
+        // Reading counters takes CPU time, and reading usage takes little, so usage is read inside.
         self.counters.read(&mut self.before);
         let usage = self.clock.usage();
         let start = self.clock.now_ns();
@@ -99,7 +95,6 @@ impl<'a> Recorder<'a> {
         Ok(batch)
     }
 
-    /// Takes the batch timed last into the books.
     pub fn keep(&mut self) {
         let batch = self.last.take().expect("a batch is kept once, after it was timed");
         let group = self.samples.len() % self.counters.groups();
@@ -118,7 +113,6 @@ impl<'a> Recorder<'a> {
         self.preempted += u32::from(batch.usage.involuntary_switches > 0);
     }
 
-    /// Closes the books.
     pub fn finish(mut self, closing: Closing) -> Measurement {
         let elapsed_ns = self.elapsed_ns();
         let summary = statistics::summarise(&self.sorted).expect("at least one sample is taken");

@@ -1,8 +1,7 @@
-//! Adaptive sampling: first run apart, warm-up, then many short batches until the median is known.
+//! Adaptive sampling: a separate first run, warm-up, then many short batches until the median is precise.
 //!
-//! Many short batches rather than few long ones: on a shared machine single runs of a kernel scatter by tens of
-//! percent, because a disturbance hits some of them and not the rest. The median of many and their minimum come back
-//! within about a percent; a mean over one long batch contains every disturbance in it.
+//! Many short batches are better than few long ones: on a shared machine a disturbance affects some batches and not the
+//! rest, so median and minimum are reproducible. The mean of one long batch contains every disturbance.
 
 use super::{
     Cache, Clock, Measurement, Plan,
@@ -11,8 +10,8 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Measures until the plan is satisfied. `run` runs the artifact the given number of times, back to back; an error
-/// from it ends the measuring. The plan must have passed [`Plan::check`].
+/// Measures until the plan, which must have passed [`Plan::check`], is satisfied. `run` runs the artifact the given
+/// number of times in sequence; an error from it ends the measurement.
 pub fn sample<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     plan: &Plan,
@@ -20,7 +19,7 @@ pub fn sample<E>(
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
     debug_assert_eq!(plan.check(), Ok(()), "check the plan before using it");
-    // The first flush allocates, which counts for no budget.
+    // The first flush allocates memory, so it happens before any budget starts.
     flush(plan, clock);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
@@ -29,7 +28,7 @@ pub fn sample<E>(
     let mut sampling_from_ns = recorder.elapsed_ns();
     let precision_ns = recorder.clock.precision_ns();
     let is_long = |run_ns: u64| is_long(plan, run_ns) && batch_size(plan, run_ns, precision_ns) == 1;
-    // A first run this long is warm-up enough if the next is as long; what only began slowly is warmed up as ever.
+    // A long first run is warm-up enough if the second one is long, too; otherwise only the start was slow.
     if is_long(first_run_ns) {
         flush(plan, recorder.clock);
         warm.take(recorder.batch(run, 1)?.elapsed_ns, 1);
@@ -69,7 +68,7 @@ pub fn sample<E>(
     }))
 }
 
-/// Runs at least this many times as long as the warm-up need none.
+/// Runs of at least this multiple of the warm-up time need no warm-up.
 const WARM_UP_MULTIPLE: u64 = 4;
 
 fn is_long(plan: &Plan, run_ns: u64) -> bool {
@@ -85,7 +84,7 @@ fn flush(plan: &Plan, clock: &mut dyn Clock) {
 struct Warm {
     runs: u64,
     spent_ns: u64,
-    /// The least time of one run in any batch so far, the first run included: others were disturbed, or cold.
+    /// Minimum time of a run over all batches so far, because other runs were disturbed or cold.
     run_ns: u64,
 }
 
@@ -97,8 +96,8 @@ impl Warm {
     }
 }
 
-/// Runs in growing batches until the plan's warm-up is done, at least once: the first run alone, which is cold, says too
-/// little about how many make a batch. The time limit holds here too.
+/// Runs growing batches until the warm-up is done, at least once, because the cold first run alone gives a wrong batch
+/// size. The time limit applies here, too.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,
@@ -116,7 +115,7 @@ fn warm_up<E>(
     Ok(())
 }
 
-/// Long enough for the clock and not longer; a cold cache allows one run only.
+/// Returns the smallest batch that is long enough for the clock; cold caches allow one run only.
 fn batch_size(plan: &Plan, run_ns: u64, precision_ns: u64) -> u32 {
     if matches!(plan.cache, Cache::Cold { .. }) {
         return 1;

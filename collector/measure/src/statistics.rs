@@ -1,43 +1,37 @@
-//! The numbers that describe a set of samples, and exactly how each is defined.
+//! Definitions and computation of the statistics of a set of samples.
 //!
-//! * *median*: the middle sample, or the mean of the two middle ones.
-//! * *percentile p*: linear interpolation between the samples around place `p (n - 1)`, counted from 0 in sorted order
+//! * *median*: the central sample, or the mean of the two central ones.
+//! * *percentile p*: linear interpolation between the samples around position `p (n - 1)`, counted from 0 in sorted order
 //!   (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
 //! * *standard deviation*: of the sample, with `n - 1`; *CV* is standard deviation over mean.
-//! * *interval of the median*: the narrowest pair of order statistics, the same number from either end, that encloses
-//!   the true median with at least the wanted probability, 95 % in every summary. It assumes nothing about the distribution, only that
-//!   samples are independent; where disturbances last longer than a sample it is too narrow.
+//! * *interval of the median*: the narrowest symmetric pair of order statistics that encloses the true median with at
+//!   least the given probability. It assumes independent samples and no distribution; if disturbances last longer than a
+//!   sample, it is too narrow.
 //! * *drift*: whether the later half of the samples differs from the earlier by more than chance (rank sum test).
 
 use serde::{Deserialize, Serialize};
 
-/// Probability of the interval in every summary, and so in every record, whatever a plan stops at.
+/// Probability of the interval in every summary and record, independent of the plan's stopping rule.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Numbers that describe a set of samples, in the samples' unit.
+/// Statistics of a set of samples, in their unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Number of samples.
     pub n: u32,
-    /// Middle of the samples.
     pub median: f64,
-    /// Mean of the samples.
     pub mean: f64,
-    /// Smallest sample.
     pub min: f64,
-    /// Largest sample.
     pub max: f64,
-    /// 95th percentile.
     pub p95: f64,
     /// Sample standard deviation; `None` for one sample.
     pub std: Option<f64>,
-    /// Standard deviation over mean; `None` for one sample or a mean of zero.
+    /// Coefficient of variation; `None` for one sample or a mean of zero.
     pub cv: Option<f64>,
     /// Confidence interval of the median; `None` for too few samples.
     pub median_interval: Option<(f64, f64)>,
 }
 
-/// Describes samples that are sorted already. `None` when there are none.
+/// Summarises sorted samples; `None` without samples.
 pub fn summarise(sorted: &[f64]) -> Option<Summary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
@@ -58,19 +52,21 @@ pub fn summarise(sorted: &[f64]) -> Option<Summary> {
     })
 }
 
-/// The middle of sorted samples.
+/// Returns the median of sorted samples.
 ///
 /// # Panics
-/// When there are no samples.
+///
+/// Panics without samples.
 pub fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// The value below which the part `part` (0 to 1) of sorted samples lies, by linear interpolation.
+/// Returns the `part` quantile (0 to 1) of sorted samples, by linear interpolation.
 ///
 /// # Panics
-/// When there are no samples.
+///
+/// Panics without samples.
 pub fn percentile(sorted: &[f64], part: f64) -> f64 {
     let place = part.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
     let below = place.floor();
@@ -78,16 +74,16 @@ pub fn percentile(sorted: &[f64], part: f64) -> f64 {
     low + (high - low) * (place - below)
 }
 
-/// The confidence interval of the median of sorted samples; `None` when there are too few for the wanted probability.
+/// Returns the confidence interval of the median of sorted samples, or None if there are too few samples.
 pub fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let outside = samples_outside_interval(sorted.len(), confidence)?;
     Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
 }
 
-/// How many samples lie outside the interval at either end.
+/// Returns the number of samples outside of the interval at either end.
 ///
-/// Each sample is below the true median with probability 1/2, so their number below follows the binomial
-/// distribution; summing logarithms keeps it exact where 2^-n is no longer a number.
+/// The number of samples below the true median is binomial with probability 1/2. Sums of logarithms stay exact after
+/// 2^-n underflows.
 fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     let tail = (1.0 - confidence) / 2.0;
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
@@ -102,9 +98,8 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// How far the later half of the samples lies from the earlier, in the order of their making: the ratio of the medians
-/// minus one. `None` when the difference may be chance (less than 3.5 standard deviations of the rank sum) or there are
-/// fewer than 16 samples.
+/// Returns the ratio of the medians of the later and the earlier half of the samples, minus one. `None` if the rank sum
+/// test finds no significant difference or there are too few samples.
 pub fn drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;
@@ -113,7 +108,7 @@ pub fn drift(samples: &[f64]) -> Option<f64> {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     order.sort_by(|&a, &b| samples[a].total_cmp(&samples[b]));
     let (early, late) = (half as f64, (samples.len() - half) as f64);
-    // Equal samples get the mean of their ranks, so that a coarse clock does not look like a trend.
+    // Equal samples get their mean rank, so that a coarse clock does not look like a trend.
     let mut late_ranks = 0.0;
     let mut ties = 0.0;
     let mut rank = 0;
@@ -178,13 +173,13 @@ mod tests {
 
     #[test]
     fn ranks_of_the_interval_are_those_of_the_tables() {
-        // (n, confidence) -> samples outside at either end; checked against tables of the sign test.
+        // (n, confidence) -> samples outside at either end; compared with tables of the sign test.
         let table =
             [(5, None), (6, Some(0)), (8, Some(0)), (9, Some(1)), (20, Some(5)), (50, Some(17)), (100, Some(39))];
         for (n, expected) in table {
             assert_eq!(samples_outside_interval(n, 0.95), expected, "n = {n}");
         }
-        // Far beyond where 2^-n is zero: the normal approximation n/2 - 0.98 sqrt(n).
+        // 2^-n underflows here; the normal approximation is n/2 - 0.98 sqrt(n).
         assert!((4890..=4903).contains(&samples_outside_interval(10_000, 0.95).expect("many")));
     }
 

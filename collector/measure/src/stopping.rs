@@ -1,38 +1,34 @@
-//! Decides when enough samples are there.
+//! The stopping rule of adaptive sampling.
 //!
-//! The rule looks at the data again and again, so the stated confidence is a little optimistic; the minimum time and
-//! number of samples in the plan keep that small. The reason for stopping is kept with the result.
+//! The rule tests the data repeatedly, so the stated confidence is slightly optimistic; the plan's minimum time and
+//! number of samples limit the effect.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, statistics};
 
-/// Why sampling stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The median is known to the plan's precision.
+    /// The median has the plan's precision.
     Precise,
-    /// The plan's number of samples is reached.
     SamplesMax,
-    /// The plan's sampling time is used up.
     TimeBudget,
-    /// The time limit of the whole measuring ended, perhaps before the minimum of samples.
+    /// The time limit of the whole measurement is reached, perhaps before the minimum number of samples.
     TimeLimit,
-    /// The evaluator's rule has no other end than its number of repeats.
+    /// The evaluator's rule has done all its repeats.
     RepeatsDone,
 }
 
-/// How much time has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed {
-    /// Since the first sample.
+    /// Time since the first sample.
     pub sampling_ns: u64,
-    /// Since before the first run.
+    /// Time since before the first run.
     pub total_ns: u64,
 }
 
-/// Decides after a sample; `None` means go on. `sorted` holds all samples so far.
+/// Decides after a sample; `None` means to continue. `sorted` holds all samples so far.
 pub fn decide(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReason> {
     let is_enough = sorted.len() >= plan.samples_min as usize;
     if elapsed.total_ns >= plan.time_limit_ns {
@@ -49,12 +45,12 @@ pub fn decide(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReaso
 }
 
 fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
-    // The interval costs a pass over half the ranks; with many samples one more hardly changes it.
+    // The interval is expensive, and with many samples one more hardly changes it.
     let is_turn = sorted.len() < 64 || sorted.len().is_multiple_of(16);
     is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
 }
 
-/// Half the width of the median's interval over the median; `None` with too few samples.
+/// Returns the half-width of the median's interval over the median, or None with too few samples.
 pub fn relative_half_width(sorted: &[f64], confidence: f64) -> Option<f64> {
     let (low, high) = statistics::median_interval(sorted, confidence)?;
     let median = statistics::median(sorted);

@@ -1,30 +1,28 @@
-//! Partners that ask for one thing alone: what an operator loses beside them is its sensitivity, what they lose is its pressure.
+//! Synthetic partners that each load one resource. An operator's slowdown next to a partner is its sensitivity; the
+//! partner's slowdown is its pressure.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hint::black_box;
 
-/// A partner that is no operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Synthetic {
     /// Multiplies and adds in registers.
     Arithmetic,
-    /// Reads and writes a buffer that no cache holds.
+    /// Reads and writes a buffer larger than any cache.
     Bandwidth,
-    /// Reads a buffer of this size again and again.
+    /// Reads a buffer of a given size repeatedly.
     Cache {
-        /// The size.
+        /// Size of the buffer.
         bytes: u64,
     },
 }
 
-/// No buffer is larger.
 const BYTES_MAX: u64 = 1 << 30;
-/// What one run moves.
 const STRETCH_WORDS: usize = (64 << 10) / 8;
 
 impl Synthetic {
-    /// As [`fmt::Display`] writes it: `arithmetic`, `bandwidth`, `cache=4MiB`.
+    /// Parses the format of [`fmt::Display`]: `arithmetic`, `bandwidth`, `cache=4MiB`.
     pub fn parse(text: &str) -> Option<Synthetic> {
         match text {
             "arithmetic" => Some(Synthetic::Arithmetic),
@@ -42,7 +40,7 @@ impl Synthetic {
         }
     }
 
-    /// What one run moves between caches or memory and registers; nothing where it stays in registers.
+    /// Returns the bytes that one run moves between caches or memory and registers.
     pub fn bytes(self) -> u64 {
         match self {
             Synthetic::Arithmetic => 0,
@@ -63,7 +61,6 @@ impl fmt::Display for Synthetic {
     }
 }
 
-/// Such a partner with its memory.
 pub struct Load {
     what: Synthetic,
     words: Vec<u64>,
@@ -71,9 +68,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Makes room, all of it touched; `cache_bytes` is what the largest cache holds.
+    /// Allocates and touches the memory; `cache_bytes` is the size of the largest cache.
     pub fn new(what: Synthetic, cache_bytes: u64) -> Load {
-        /// Where the largest cache is not known.
         const CACHE_BYTES: u64 = 64 << 20;
         let bytes = match what {
             Synthetic::Arithmetic => 0,
@@ -84,7 +80,6 @@ impl Load {
         Load { what, words: (1..=words as u64).collect(), next: 0 }
     }
 
-    /// Works so many times.
     pub fn run(&mut self, times: u32) {
         for _ in 0..times {
             match self.what {
@@ -98,7 +93,6 @@ impl Load {
         }
     }
 
-    /// The next part of the buffer, from its beginning again after its end.
     fn stretch(&mut self) -> &mut [u64] {
         let length = STRETCH_WORDS.min(self.words.len());
         if self.next + length > self.words.len() {
@@ -110,7 +104,7 @@ impl Load {
     }
 }
 
-/// Independent chains, so that the units for multiplying and adding are full.
+/// Independent chains keep all multiply-add units busy.
 fn arithmetic() {
     const CHAINS: usize = 64;
     const STEPS: usize = 500;
@@ -148,7 +142,7 @@ mod tests {
         let mut load = Load::new(Synthetic::Bandwidth, 64 << 10);
         assert_eq!(load.words.len(), 4 * STRETCH_WORDS);
         load.run(5);
-        // The first quarter twice, the others once.
+        // The first quarter was touched twice, the others once.
         assert_eq!((load.words[0], load.words[STRETCH_WORDS]), (3, STRETCH_WORDS as u64 + 2));
         let mut small = Load::new(Synthetic::Cache { bytes: 1 << 10 }, 0);
         small.run(3);

@@ -1,4 +1,4 @@
-//! The logic of measuring on a clock that moves only when the kernel of the test says so.
+//! Tests of measuring logic on a fake clock that only the test's kernel advances.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,7 +17,7 @@ use crate::counters::{Channel, Coverage, NoCounters, Reading, Step};
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 
-/// Time that stands still until someone moves it; reading the clock costs nothing.
+/// A shared time that only the test advances; reading it costs nothing.
 #[derive(Clone, Default)]
 struct Time(Rc<Cell<u64>>);
 
@@ -29,9 +29,9 @@ impl Time {
 
 struct FakeClock {
     time: Time,
-    /// What was written before which reading of usage.
+    /// Bytes of each cache flush, with the number of usage readings before it.
     emptied: Rc<RefCell<Vec<(u64, u64)>>>,
-    /// Answers of the speed probe, the last one for ever.
+    /// Results of the speed probe; the last one repeats.
     probes_ns: Vec<u64>,
     involuntary_switches_per_reading: u64,
     readings: u64,
@@ -125,7 +125,7 @@ fn a_short_kernel_is_run_in_batches_long_enough_for_the_clock() {
     assert!(measurement.samples_ns.len() <= 256);
 }
 
-/// What loads slowly, or was disturbed while it warmed up, is as short as ever afterwards: batches must be long enough.
+/// A slow start or a disturbed warm-up must not shrink the batches.
 #[test]
 fn the_least_run_decides_how_many_make_a_batch() {
     let slow_start = |run| if run == 0 { 25 * MILLISECOND } else { 300 };
@@ -133,7 +133,7 @@ fn the_least_run_decides_how_many_make_a_batch() {
     assert_eq!((measurement.batch_size, measurement.median_ns), (167, 300.0));
     assert!(measurement.warm_up_runs > 8000, "5 ms of 300 ns: {}", measurement.warm_up_runs);
 
-    // The last of the warm-up, and not it alone, was disturbed.
+    // Only the last part of the warm-up was disturbed.
     let disturbed = |run| if (10_000..16_800).contains(&run) { 3_000 } else { 300 };
     assert_eq!(measured(&Plan::default(), |_| {}, disturbed).batch_size, 167);
 
@@ -142,13 +142,13 @@ fn the_least_run_decides_how_many_make_a_batch() {
     let cold_start = |run| if run == 0 { 40 * MICROSECOND } else { 300 };
     assert_eq!(measured(&none, |_| {}, cold_start).batch_size, 167);
 
-    // A first run that was disturbed, of a kernel that is long by itself: still no warm-up.
+    // A disturbed first run of a long kernel still needs no warm-up.
     let long = |run| if run == 0 { 900 * MILLISECOND } else { 30 * MILLISECOND };
     let measurement = measured(&Plan::default(), |_| {}, long);
     assert_eq!((measurement.warm_up_runs, measurement.median_ns), (0, 30e6));
 }
 
-/// A record says 95 %, whatever its plan stops at.
+/// Records state 95 %, independent of the plan's stopping rule.
 #[test]
 fn every_interval_is_made_for_the_same_probability() {
     let noisy = |run: u64| MILLISECOND + (run * 7919 % 101) * 10 * MICROSECOND;
@@ -234,7 +234,7 @@ fn a_cold_cache_allows_one_run_per_batch() {
     let watched = Rc::clone(&emptied);
     let plan = Plan { cache, samples_max: 500, ..Plan::default() };
     let measurement = measured(&plan, |clock| clock.emptied = watched, |_| 300);
-    // Usage is read twice for each sample, and caches are emptied before, as they are before the first run.
+    // Usage is read twice per sample, and caches are emptied before the first run and before each sample.
     let before_samples = (0..u64::from(measurement.n)).map(|sample| (1 << 16, 2 * sample));
     let wanted: Vec<(u64, u64)> = [(1 << 16, 0)].into_iter().chain(before_samples).collect();
     assert_eq!(*emptied.borrow(), wanted);
@@ -260,7 +260,7 @@ fn an_error_of_the_kernel_ends_the_measuring() {
     assert_eq!(result.expect_err("the tenth run fails"), "out of memory");
 }
 
-/// Two groups of one counter each, counting what `time` says, in units of a run of one millisecond.
+/// A fake with two groups of one counter each, which count a fake clock in runs of one millisecond.
 struct TwoGroups {
     time: Time,
     channels: Vec<Channel>,
@@ -287,7 +287,7 @@ impl CounterReader for TwoGroups {
         let passed_ns = self.time.0.get() - self.since_ns;
         self.since_ns += passed_ns;
         let own = &mut self.values[self.group];
-        // The second counter gets its register only half of the time, and misses half of what happens.
+        // The second counter has its register only half of the time and misses half of the events.
         let share = 1 + self.group as u64;
         own.add(&Reading { value: passed_ns / share, enabled_ns: passed_ns, running_ns: passed_ns / share });
         into.copy_from_slice(&self.values.map(Some));
@@ -327,13 +327,13 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
             counter `shared` counted 50 % of the time only; ask for fewer counters at once
         "#]],
     );
-    // One sample only: the second group had no turn, which is said, not shown as zero.
+    // With one sample the second group never counted, which is a refusal and not a zero.
     let plan = Plan { samples_min: 1, samples_max: 1, ..Plan::default() };
     let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
     assert_eq!((measurement.counters.len(), measurement.refusals.len()), (1, 1));
 }
 
-/// Counters whose source says nothing, goes down, or answers in every second batch only.
+/// Fake counters that fail, go down, or can be read only in every second batch.
 struct Unreliable {
     channels: Vec<Channel>,
     reads: u64,
@@ -388,7 +388,7 @@ fn what_was_not_counted_is_refused_and_never_zero() {
     assert_eq!(refused, ["silent", "sinking"]);
 }
 
-/// Runs of the evaluator's rule on a kernel of `run_us`: runs per call, in order.
+/// Runs the evaluator's rule on a kernel of `run_us` and returns the runs of each call.
 fn evaluated(rule: &Evaluator, run_us: u64) -> (Measurement, Vec<u32>) {
     let time = Time::default();
     let mut calls = Vec::new();
@@ -405,14 +405,14 @@ fn evaluated(rule: &Evaluator, run_us: u64) -> (Measurement, Vec<u32>) {
 fn the_evaluators_number_grows_and_stays_grown() {
     let rule = Evaluator { number: 3, repeat: 3, min_repeat_ms: 10, ..Evaluator::default() };
     let (measurement, calls) = evaluated(&rule, 1000);
-    // 3 runs take 3 ms; needed are 10 + 1, more than 3 x 1.618; the next repeats begin with 11.
+    // 3 runs take 3 ms; 10 + 1 are needed, which is more than 3 x 1.618. Later repeats begin with 11.
     assert_eq!(calls, [1, 3, 11, 11, 11]);
     assert_eq!((measurement.n, measurement.batch_size, measurement.median_ns), (3, 11, 1e6));
     assert_eq!((measurement.stop, measurement.timed_runs), (StopReason::RepeatsDone, 33));
-    // Nearly long enough: 1.618 times is more than needed plus one.
+    // Nearly long enough: 1.618 times is more than the need plus one.
     let rule = Evaluator { number: 9, repeat: 1, min_repeat_ms: 10, ..Evaluator::default() };
     assert_eq!(evaluated(&rule, 1000).1, [1, 9, 14]);
-    // Without a least duration nothing grows.
+    // Without a minimum duration nothing grows.
     let rule = Evaluator { number: 5, repeat: 2, ..Evaluator::default() };
     assert_eq!(evaluated(&rule, 1).1, [1, 5, 5]);
 }
@@ -439,7 +439,7 @@ fn the_real_clock_and_counters_agree_on_a_real_kernel() {
     let Ok(measurement) = sample(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
     assert!(measurement.n >= 8 && measurement.min_ns > 0.0, "{measurement:?}");
     assert!(measurement.min_ns <= measurement.median_ns && measurement.median_ns <= measurement.max_ns);
-    // A thread's processor time cannot exceed the time that passed (by more than its clock's step).
+    // A thread's CPU time cannot exceed the elapsed time by more than its clock's step.
     let passed_ns = measurement.timed_ns as f64 / measurement.timed_runs as f64;
     assert!(measurement.thread_cpu_time_ns <= passed_ns * 1.5 + 1000.0, "{measurement:?}");
     let bytes = postcard::to_allocvec(&measurement).expect("it crosses the worker's socket");

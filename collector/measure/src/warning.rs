@@ -1,19 +1,19 @@
-//! What a reader should know before trusting a measurement: computed with it, stored with it, worded last.
+//! Warnings about a measurement, stored with it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The first run is worth a word when it takes this many times the median.
+/// Minimum ratio of the first run to the median for a warning.
 pub const FIRST_RUN_SLOW_RATIO: f64 = 3.0;
-/// A change of the processor's speed or of the times' level beyond this is worth a word.
+/// Minimum relative change of the processor's speed or of the times for a warning.
 pub const CHANGE_MAX: f64 = 0.03;
-/// A batch shorter than this many times the clock's precision carries an error of a percent.
+/// Minimum length of a batch in clock precisions; shorter batches have an error of about a percent.
 pub const BATCH_PRECISIONS_MIN: f64 = 100.0;
-/// Part of the samples that may be interrupted before it is worth a word.
+/// Share of interrupted samples above which a warning is given.
 pub const PREEMPTED_PART_MAX: f64 = 0.1;
 
-/// One doubt about a measurement, with its number.
+/// A doubt about a measurement, with its size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
@@ -22,18 +22,17 @@ pub enum Warning {
         /// First run over median.
         ratio: f64,
     },
-    /// The median is not known to the wanted precision.
+    /// The median does not have the requested precision.
     Noisy {
-        /// Half the width of the median's interval over the median.
+        /// Half-width of the median's interval over the median.
         half_width: f64,
-        /// What was wanted.
+        /// Requested precision.
         wanted: f64,
     },
     /// There are fewer samples than the plan's minimum.
     FewSamples {
-        /// Samples taken.
         n: u32,
-        /// The plan's minimum.
+        /// Minimum of the plan.
         wanted: u32,
     },
     /// Later samples differ from earlier ones by more than chance.
@@ -41,46 +40,43 @@ pub enum Warning {
         /// Later median over earlier median, minus one.
         change: f64,
     },
-    /// A fixed piece of arithmetic took longer or shorter after the samples than before them.
+    /// The speed probe changed between before and after the samples.
     ClockMoved {
-        /// Time after over time before, minus one: positive when the processor became slower.
+        /// Time after over time before, minus one: positive if the processor became slower.
         change: f64,
     },
-    /// A GPU did not run at the clock it would have chosen.
+    /// A GPU did not run at its chosen clock.
     ClocksHeldBack {
-        /// By what.
+        /// Reason for the lower clock.
         by: String,
     },
-    /// A whole batch is too short for the clock.
+    /// A batch is too short for the clock.
     BelowTimerPrecision {
         /// Median duration of a batch.
         batch_ns: f64,
-        /// The clock's precision.
         precision_ns: u64,
     },
-    /// The system took the processor away during samples.
+    /// The system preempted the process during samples.
     Preempted {
-        /// Part of the samples with at least one involuntary context switch.
+        /// Share of the samples with at least one involuntary context switch.
         part: f64,
-        /// Involuntary switches of all threads, over all samples.
+        /// Involuntary switches of all threads over all samples.
         switches: u64,
     },
-    /// Pages had to be read from a disk while the clock ran.
+    /// Pages were read from a disk during timed runs.
     MajorFaults {
-        /// How many.
+        /// Number of faults.
         count: u64,
     },
-    /// A counter shared its register with others and is an estimate.
+    /// A counter shared its register and is an estimate.
     CountersMultiplexed {
-        /// The counter.
         name: String,
-        /// Part of the time it really counted.
+        /// Share of the time it really counted.
         running_ratio: f64,
     },
 }
 
 impl Warning {
-    /// What to do about it.
     pub fn advice(&self) -> &'static str {
         match self {
             Warning::FirstRunSlow { .. } => "it is kept apart; raise the warm-up time if later runs are still settling",

@@ -1,4 +1,4 @@
-//! Pinning a whole process, which is why it has one of its own.
+//! Tests pinning of a whole process, which needs a process of its own.
 
 use measure::affinity::{allowed, pin_all, threads, verify};
 use std::sync::mpsc::channel;

@@ -89,17 +89,7 @@ pub fn tuner(
     seed: u64,
     evolution: impl FnOnce() -> Box<dyn Evolution>,
 ) -> Result<Box<dyn Tuner>> {
-    Ok(match name {
-        TunerName::Draft => Box::new(draft::Draft::new(problem, seed)?),
-        TunerName::Random => Box::new(random::Random::new(problem, seed)),
-        TunerName::Gridsearch => Box::new(grid::Grid::new(problem)),
-        TunerName::Ga => Box::new(genetic::Genetic::new(problem, seed)),
-        TunerName::Xgb | TunerName::XgbItervar => guided::regression(problem, View::Loops, seed)?,
-        TunerName::XgbRank => guided::ranking(problem, View::Loops, seed)?,
-        TunerName::XgbKnob => guided::regression(problem, View::Knobs, seed)?,
-        TunerName::XgbCurve => guided::regression(problem, View::Curves, seed)?,
-        TunerName::Metaschedule => Box::new(evolved::Evolved::new(seed, evolution())),
-    })
+    name.start(name::Start { problem, seed, evolution: Box::new(evolution) })
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
-//! The tuners by their names, and what each is for.
+//! The tuners: their names, what each needs, and how each starts.
 
+use crate::draft::Draft;
+use crate::evolved::Evolved;
 use crate::features::View;
-use job::target::Kind;
+use crate::genetic::Genetic;
+use crate::grid::Grid;
+use crate::random::Random;
+use crate::{Evolution, Problem, Result, Tuner, guided};
 use models::{Choice, choice};
+use targets::{Kind, TunerNeeds};
 
 choice! {
     /// A tuner.
@@ -30,34 +36,67 @@ choice! {
     }
 }
 
+/// What a tuner starts from.
+pub(crate) struct Start<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) seed: u64,
+    pub(crate) evolution: Box<dyn FnOnce() -> Box<dyn Evolution> + 'a>,
+}
+
+/// A tuner beside its name and its help.
+struct Declaration {
+    /// Whether it learns from loops of templates for CPUs alone.
+    learns_cpu_loops: bool,
+    /// Whether it draws from TVM's own space, which has none of our axes.
+    draws: bool,
+    make: fn(Start<'_>) -> Result<Box<dyn Tuner>>,
+}
+
+impl Declaration {
+    /// A tuner that searches our spaces and needs nothing of what code is made of.
+    const fn new(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
+        Declaration { learns_cpu_loops: false, draws: false, make }
+    }
+
+    /// A tuner that learns from loops of templates for CPUs.
+    const fn of_loops(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
+        Declaration { learns_cpu_loops: true, ..Declaration::new(make) }
+    }
+}
+
 impl TunerName {
-    /// What it sees of a schedule, where it learns from schedules.
-    fn view(self) -> Option<View> {
+    fn declaration(self) -> Declaration {
         match self {
-            TunerName::XgbKnob => Some(View::Knobs),
-            TunerName::Draft | TunerName::Xgb | TunerName::XgbRank | TunerName::XgbItervar => Some(View::Loops),
-            TunerName::XgbCurve => Some(View::Curves),
-            TunerName::Ga | TunerName::Random | TunerName::Gridsearch | TunerName::Metaschedule => None,
+            TunerName::Draft => Declaration::new(|on| Ok(Box::new(Draft::new(on.problem, on.seed)?))),
+            TunerName::Xgb | TunerName::XgbItervar => {
+                Declaration::of_loops(|on| guided::regression(on.problem, View::Loops, on.seed))
+            }
+            TunerName::XgbRank => Declaration::of_loops(|on| guided::ranking(on.problem, View::Loops, on.seed)),
+            TunerName::XgbKnob => Declaration::new(|on| guided::regression(on.problem, View::Knobs, on.seed)),
+            TunerName::XgbCurve => Declaration::of_loops(|on| guided::regression(on.problem, View::Curves, on.seed)),
+            TunerName::Ga => Declaration::new(|on| Ok(Box::new(Genetic::new(on.problem, on.seed)))),
+            TunerName::Random => Declaration::new(|on| Ok(Box::new(Random::new(on.problem, on.seed)))),
+            TunerName::Gridsearch => Declaration::new(|on| Ok(Box::new(Grid::new(on.problem)))),
+            TunerName::Metaschedule => Declaration {
+                draws: true,
+                ..Declaration::new(|on| Ok(Box::new(Evolved::new(on.seed, (on.evolution)()))))
+            },
         }
     }
 
-    /// Why it cannot search for a target; nothing where it can.
+    /// Starts the tuner.
+    pub(crate) fn start(self, start: Start<'_>) -> Result<Box<dyn Tuner>> {
+        (self.declaration().make)(start)
+    }
+
+    /// Whether it draws from TVM's own space, which has none of our axes.
+    pub fn draws(self) -> bool {
+        self.declaration().draws
+    }
+
+    /// Returns why it cannot search for a target; None where it can.
     pub fn misfit(self, target: Kind) -> Option<String> {
-        let needs_loops = self.view().is_some_and(|view| view != View::Knobs) && self != TunerName::Draft;
-        match target {
-            Kind::Pynq if needs_loops || self == TunerName::Metaschedule => Some(format!(
-                "`{}` learns from code that TVM makes, and a core on a board's fabric runs our own; `draft`, `xgb_knob`, `ga`, \
-                 `random` and `gridsearch` search there",
-                self.name()
-            )),
-            Kind::Cuda if needs_loops => Some(format!(
-                "`{}` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, \
-                 `ga`, `random`, `gridsearch` and `metaschedule` search there",
-                self.name()
-            )),
-            Kind::Opencl => Some(format!("`{}` measures, and nothing here runs OpenCL", self.name())),
-            Kind::Torch => Some(format!("`{}` searches schedules, and a library has none", self.name())),
-            Kind::Cuda | Kind::Llvm | Kind::Pynq => None,
-        }
+        let Declaration { learns_cpu_loops, draws, .. } = self.declaration();
+        target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws })
     }
 }

@@ -1,17 +1,16 @@
-//! One operator as the families of operators see it.
+//! The input of all operator families: one operator with its tensors.
 
 use crate::inputs;
 use crate::refusal::Result;
 use models::{Op, Step, TensorType};
 use tch::{Kind, Tensor};
 
-/// One operator on tensors.
 pub struct Call<'a> {
     pub op: &'a Op,
     pub inputs: &'a [&'a Tensor],
-    /// A bias that goes into the call of a contraction.
+    /// Bias that is fused into the call of a contraction.
     pub bias: Option<&'a Tensor>,
-    /// What `contraction::constants` made for the anchor.
+    /// Result of `contraction::constants` for the anchor.
     pub constants: &'a [Tensor],
     pub output: &'a TensorType,
     pub extents: Vec<i64>,
@@ -19,14 +18,13 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A step whose operands are `inputs`.
+    /// Creates the call of a step with the operands `inputs`.
     pub fn of(step: &'a Step, inputs: &'a [&'a Tensor]) -> Result<Call<'a>> {
         let output = &step.output;
         let (extents, kind) = (inputs::extents(output)?, inputs::kind(output.dtype)?);
         Ok(Call { op: &step.op, inputs, bias: None, constants: &[], output, extents, kind })
     }
 
-    /// The first input.
     pub fn x(&self) -> &'a Tensor {
         self.inputs[0]
     }

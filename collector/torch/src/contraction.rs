@@ -1,4 +1,4 @@
-//! Sums of products.
+//! Contractions: convolutions, matrix products, `einsum` and attention.
 
 use crate::call::Call;
 use crate::inputs;
@@ -8,7 +8,7 @@ use models::operators::{Attention, ConvTranspose, ConvWindow, Einsum, MatMul};
 use models::{Op, Task};
 use tch::{Kind, Tensor};
 
-/// Computes sums of products.
+/// Computes a contraction, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let (x, inputs, kind) = (call.x(), call.inputs, call.kind);
     match call.op {
@@ -35,13 +35,13 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
     op.window().expect("a convolution has a window")
 }
 
-/// The pads of all dimensions, the first two of which have none.
+/// Returns the pads of all dimensions; the first two have none.
 pub fn all_pads(window: &ConvWindow<'_>) -> Vec<i64> {
     let (heads, tails) = window.pads.split_at(window.strides.len());
     [&[0, 0], heads, &[0, 0], tails].concat()
 }
 
-/// Operands in the type that sums are made in.
+/// Converts an operand to the accumulation type.
 fn widened(x: &Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x.shallow_clone() } else { x.f_to_kind(kind)? })
 }
@@ -77,7 +77,7 @@ fn conv_transpose(
     if let Some(pads) = window.even_pads() {
         return Ok(call(pads, output_pads)?);
     }
-    // The whole result, then cut to what is wanted: a negative pad takes away.
+    // The whole result is computed and then cropped; a negative pad crops.
     let none = vec![0; strides.len()];
     let (heads, tails) = window.pads.split_at(strides.len());
     let heads: Vec<i64> = heads.iter().map(|head| -head).collect();
@@ -100,12 +100,12 @@ fn dense(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, kind: Kind) -> Result<Te
 
 fn einsum(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
     let inputs = inputs.iter().map(|x| widened(x, kind)).collect::<Result<Vec<Tensor>>>()?;
-    // With one operand the result may be a view.
+    // With one operand, the result may be a view.
     let result = Tensor::f_einsum(equation, &inputs, None::<i64>)?;
     Ok(if inputs.len() == 1 { result.f_alias_copy()? } else { result })
 }
 
-/// What each query sees, as a mask to be added, where PyTorch's own rule for causal attention does not say it.
+/// Returns the additive mask of an attention that PyTorch's causal flag cannot express.
 pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<Vec<Tensor>> {
     let anchor = &task.steps[0];
     let ty = |input: usize| task.operand_type(anchor.inputs[input]).map_err(|error| Refusal::Failed(error.to_string()));
@@ -143,12 +143,12 @@ fn attention(
         (None, seen) => seen.map(Tensor::shallow_clone),
     };
     let Some(softcap) = softcap else {
-        // A single query of a causal attention is the last one, which sees all.
+        // The single query of a causal attention is the last one, which sees all keys.
         let is_causal = causal && mask.is_none() && rows > 1;
         let shares_keys = q.size()[1] != k.size()[1];
         return Ok(Tensor::f_scaled_dot_product_attention(q, k, v, mask.as_ref(), 0.0, is_causal, scale, shares_keys)?);
     };
-    // Groups of query heads beside the head of keys they share.
+    // Query heads are grouped by the key head that they share.
     let (sizes, heads) = (q.size(), k.size()[1]);
     let groups = [sizes[0], heads, sizes[1] / heads, rows, -1];
     let scores = q.f_reshape(groups)?.f_matmul(&k.f_unsqueeze(2)?.f_transpose(-2, -1)?)?;

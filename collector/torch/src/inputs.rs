@@ -1,10 +1,10 @@
-//! Tensors of tasks as tensors of PyTorch, and back.
+//! Converts tensors of tasks to PyTorch tensors and back.
 
 use crate::refusal::{Refusal, Result};
 use models::{DType, TensorType};
 use tch::{Kind, Tensor};
 
-/// PyTorch's name of an element type.
+/// Returns PyTorch's element type.
 pub fn kind(dtype: DType) -> Result<Kind> {
     match dtype {
         DType::F32 => Ok(Kind::Float),
@@ -23,18 +23,18 @@ pub fn kind(dtype: DType) -> Result<Kind> {
     }
 }
 
-/// The extents of a type that has no symbols.
+/// Returns the extents of a type without symbols.
 pub fn extents(ty: &TensorType) -> Result<Vec<i64>> {
     ty.extents().ok_or_else(|| Refusal::Failed(format!("{ty} has a symbol")))
 }
 
-/// A copy of a tensor.
+/// Copies a tensor to PyTorch.
 pub fn tensor(tensor: &reference::Tensor) -> Result<Tensor> {
     let ty = tensor.ty();
     Ok(Tensor::f_from_data_size(tensor.bytes(), &extents(ty)?, kind(ty.dtype)?)?)
 }
 
-/// The contents of a result that must be of this type.
+/// Returns the content of a result, and checks that it has the expected type.
 pub fn bytes(result: &Tensor, ty: &TensorType) -> Result<Vec<u8>> {
     let (found, wanted) = ((result.f_kind()?, result.size()), (kind(ty.dtype)?, extents(ty)?));
     if found != wanted {

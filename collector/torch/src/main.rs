@@ -1,8 +1,9 @@
-//! Computes tasks, whole models and TorchScript files through PyTorch's library for `opcollect`, which starts it, speaks to it over a
-//! socket and survives its end.
+//! The worker that computes tasks, whole models and TorchScript files with PyTorch's library.
+//! `opcollect` starts it, communicates with it over a socket, and survives its end.
 //!
-//! A program of its own: the library brings its own pool of threads, and two pools in one process would disturb each
-//! other's times. This is the only program that names the crate `tch`; it is built with the feature `torch`.
+//! It is a separate program, because the library has a thread pool of its own, and two pools in one
+//! process would disturb each other's times. This is the only program that uses the crate `tch`; it
+//! is built with the feature `torch`.
 
 mod call;
 mod contraction;

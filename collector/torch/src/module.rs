@@ -1,7 +1,7 @@
-//! Whole TorchScript files.
+//! Runs whole TorchScript files.
 //!
-//! Such a file holds a program, and running it runs whatever it says, within the limits of this process and no others.
-//! The result is compared with nothing: only PyTorch can say what a program means.
+//! Such a file contains a program, which is executed with only the limits of this process. Its
+//! result is not checked, because only PyTorch can interpret the program.
 
 use crate::inputs;
 use crate::refusal::Result;
@@ -29,7 +29,8 @@ pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
 }
 
-/// Random values; whole numbers are small and not negative, so that they can be indices.
+/// Generates a random input. Integers are small and non-negative, so that they can be used as
+/// indices.
 fn input(ty: &str, seed: u64) -> anyhow::Result<IValue> {
     let ty: TensorType = ty.parse()?;
     let tensor = inputs::tensor(&constant(&ty, &Const::Random { seed })?)?;

@@ -1,4 +1,4 @@
-//! Moving elements, and looking them up.
+//! Operators that move or look up elements.
 
 use crate::call::Call;
 use crate::refusal::{Refusal, Result};
@@ -9,7 +9,7 @@ use models::operators::{
 use models::{Border, Op, ScatterOp};
 use tch::{Device, Kind, Tensor};
 
-/// Computes moves of elements.
+/// Computes a data movement, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let (x, inputs, extents) = (call.x(), call.inputs, call.extents.as_slice());
     Ok(Some(match call.op {
@@ -35,13 +35,13 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     }))
 }
 
-/// Pads as PyTorch takes them: head and tail of the last dimension, then of the one before.
+/// Converts pads to PyTorch's order: head and tail of the last dimension, then of the one before.
 pub fn from_last(pads: &[i64]) -> Vec<i64> {
     let (heads, tails) = pads.split_at(pads.len() / 2);
     heads.iter().zip(tails).rev().flat_map(|(head, tail)| [*head, *tail]).collect()
 }
 
-/// Indices in the one type that PyTorch looks up with.
+/// Converts indices to the only type that PyTorch accepts for look-ups.
 fn long(indices: &Tensor) -> Result<Tensor> {
     Ok(if indices.f_kind()? == Kind::Int64 { indices.shallow_clone() } else { indices.f_to_kind(Kind::Int64)? })
 }
@@ -59,7 +59,7 @@ fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Resu
     if rank - first > 3 {
         return Err(Refusal::unsupported("PyTorch surrounds at most three dimensions with their own elements"));
     }
-    // The dimensions before are one, beside one of channels.
+    // Leading dimensions are merged into one, followed by a channel dimension.
     let sizes = x.size();
     let planes = [&[sizes[..first].iter().product(), 1], &sizes[first..]].concat();
     let pads = [&pads[first..rank], &pads[rank + first..]].concat();
@@ -73,7 +73,7 @@ fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64])
         view = if step > 0 {
             view.f_slice(axis, start, stop, step)?
         } else {
-            // PyTorch only goes up: turn the dimension round first.
+            // PyTorch has no negative steps, so the dimension is flipped first.
             let last = view.size()[usize::try_from(axis).unwrap_or(0)] - 1;
             view.f_flip([axis])?.f_slice(axis, last - start, last - stop, -step)?
         };
@@ -85,7 +85,7 @@ fn gather(x: &Tensor, indices: &Tensor, axis: i64, extents: &[i64]) -> Result<Te
     Ok(x.f_index_select(axis, &indices.f_reshape([-1])?)?.f_reshape(extents)?)
 }
 
-/// The indices of each dimension that a tuple of indices looks into.
+/// Splits index tuples into one index tensor per dimension.
 fn tuples(indices: &Tensor) -> Result<Vec<Tensor>> {
     let indices = long(indices)?;
     let count = indices.size().last().copied().unwrap_or(0);
@@ -96,7 +96,7 @@ fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
     let looked_up = tuples(indices)?;
     let rank = indices.dim() - 1;
     let own = (0..usize::try_from(batch).unwrap_or(0)).map(|axis| -> Result<Option<Tensor>> {
-        // Every batch looks into itself.
+        // Each batch indexes only itself.
         let mut shape = vec![1; rank];
         shape[axis] = x.size()[axis];
         Ok(Some(Tensor::f_arange(shape[axis], (Kind::Int64, Device::Cpu))?.f_reshape(shape)?))

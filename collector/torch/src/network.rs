@@ -1,7 +1,8 @@
-//! Whole models: the calls of a program one after the other, each a task of the library, as its users run a model.
+//! Runs whole models: the calls of a program in sequence, each as a task of the library, the way
+//! its users run a model.
 //!
-//! Results have memory of the library's own and are let go after their last reader. A model is kept, with the thread that
-//! measures it, while folder, inputs and CPUs are the same.
+//! Results use memory of the library and are freed after their last use. A model stays loaded, with
+//! the thread that measures it, while folder, inputs and CPUs do not change.
 
 use crate::inputs;
 use crate::operators;
@@ -20,19 +21,18 @@ use std::sync::mpsc::{Receiver, Sender};
 use tch::Tensor;
 use worker::peak_resident_bytes;
 
-/// Answers jobs of whole models; keeps the last one.
+/// Executes jobs of whole models, and keeps the last model.
 #[derive(Default)]
 pub struct Networks(Kept<Serving<anyhow::Result<RunReply>>>);
 
 impl Networks {
-    /// Does one job.
     pub fn answer(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
         let files: [&Path; 2] = [&folder::description(&job.program), &job.inputs];
         self.0.ask(job, &files, serve, |reply| matches!(reply, RunReply::Measured(_)))
     }
 }
 
-/// Loads what the first job names, and measures that for it and for all that follow.
+/// Loads the model of the first job, and measures it for that job and all that follow.
 fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let _without_gradients = tch::no_grad_guard();
@@ -73,12 +73,12 @@ struct Network {
     tasks: Vec<(Task, Vec<Tensor>)>,
     /// Inputs and constants.
     given: HashMap<Place, Tensor>,
-    /// What is not read any more after each call.
+    /// Tensors that are no longer needed after each call.
     last_read: Vec<Vec<Place>>,
 }
 
 impl Network {
-    /// The program of a job's folder, whose codes are tasks as JSON.
+    /// Loads the program of a job's folder, whose codes are tasks as JSON.
     fn load(job: &NetworkJob) -> anyhow::Result<Result<Network>> {
         let content = folder::read(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
@@ -110,7 +110,7 @@ impl Network {
         Ok(Network { last_read: last_read(&program), tasks, given, program })
     }
 
-    /// The outputs of one run.
+    /// Runs the model once and returns its outputs.
     fn run(&self) -> Result<Vec<Tensor>> {
         let mut made: HashMap<Place, Tensor> = HashMap::new();
         for (call, last_read) in self.program.calls.iter().zip(&self.last_read) {
@@ -131,7 +131,7 @@ impl Network {
         outputs.collect()
     }
 
-    /// What lies at a place, in the shape in which a call sees it.
+    /// Returns the tensor at a place, in the shape that a call expects.
     fn seen(&self, made: &HashMap<Place, Tensor>, argument: &Argument) -> Result<Tensor> {
         let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
         let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
@@ -141,7 +141,7 @@ impl Network {
         }
     }
 
-    /// What outputs hold, one after the other.
+    /// Returns the contents of the outputs, concatenated.
     fn bytes(&self, outputs: &[Tensor]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (output, port) in outputs.iter().zip(&self.program.outputs) {
@@ -155,17 +155,18 @@ fn size(ty: &TensorType) -> usize {
     usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// A tensor from the beginning of some bytes.
+/// Creates a tensor from the first bytes of a slice.
 fn tensor(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
     let own = bytes.get(..size(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
     let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());
     inputs::tensor(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }
 
-/// The places of intermediate tensors that no later call reads before it is written again, by call.
+/// Returns, for each call, the places of intermediate tensors that are not read again before they
+/// are overwritten.
 fn last_read(program: &Program) -> Vec<Vec<Place>> {
     let is_own = |place: &Place| matches!(place, Place::Activation(_));
-    // Whether a later call reads what is at a place now.
+    // Whether a later call reads the current content of a place.
     let mut is_needed: HashMap<Place, bool> = HashMap::new();
     is_needed.extend(program.outputs.iter().filter_map(|port| port.same_as).map(|place| (place, true)));
     let mut found = vec![Vec::new(); program.calls.len()];
@@ -174,7 +175,7 @@ fn last_read(program: &Program) -> Vec<Vec<Place>> {
         is_needed.insert(result.place, false);
         for operand in operands.iter().map(|operand| operand.place).filter(is_own) {
             let is_last = !is_needed.insert(operand, true).unwrap_or(false);
-            // What is written anew over what it read stays.
+            // A place that the call itself overwrites must not be freed.
             if is_last && operand != result.place {
                 found[place].push(operand);
             }

@@ -7,7 +7,7 @@ use models::Op;
 use models::operators::{BatchNorm, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, RmsNorm, ScaleShift, Softmax};
 use tch::Tensor;
 
-/// Computes normalisations.
+/// Computes a normalisation, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let (x, inputs) = (call.x(), call.inputs);
     let from = |axis: i64| &call.extents[usize::try_from(axis).unwrap_or(0)..];
@@ -45,13 +45,14 @@ fn mean_variance_norm(x: &Tensor, axes: &[i64], epsilon: f64) -> Result<Tensor> 
 }
 
 fn lp_norm(x: &Tensor, axis: i64, order: i64) -> Result<Tensor> {
-    // Where the norm is zero so is `x`, and any divisor will do.
+    // If the norm is zero, so is `x`, and any divisor is correct.
     let norm = x.f_norm_scalaropt_dim(order, [axis], true)?.f_clamp_min(1e-30)?;
     Ok(x.f_div(&norm)?)
 }
 
 fn lrn(x: &Tensor, size: i64, alpha: f64, beta: f64, bias: f64) -> Result<Tensor> {
-    // Channels and all of space are a plane, over which an average of `size` neighbours slides along the channels.
+    // Channels and all spatial positions form a plane, over which an average of `size` neighbours
+    // slides along the channels.
     let sizes = x.size();
     let squares = x.f_square()?.f_reshape([sizes[0], 1, sizes[1], -1])?;
     let padded = squares.f_constant_pad_nd([0, 0, (size - 1) / 2, size / 2])?;

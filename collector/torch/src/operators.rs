@@ -1,8 +1,9 @@
-//! Tasks as sequences of PyTorch's operators.
+//! Computes tasks as sequences of PyTorch's operators.
 //!
-//! An operator of ours is the call that does the same, or a short sequence of calls where there is no such one. A bias
-//! after a contraction goes into its call, and what follows a contraction is computed in place where PyTorch can, as its
-//! users do. Whatever a step gives has memory of its own: a view would move nothing and its time would say nothing.
+//! Each operator is mapped to the equivalent call, or to a short sequence of calls if there is
+//! none. A bias after a contraction is fused into its call, and later steps are computed in place
+//! if PyTorch supports that, as its users do. Every result has memory of its own: a view would move
+//! no data, so its time would be meaningless.
 
 use crate::call::Call;
 use crate::refusal::{Refusal, Result};
@@ -11,7 +12,8 @@ use models::operators::{Attention, BiasAdd};
 use models::{Op, Operand, Step, Task};
 use tch::Tensor;
 
-/// What PyTorch's forms of a task need beside its parameters; made once, outside of any timing.
+/// Returns the additional tensors that PyTorch's form of a task needs. They are created once,
+/// before timing.
 pub fn constants(task: &Task) -> Result<Vec<Tensor>> {
     match &task.steps[0].op {
         Op::Attention(Attention { causal, window, .. }) => contraction::attention_mask(task, *causal, *window),
@@ -19,7 +21,6 @@ pub fn constants(task: &Task) -> Result<Vec<Tensor>> {
     }
 }
 
-/// Computes a task once.
 pub fn run(task: &Task, parameters: &[Tensor], constants: &[Tensor]) -> Result<Tensor> {
     let bias = joining_bias(task).map(|index| &parameters[index]);
     let anchor = &task.steps[0];
@@ -39,7 +40,8 @@ fn operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a Tensor
     step.inputs.iter().map(operand).collect()
 }
 
-/// The parameter that is added as a bias right after a contraction whose call takes one.
+/// Returns the parameter that is added as a bias directly after a contraction whose call supports
+/// one.
 fn joining_bias(task: &Task) -> Option<usize> {
     let [anchor, step, ..] = task.steps.as_slice() else { return None };
     let channel = match &anchor.op {
@@ -58,7 +60,7 @@ fn joining_bias(task: &Task) -> Option<usize> {
     }
 }
 
-/// A step after the anchor: in place where PyTorch can.
+/// Computes a step after the anchor, in place if PyTorch supports that.
 fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) -> Result<Tensor> {
     let keeps_type = step
         .inputs
@@ -71,7 +73,7 @@ fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) ->
     apply(&Call::of(step, &operands)?)
 }
 
-/// Computes an operator, if its family knows it.
+/// Computes an operator, or returns None if it belongs to another family.
 type Family = fn(&Call<'_>) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[Family] = &[
@@ -83,7 +85,6 @@ const FAMILIES: &[Family] = &[
     window::compute,
 ];
 
-/// One operator.
 fn apply(call: &Call<'_>) -> Result<Tensor> {
     for compute in FAMILIES {
         if let Some(result) = compute(call)? {

@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Pointwise operators.
 
 use crate::call::Call;
 use crate::inputs;
@@ -7,7 +7,7 @@ use models::operators::{BiasAdd, Binary, Clip, Compare, Dequantize, Quantize, Re
 use models::{BinaryOp, CompareOp, DType, Op, Operand, Step, UnaryOp};
 use tch::{Kind, Tensor};
 
-/// Computes functions of single elements.
+/// Computes a pointwise operator, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let (x, inputs, kind, dtype) = (call.x(), call.inputs, call.kind, call.output.dtype);
     match call.op {
@@ -29,7 +29,8 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     .map(Some)
 }
 
-/// A vector along one axis of a tensor of this rank, or a scalar as it is.
+/// Reshapes a vector so that it broadcasts along one axis of a tensor of this rank; scalars stay
+/// unchanged.
 pub fn along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
     if vector.dim() == 0 {
         return Ok(vector.shallow_clone());
@@ -39,7 +40,7 @@ pub fn along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
     Ok(vector.f_reshape(shape)?)
 }
 
-/// Computes a step in the memory of the one before it; says whether that can be done.
+/// Computes a step in the memory of the previous result. Returns whether that is supported.
 pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Result<bool> {
     let other = |at: usize| match step.inputs.get(at) {
         Some(Operand::Parameter(index)) => Some(&parameters[*index]),
@@ -76,13 +77,13 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
     Ok(true)
 }
 
-/// A number as a tensor of the same type.
+/// Converts a number to a tensor of the same type.
 fn scalar(number: f64, like: &Tensor) -> Result<Tensor> {
     Ok(Tensor::f_from_slice(&[number])?.f_to_kind(like.f_kind()?)?)
 }
 
 fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
-    /// The number that PyTorch's call takes when none is given.
+    /// Default slope of PyTorch's function.
     const USUAL_SLOPE: f64 = 0.01;
     let elu = |x: &Tensor, alpha: f64| -> Result<Tensor> {
         let below = x.f_clamp_max(0.0)?.f_expm1()?.f_mul_scalar(alpha)?;
@@ -158,7 +159,7 @@ fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
     if dtype.is_float() {
         return Ok(x.f_clamp(low, high)?);
     }
-    // Whole bounds, or integers would become floats.
+    // Integer bounds prevent the conversion of integers to floats.
     let (least, most) = dtype.integer_range().unwrap_or((i64::MIN, i64::MAX));
     Ok(x.f_clamp((low.ceil() as i64).clamp(least, most), (high.floor() as i64).clamp(least, most))?)
 }
@@ -203,7 +204,7 @@ fn compare(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
 }
 
 fn p_relu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
-    // PyTorch's call takes one slope per channel, which is dimension 1.
+    // PyTorch's function takes one slope per channel, which is dimension 1.
     let after_channel = x.dim().saturating_sub(2);
     let sizes = slope.size();
     let is_per_channel = sizes.len() == after_channel + 1 && sizes[1..].iter().all(|&extent| extent == 1);
@@ -213,7 +214,7 @@ fn p_relu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     Ok(x.f_where_self(&x.f_ge(0.0)?, &x.f_mul(slope)?)?)
 }
 
-/// The type that scales are worked with in.
+/// Returns the type in which scales are computed.
 fn wide(scale: &Tensor) -> Result<Kind> {
     Ok(if scale.f_kind()? == Kind::Double { Kind::Double } else { Kind::Float })
 }
@@ -247,7 +248,7 @@ fn requantize(x: &Tensor, multiplier: &Tensor, axis: i64, [zero, low, high]: [i6
     cast_owned(whole.f_add_scalar_(zero)?.f_clamp_(low, high)?, to)
 }
 
-/// A tensor that is nobody else's in another type.
+/// Converts a tensor that is not shared to another type.
 fn cast_owned(x: Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x } else { x.f_to_kind(kind)? })
 }

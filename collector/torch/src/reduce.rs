@@ -1,4 +1,4 @@
-//! Reductions of whole dimensions, and sums up to each element.
+//! Reductions of whole dimensions, and cumulative sums.
 
 use crate::call::Call;
 use crate::refusal::Result;
@@ -6,7 +6,7 @@ use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{Op, ReduceOp};
 use tch::{Kind, Tensor};
 
-/// Computes reductions.
+/// Computes a reduction, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let (x, kind) = (call.x(), call.kind);
     match call.op {
@@ -21,7 +21,7 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
 
 fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
     if axes.is_empty() {
-        // To PyTorch no axes are all of them.
+        // PyTorch interprets an empty list of axes as all axes.
         return reduce(&x.f_unsqueeze(0)?, function, &[0], false, kind);
     }
     let sum = |x: &Tensor| x.f_sum_dim_intlist(axes, keep, kind);
@@ -31,7 +31,8 @@ fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) 
         ReduceOp::Max => x.f_amax(axes, keep)?,
         ReduceOp::Min => x.f_amin(axes, keep)?,
         ReduceOp::Prod => {
-            // One dimension a call, the last first, so that the others keep their places.
+            // The function reduces one dimension per call. The last one is reduced first, so that
+            // the indices of the others stay valid.
             let (last, rest) = axes.split_last().expect("there are axes");
             let first = x.f_prod_dim_int(*last, keep, kind)?;
             rest.iter().rev().try_fold(first, |x, axis| x.f_prod_dim_int(*axis, keep, kind))?
@@ -45,7 +46,7 @@ fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) 
 }
 
 fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) -> Result<Tensor> {
-    // PyTorch gives the first of equals; the last one is the first from the other end.
+    // PyTorch returns the first of equal elements. The last one is the first of the flipped tensor.
     let x = if last { x.f_flip([axis])? } else { x.shallow_clone() };
     let found = if largest { x.f_argmax(axis, keep)? } else { x.f_argmin(axis, keep)? };
     let extent = x.size()[usize::try_from(axis).unwrap_or(0)];
@@ -53,7 +54,8 @@ fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) -> R
 }
 
 fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tensor> {
-    // Of equals the first counts, which only a stable order promises; among floats there are none.
+    // The first of equal elements counts, which only a stable sort guarantees. Floats are
+    // assumed to have no equal elements.
     if matches!(x.f_kind()?, Kind::Float | Kind::Double | Kind::Half | Kind::BFloat16) {
         return Ok(x.f_topk(count, axis, largest, true)?.1);
     }

@@ -1,9 +1,11 @@
-//! The runner: a task in, times out.
+//! The runner, which executes tasks and times them.
 //!
-//! As for compiled code: the first run is timed apart, then warm-up, then batches until the median is known; inputs come
-//! from the job's seed, and the result of the last run is compared with the reference computation. Each job runs on a
-//! fresh thread that is confined to the job's CPUs, because the threads of the library's pool belong to the one that
-//! calls and inherit where it may run. Memory that the library asks for and gives back in each run is part of the time.
+//! The procedure is that of compiled code: the first run is timed separately, followed by warm-up
+//! and by batches until the median is known. Inputs come from the job's seed, and the result of the
+//! last run is compared with the reference computation. Each job runs on a new thread that is
+//! pinned to the job's CPUs, because the threads of the library's pool belong to the calling thread
+//! and inherit its affinity. Memory that the library allocates and frees in each run is part of the
+//! time.
 
 use crate::inputs;
 use crate::module;
@@ -18,7 +20,7 @@ use reference::Rounding;
 use tch::Tensor;
 use worker::peak_resident_bytes;
 
-/// Answers jobs; keeps what the next job of the same task can use.
+/// Executes jobs, and keeps the data that the next job of the same task can reuse.
 #[derive(Default)]
 pub struct Library {
     prepared: PreparedTasks,
@@ -26,7 +28,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// Does one job.
     pub fn answer(&mut self, job: &LibraryJob) -> RunReply {
         let reply = match job {
             LibraryJob::Task(job) => self.task(job),

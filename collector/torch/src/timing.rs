@@ -1,21 +1,22 @@
-//! A thread that may measure.
+//! Prepares a thread for measurements.
 
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
 use measure::counters::{CounterRequest, CounterSession};
 use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure};
 
-/// A thread that may measure: its counters are open, it stays on its CPUs, and the library has as many threads.
+/// A thread that is prepared for measurements: its counters are open, it is pinned to its CPUs, and
+/// the library has as many threads.
 pub struct Timing {
     counters: CounterSession,
     cpus: Vec<usize>,
 }
 
 impl Timing {
-    /// Prepares the calling thread.
     pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<Timing> {
         let with_descendants = counters.with_descendants || cpus.len() > 1;
-        // Before the library's pool is made, so that its threads are counted too.
+        // Counters are opened before the library creates its pool, so that they include its
+        // threads.
         let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
         affinity::pin(cpus)?;
         let threads = i32::try_from(cpus.len()).context("a count of CPUs is small")?;
@@ -25,7 +26,7 @@ impl Timing {
         Ok(Timing { counters, cpus: cpus.to_vec() })
     }
 
-    /// Times a computation; with the result of its last run.
+    /// Times a computation. Returns the measurement and the result of the last run.
     pub fn measure<T>(
         &mut self,
         method: &Method,
@@ -34,13 +35,14 @@ impl Timing {
         let mut latest = None;
         let mut call = |times: u32| -> refusal::Result<()> {
             for _ in 0..times {
-                // The memory of the result before can serve for the next one.
+                // The previous result is freed first, so that its memory can be reused.
                 latest = None;
                 latest = Some(compute()?);
             }
             Ok(())
         };
-        // The library's threads take work from nobody else: they sleep when a run with cold caches begins.
+        // The library's threads are idle between runs: they sleep when a run with cold caches
+        // begins.
         let mut clock = HostClock::with_threads(PinnedThreads::new(&self.cpus));
         let measurement = measure(&mut call, method, &mut clock, &mut self.counters)?;
         Ok((measurement, latest.expect("measuring runs at least once")))

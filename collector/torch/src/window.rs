@@ -1,4 +1,4 @@
-//! Pools and resampling.
+//! Pooling and resampling.
 
 use crate::call::Call;
 use crate::contraction::all_pads;
@@ -8,7 +8,7 @@ use models::operators::{AdaptivePool, ConvWindow, GlobalPool, Pool, Resize};
 use models::{Op, PoolMode, ResizeMode};
 use tch::Tensor;
 
-/// Computes pools and resampling.
+/// Computes pooling or resampling, or returns None for operators of other families.
 pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     let x = call.x();
     match call.op {
@@ -27,7 +27,7 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
 fn pool(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_pad: bool) -> Result<Tensor> {
     let kernel = window.kernel;
     let is_dilated = window.dilations.iter().any(|&dilation| dilation != 1);
-    // PyTorch's pools take pads of up to half a window.
+    // PyTorch's pools support pads of up to half a window.
     let small = |pads: &&[i64]| pads.iter().zip(kernel).all(|(pad, kernel)| 2 * pad <= *kernel);
     let none = vec![0; kernel.len()];
     let (pads, is_padded_before) = match window.even_pads().filter(small) {
@@ -64,7 +64,8 @@ fn pool(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_p
         }
         PoolMode::Lp { order } => {
             let powers = padded(0.0)?.f_abs()?.f_pow_tensor_scalar(order)?;
-            // Averages that divide by one are sums; of one dimension there are none, so a second one is added.
+            // Sums are averages with the divisor one. PyTorch has no such option for one dimension,
+            // so a second one is added.
             let sums = match kernel.len() {
                 1 => powers
                     .f_unsqueeze(2)?

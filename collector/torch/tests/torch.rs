@@ -1,7 +1,9 @@
-//! PyTorch's library and the reference computation agree on every operator that both have: each is the other's oracle.
+//! Checks that PyTorch's library and the reference computation agree on every operator that both
+//! support.
 //!
-//! A row is the text of a task, with odd extents so that few vectors fit, computed once by the worker a campaign uses.
-//! Built with the feature `torch` only; `scripts/test-torch` runs it.
+//! A row is the text of a task, with odd extents to cover incomplete vectors, computed once by the
+//! worker that campaigns use. The test is built with the feature `torch` only; `scripts/test-torch`
+//! runs it.
 
 #[path = "../../kernel/tests/common/mod.rs"]
 mod common;
@@ -19,7 +21,7 @@ fn reply(workers: &mut Workers, text: &str, cpus: &[usize]) -> RunReply {
     reply.unwrap_or_else(|fault| panic!("`{text}`: {fault}"))
 }
 
-/// Computes every task of a table on all CPUs, and names all that went wrong.
+/// Computes every task of a table on all CPUs, and reports all failures.
 #[track_caller]
 fn check(texts: &[&str]) {
     let mut workers = common::workers();
@@ -155,7 +157,7 @@ fn functions_of_one_element() {
     ];
     let all = names.iter().map(String::as_str).chain(with_numbers);
     let mut tasks: Vec<String> = all.map(|function| format!("unary(f32[3,21]) function={function}")).collect();
-    // In place, after a product.
+    // These are computed in place after a product.
     for name in ["relu", "sigmoid", "hard_sigmoid", "tanh", "silu", "hard_swish", "gelu", "gelu_tanh", "exp"] {
         tasks.push(format!("dense(f32[4,8], const f32[6,8]) | unary(_) function=\"{name}\""));
     }
@@ -295,7 +297,7 @@ fn what_has_no_form_says_so() {
     }
 }
 
-/// Adding an operator that PyTorch has no form of fails here, until it is named.
+/// An operator without a PyTorch form must be listed here.
 #[test]
 fn operators_without_a_form_are_named() {
     let mut workers = common::workers();

@@ -1,7 +1,7 @@
-//! CSV: a header of column names, then one row per record.
+//! The CSV format: a header of column names, then one row per record.
 //!
-//! An absent value is an empty cell, lists are JSON, keys hexadecimal digits, floats the shortest digits that read back
-//! the same. Reading accepts the columns in any order and nullable ones left out.
+//! An absent value is an empty cell, lists are JSON, keys are hexadecimal, floats have the shortest digits that read
+//! back exactly. Reading accepts columns in any order and missing nullable columns.
 
 use crate::error::{Counted, Error, IoContext, Result, RowError};
 use crate::limits::MAX_LINE_BYTES;
@@ -16,12 +16,11 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The header line, without its end.
+/// Returns the header line without its line end.
 pub fn header() -> String {
     COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Writes a header, then one row per record.
 pub(super) struct Writer<W: Write> {
     path: PathBuf,
     sink: W,
@@ -45,7 +44,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Appends a row as one line, line end included.
 pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
     for column in COLUMNS {
         match row.cell(column.id) {
@@ -69,12 +67,11 @@ pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
         }
         line.push(b',');
     }
-    // The last separator becomes the end of the line.
+    // Replaces the last separator by the line end.
     line.pop();
     line.push(b'\n');
 }
 
-/// Appends a number, or a list of them, as JSON writes it.
 fn number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
     serde_json::to_writer(line, value).expect("numbers have a JSON form and memory takes it");
 }
@@ -94,18 +91,17 @@ fn quoted(text: &str, line: &mut Vec<u8>) {
     line.push(b'"');
 }
 
-/// The records of a file.
+/// A reader of a CSV file.
 pub struct Reader {
     path: PathBuf,
     rows: csv::Reader<Bounded<BufReader<File>>>,
     row: csv::StringRecord,
-    /// The column of each cell of a row.
     columns: Vec<ColumnId>,
     is_done: bool,
 }
 
 impl Reader {
-    /// Opens a file of records and reads its header.
+    /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Reader> {
         let source = Bounded { source: super::open(path)?, left: MAX_LINE_BYTES };
         let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(source);
@@ -189,7 +185,7 @@ fn set(record: &mut Record, column: &Column, text: &str) -> std::result::Result<
     }
 }
 
-/// A row that CSV itself does not allow, such as one with too few cells.
+/// Converts an error of CSV syntax, such as a row with too few cells.
 fn row_error(error: &csv::Error) -> RowError {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -200,7 +196,7 @@ fn row_error(error: &csv::Error) -> RowError {
     }
 }
 
-/// Gives at most so many bytes between two rows, because the CSV reader takes memory for a row of any length.
+/// Limits the bytes between two rows, because the CSV reader allocates memory for a row of any length.
 struct Bounded<R> {
     source: R,
     left: usize,

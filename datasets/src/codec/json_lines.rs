@@ -1,4 +1,4 @@
-//! JSON lines: one record per line, absent values left out.
+//! The JSON lines format: one record per line, without absent values.
 
 use crate::error::{Counted, Error, IoContext, Result, RowError};
 use crate::limits::MAX_LINE_BYTES;
@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes one line per record.
 pub(super) struct Writer<W: Write> {
     path: PathBuf,
     sink: W,
@@ -32,21 +31,19 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Appends a row as one line, line end included.
 pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(&mut *line, &AsJson(row)).map_err(|error| RowError::new(error.to_string()))?;
     line.push(b'\n');
     Ok(())
 }
 
-/// A record from a line, checked.
 pub(crate) fn parse_line(line: &[u8]) -> std::result::Result<Record, RowError> {
     let record = Record::from_json(line)?;
     record.check()?;
     Ok(record)
 }
 
-/// The records of a file.
+/// A reader of a JSON lines file.
 pub struct Reader {
     path: PathBuf,
     lines: Lines,
@@ -83,27 +80,24 @@ impl Iterator for Reader {
     }
 }
 
-/// The refusal of a line that is longer than any record.
 pub(crate) fn too_long() -> RowError {
     RowError::new(format!("the line has more than {MAX_LINE_BYTES} bytes"))
 }
 
-/// Lines of a file, none longer than the limit.
+/// Lines of a file with a length limit.
 pub(crate) struct Lines {
     source: BufReader<File>,
     line: Vec<u8>,
     number: u64,
     is_done: bool,
-    /// Whether the line before was longer than the limit, so that its rest comes next.
+    /// Whether the previous line exceeded the limit, so that its rest comes next.
     is_inside: bool,
 }
 
-/// One line, without its end.
 pub(crate) struct Line<'a> {
     pub text: &'a [u8],
-    /// Counted from 1.
     pub number: u64,
-    /// Whether the line ended with a line end, as every finished line does.
+    /// Whether the line has a line end, which an interrupted write lacks.
     pub is_finished: bool,
     pub is_too_long: bool,
 }
@@ -113,12 +107,11 @@ impl Lines {
         Lines { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
     }
 
-    /// Reads no further.
     pub fn stop(&mut self) {
         self.is_done = true;
     }
 
-    /// The next line; of one that is too long the beginning.
+    /// Returns the next line, or the beginning of one over the limit.
     pub fn next_line(&mut self) -> std::io::Result<Option<Line<'_>>> {
         if std::mem::take(&mut self.is_inside) {
             self.source.skip_until(b'\n')?;

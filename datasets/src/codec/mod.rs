@@ -1,4 +1,4 @@
-//! The files records travel in: JSON lines, CSV and Parquet. Each keeps every record exactly.
+//! The lossless file formats of records: JSON lines, CSV and Parquet.
 
 pub mod csv;
 pub mod json_lines;
@@ -15,22 +15,22 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A kind of file.
+/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object per line.
     JsonLines,
-    /// Comma-separated values under a header; absent values are empty cells.
+    /// Comma-separated values with a header; absent values are empty cells.
     Csv,
-    /// Parquet with zstd.
+    /// Parquet with zstd compression.
     Parquet,
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: &[Format] = &[Format::Csv, Format::Parquet, Format::JsonLines];
 
-    /// The name on the command line, which is the file name's extension too.
+    /// Returns the name on the command line, which is also the file extension.
     pub fn name(self) -> &'static str {
         match self {
             Format::JsonLines => "jsonl",
@@ -39,32 +39,31 @@ impl Format {
         }
     }
 
-    /// The format of a name.
+    /// Looks up a format by name.
     pub fn from_name(name: &str) -> Option<Format> {
         Format::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// The format that was asked for by a name; else what to say of it.
+    /// Looks up a format by name; the error lists known names.
     pub fn named(name: &str) -> std::result::Result<Format, String> {
         let hint = || names::hint(name, Format::ALL.iter().map(|format| format.name()));
         Format::from_name(name).ok_or_else(|| format!("unknown format `{name}`; {}", hint()))
     }
 
-    /// The format that a file's name ends in.
+    /// Returns the format of a file extension.
     pub fn of_path(path: &Path) -> Option<Format> {
         path.extension().and_then(|extension| extension.to_str()).and_then(Format::from_name)
     }
 }
 
-/// Rows of batches while reading a Parquet file.
+/// Rows per batch when reading Parquet.
 const BATCH_ROWS: usize = 1024;
 
-/// All columns, for readers that want whole records.
 pub(crate) fn all_columns() -> Vec<ColumnId> {
     COLUMNS.iter().map(|column| column.id).collect()
 }
 
-/// The records of a file, each checked; the first error ends the reading.
+/// Reads and checks the records of a file; ends at the first error.
 pub fn read(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Result<Record>> + Send>> {
     Ok(match format {
         Format::JsonLines => Box::new(json_lines::Reader::open(path)?),
@@ -73,7 +72,7 @@ pub fn read(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Resul
     })
 }
 
-/// Writes records to a sink in one of the formats.
+/// A writer of records in one of the formats.
 pub struct Writer<W: Write + Send>(Sink<W>);
 
 enum Sink<W: Write + Send> {
@@ -83,9 +82,9 @@ enum Sink<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// Begins a file; the path is only for messages.
+    /// Creates a writer; the path is used in messages only.
     pub fn new(path: &Path, format: Format, sink: W) -> Result<Writer<W>> {
-        // Parquet buffers by itself.
+        // Parquet has its own buffer.
         let buffered = |sink| BufWriter::with_capacity(1 << 16, sink);
         Ok(Writer(match format {
             Format::JsonLines => Sink::JsonLines(json_lines::Writer::new(path, buffered(sink))),
@@ -94,13 +93,13 @@ impl<W: Write + Send> Writer<W> {
         }))
     }
 
-    /// Adds a record, which must keep the rules.
+    /// Checks and writes a record.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         self.write_row(record)
     }
 
-    /// Adds a row that was checked when it was read.
+    /// Writes a row that was checked when it was read.
     pub(crate) fn write_row(&mut self, row: &impl Row) -> Result<()> {
         match &mut self.0 {
             Sink::JsonLines(writer) => writer.write(row),
@@ -109,7 +108,7 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Adds the rows of a batch, which were checked when they were read.
+    /// Writes the rows of a batch that was checked when it was read.
     pub(crate) fn write_batch(&mut self, batch: &Batch) -> Result<()> {
         match &mut self.0 {
             Sink::Parquet(writer) => writer.push_batch(batch),
@@ -117,7 +116,7 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Finishes the file and returns the sink.
     pub fn finish(self) -> Result<W> {
         match self.0 {
             Sink::JsonLines(writer) => unbuffer(writer.finish()),
@@ -137,7 +136,6 @@ impl Batches for PartCursor {
     }
 }
 
-/// Opens a file for reading, buffered.
 fn open(path: &Path) -> Result<std::io::BufReader<File>> {
     Ok(std::io::BufReader::with_capacity(1 << 16, File::open(path).context("opening", path)?))
 }

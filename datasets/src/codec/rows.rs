@@ -1,4 +1,4 @@
-//! Records of batches, one after the other.
+//! Iterates over the records of batches.
 
 use crate::error::{Counted, Error, Result};
 use crate::record::batch::{Batch, BatchRow};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 /// A source of batches of rows.
 pub(crate) trait Batches {
-    /// Returns the next batch, which has a row, or None at the end.
+    /// Returns the next nonempty batch, or None at the end.
     fn next_batch(&mut self) -> Result<Option<Batch>>;
 }
 
-/// The records of a source, each checked; the first error ends the reading.
+/// An iterator over checked records; ends at the first error.
 pub(crate) struct BatchRecords<S> {
-    /// The file or folder that errors name.
+    /// File or folder named in errors.
     path: PathBuf,
     source: S,
     batch: Batch,
-    /// Rows of the batch that were returned, and all rows before the batch.
+    /// Position in the batch, and the number of rows before the batch.
     row: usize,
     rows_before: u64,
     has_failed: bool,

@@ -1,50 +1,50 @@
-//! One measurement of a host's peaks, as its file has it.
+//! One measurement of a host's peak rates, as stored in its file.
 
 use serde::{Deserialize, Serialize};
 
-/// The format this program writes, and the newest it reads. Version 1 has no levels and kinds; its rates are of scalar loops over
-/// working sets that the last-level cache held.
+/// Format version that this program writes, and the newest it reads. Version 1 has no levels and kinds; its rates are
+/// from scalar loops over working sets in the last-level cache.
 const VERSION: u32 = 2;
 
-/// What a host did at one time.
+/// The measured peak rates of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeaksMeasured {
-    /// Version of this file's format.
+    /// Version of the file format.
     pub version: u32,
     /// Name of the host.
     pub host: String,
-    /// Class of hosts whose times may be compared.
+    /// Class of hosts with comparable times.
     pub host_class: String,
-    /// Version of the program that measured.
+    /// Version of the measuring program.
     pub program_version: String,
-    /// When, in microseconds since 1970.
+    /// Time of the measurement, in microseconds since 1970.
     pub taken_at_us: i64,
-    /// Operations.
+    /// Arithmetic rates.
     pub compute: Vec<ComputeRate>,
-    /// Bytes.
+    /// Memory bandwidths.
     pub memory: Vec<MemoryRate>,
 }
 
-/// A rate of multiply-adds on 32-bit floats.
+/// A rate of 32-bit floating-point multiply-adds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputeRate {
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u32,
     /// Operations per second.
     pub flops_per_second: f64,
 }
 
-/// A rate of streaming.
+/// A bandwidth of streaming.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryRate {
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u32,
-    /// Bytes that were moved again and again, by all threads together.
+    /// Size of the working set over all threads.
     pub working_set_bytes: u64,
-    /// The level that holds them: `L1`, `L2`, `L3` or `DRAM`; absent in version 1.
+    /// Level that holds the working set: `L1`, `L2`, `L3` or `DRAM`; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// The kind of stream: `read`, `write`, `copy` or `triad`; absent in version 1.
@@ -55,7 +55,7 @@ pub struct MemoryRate {
 }
 
 impl PeaksMeasured {
-    /// A measurement without rates.
+    /// Creates a measurement without rates.
     pub fn new(host: &str, host_class: &str, program_version: &str, taken_at_us: i64) -> PeaksMeasured {
         PeaksMeasured {
             version: VERSION,
@@ -68,12 +68,12 @@ impl PeaksMeasured {
         }
     }
 
-    /// Whether the file has the format that this program writes.
+    /// Returns whether the file has the current format version.
     pub fn is_current(&self) -> bool {
         self.version == VERSION
     }
 
-    /// Whether this program reads it and every number in it is usable.
+    /// Checks that the version is supported and every number is usable.
     pub(crate) fn is_sound(&self) -> bool {
         let rates = self.compute.iter().map(|rate| (rate.threads, rate.flops_per_second));
         let rates = rates.chain(self.memory.iter().map(|rate| (rate.threads, rate.bytes_per_second)));

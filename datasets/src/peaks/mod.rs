@@ -1,7 +1,8 @@
-//! What a host can do at best: facts of the host, which every roofline needs.
+//! Peak rates of a host for rooflines.
 //!
-//! One measurement beside other load says too little, and one lucky turn too much. So peaks are measured several times,
-//! minutes apart, and the best that lasts counts; and no peak is below what two attempts of an operator's experiment reached.
+//! Other load lowers a measurement, and a single fast one may be an outlier. So peaks are measured several times,
+//! minutes apart, and the best rate that a second measurement confirms counts. No peak is below what two attempts of an
+//! operator's experiment reached.
 
 mod measured;
 mod reached;
@@ -13,61 +14,60 @@ use crate::record::words::CacheState;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rates of several measurements, each with its time.
 type Rates = Vec<(i64, f64)>;
 
-/// Rates that no operator of a host goes beyond.
+/// The peak rates of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peaks {
-    /// Operations on 32-bit floats, by threads.
+    /// Peaks of 32-bit floating-point operations, by threads.
     pub compute: Vec<ComputePeak>,
-    /// Bytes, by threads and by how much is read again and again; the larger that is, the lower or equal the rate.
+    /// Peak bandwidths by threads and working set size; they never increase with the size.
     pub memory: Vec<MemoryPeak>,
 }
 
-/// The best rate of multiply-adds.
+/// A peak of multiply-adds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComputePeak {
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u32,
     /// Operations per second.
     pub flops_per_second: f64,
-    /// How well that is known.
+    /// Certainty of the peak.
     #[serde(flatten)]
     pub certainty: Certainty,
 }
 
-/// The best rate of streaming.
+/// A peak bandwidth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPeak {
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u32,
-    /// Size of the working set, all threads together.
+    /// Size of the working set over all threads.
     pub working_set_bytes: u64,
-    /// The level that holds it, such as `L2` or `DRAM`, if known.
+    /// Level that holds the working set, such as `L2` or `DRAM`, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// How well that is known.
+    /// Certainty of the peak.
     #[serde(flatten)]
     pub certainty: Certainty,
 }
 
-/// Where a peak comes from.
+/// The origin and spread of a peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Certainty {
-    /// Measurements of it; 0 where it was assumed.
+    /// Number of measurements; 0 for an assumed peak.
     pub measurements: u32,
-    /// Half of what lies between the best and the worst of them, over the peak; nothing with fewer than two.
+    /// Half of the range of the measurements over the peak; None for fewer than two.
     pub spread: Option<f64>,
-    /// Whether two attempts of an operator's experiment reached more than was measured.
+    /// Whether two attempts of an operator's experiment exceeded the measured peak.
     pub is_reached: bool,
 }
 
 impl Peaks {
-    /// The best that lasts of several measurements of one host.
+    /// Combines several measurements of one host.
     pub fn of<'a>(measured: impl IntoIterator<Item = &'a PeaksMeasured>) -> Peaks {
         let measured: Vec<&PeaksMeasured> = measured.into_iter().collect();
         let mut compute: BTreeMap<u32, Rates> = BTreeMap::new();
@@ -85,11 +85,11 @@ impl Peaks {
         peaks
     }
 
-    /// Sets what was not measured on some threads: from what was on others, else these operations and bytes per second. Bytes are
-    /// told apart by the sizes that operators were seen at.
+    /// Sets peaks for a thread count without measurements: interpolated from other thread counts, else the given
+    /// operations and bytes per second. Bandwidth entries use the sizes of known operators.
     pub fn assume(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
         let count = f64::from(threads);
-        // What was assumed for other threads says nothing of these.
+        // Assumed peaks of other thread counts must not be extrapolated.
         let has_compute = self.compute.iter().any(|peak| peak.certainty.measurements > 0);
         let has_memory = self.memory.iter().any(|peak| peak.certainty.measurements > 0);
         if self.compute.iter().all(|peak| peak.threads != threads) {
@@ -112,7 +112,7 @@ impl Peaks {
         }
     }
 
-    /// Whether every number is usable, and the lists are in order.
+    /// Checks that every number is usable and the lists are sorted.
     pub fn is_sound(&self) -> bool {
         let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
         let order = |peak: &MemoryPeak| (peak.threads, peak.working_set_bytes);
@@ -142,7 +142,7 @@ impl Peaks {
         self.level();
     }
 
-    /// What moves often in little memory is at least as fast as in more.
+    /// Makes the bandwidth of a smaller working set at least that of a larger one.
     fn level(&mut self) {
         self.memory.sort_by_key(|peak| (peak.threads, peak.working_set_bytes));
         for place in (1..self.memory.len()).rev() {
@@ -155,8 +155,8 @@ impl Peaks {
         }
     }
 
-    /// Returns the least time of some work in nanoseconds, or None if no peak for this number of threads is known. The bandwidth
-    /// is that of the level that the bytes fill, or of DRAM if caches are cold.
+    /// Returns the roofline time of some work in nanoseconds, or None if no peak for this number of threads is known.
+    /// The bandwidth is that of the level that the bytes fill, or of DRAM for cold caches.
     pub fn attainable_ns(&self, threads: u32, flops: f64, bytes: f64, caches: CacheState) -> Option<f64> {
         let is_known = self.compute.iter().any(|peak| peak.threads == threads)
             && self.memory.iter().any(|peak| peak.threads == threads);
@@ -169,15 +169,13 @@ impl Peaks {
         is_known.then(|| (flops / compute).max(bytes / memory) * 1e9)
     }
 
-    /// Operations per second on any number of threads; between those that are known in proportion.
+    /// Returns operations per second for any number of threads, interpolated linearly.
     pub fn flops_per_second(&self, threads: f64) -> Option<f64> {
         between(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
     }
 
-    /// Bytes per second on any number of threads.
-    ///
-    /// Operands are taken to come from the largest known working set that they fill, as they do at best when an operator is run
-    /// again and again.
+    /// Returns the bandwidth for any number of threads. Operands are assumed in the largest known working set that they
+    /// fill, as in repeated runs.
     pub fn bytes_per_second(&self, threads: f64, bytes: f64) -> Option<f64> {
         let per_thread = self.memory.chunk_by(|left, right| left.threads == right.threads).map(|sets| {
             let filled = sets.iter().rfind(|set| set.working_set_bytes as f64 <= bytes);
@@ -187,11 +185,9 @@ impl Peaks {
     }
 }
 
-/// The measurements of one working set.
 #[derive(Default)]
 struct WorkingSet<'a> {
     level: Option<&'a str>,
-    /// By the kind of stream.
     rates: BTreeMap<Option<&'a str>, Rates>,
 }
 
@@ -218,7 +214,7 @@ fn memory(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
     peaks
 }
 
-/// The working set whose rate operands of so many bytes are moved at.
+/// Returns the working set that determines the bandwidth for operands of a size.
 fn set_of(memory: &mut [MemoryPeak], threads: u32, bytes: f64) -> Option<&mut MemoryPeak> {
     let of_threads: Vec<usize> = (0..memory.len()).filter(|place| memory[*place].threads == threads).collect();
     let filled = of_threads.iter().rfind(|place| memory[**place].working_set_bytes as f64 <= bytes);
@@ -226,8 +222,8 @@ fn set_of(memory: &mut [MemoryPeak], threads: u32, bytes: f64) -> Option<&mut Me
     memory.get_mut(place)
 }
 
-/// The rate at some threads of rates by threads, ascending: in proportion between two that are known and below the first, that
-/// of the last beyond it.
+/// Interpolates rates by ascending thread counts linearly, from 0 below the first; beyond the last, returns the last
+/// rate.
 fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64> {
     let mut below = (0.0, 0.0);
     for (count, rate) in rates {
@@ -240,10 +236,10 @@ fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64>
     (below.1 > 0.0).then_some(below.1)
 }
 
-/// The best of some rates with their times that another one, taken at another time, confirms; where none does, the best: other
-/// work on the host only lowers them.
+/// Returns the best rate that another measurement at another time confirms. If none is confirmed, returns the best,
+/// because other load only lowers rates.
 fn lasting(mut rates: Rates) -> (f64, Certainty) {
-    /// Measurements are of different times when so far apart, in microseconds.
+    /// Minimum time between independent measurements, in microseconds.
     const APART_US: u64 = 60_000_000;
     const CONFIRMS: f64 = 0.95;
     rates.sort_by(|left, right| right.1.total_cmp(&left.1));

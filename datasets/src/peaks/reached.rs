@@ -1,40 +1,36 @@
-//! Rates that operators of the records reached, below which no peak can be.
-//!
-//! A single record may be an outlier or come from another machine. So a rate counts only if a second attempt of the same
-//! experiment confirms it.
+//! Rates that operators in the records reached, which are lower bounds of the peaks. A single record may be an outlier
+//! or come from another machine, so a rate counts only if a second attempt of the same experiment confirms it.
 
 use crate::record::key::Key;
 use crate::record::table::Record;
 use crate::record::words::{CacheState, Outcome, Source};
 use std::collections::{BTreeMap, HashMap};
 
-/// The best rates of operators of one host.
+/// The best rates of operators on one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reached {
-    /// Operations per second of contractions of 32-bit floats, by threads.
+    /// Operations per second of 32-bit floating-point contractions, by threads.
     compute: BTreeMap<u32, Rates>,
-    /// Bytes per second, by threads and by the power of two that is at most the bytes moved.
+    /// Bytes per second, by threads and by the bytes moved, rounded down to a power of two.
     memory: BTreeMap<(u32, u64), Rates>,
 }
 
-/// The rates of several experiments.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Rates(HashMap<Key, Visits>);
 
-/// The two best rates of an experiment, of different attempts.
+/// The two best rates of an experiment from different attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Visits {
     best: f64,
-    /// When the attempt of the best rate began.
+    /// Start of the attempt with the best rate.
     started_at_us: i64,
     second: Option<f64>,
 }
 
 impl Reached {
-    /// Takes a record into account. Only operators that were measured alone, in a visit that little disturbed, say what a host can
-    /// do.
+    /// Adds a record. Only operators measured alone in a quiet visit count.
     pub fn take(&mut self, record: &Record) {
-        /// Samples of a visit that scatter no more than this were hardly disturbed.
+        /// Maximum relative interval of a quiet visit.
         const QUIET: f64 = 0.02;
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let is_quiet = record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty <= QUIET);
@@ -50,28 +46,27 @@ impl Reached {
         }
     }
 
-    /// Returns the best operations per second on some threads that two attempts of one experiment reached.
+    /// Returns the best confirmed operations per second for a number of threads.
     pub fn flops_per_second(&self, threads: u32) -> Option<f64> {
         self.compute.get(&threads).and_then(Rates::confirmed)
     }
 
-    /// Returns the best bytes per second that two attempts of one experiment reached, by threads and by the power of two of the
-    /// bytes moved.
+    /// Returns the best confirmed bytes per second, by threads and by power of two of the bytes moved.
     pub fn bytes_per_second(&self) -> impl Iterator<Item = ((u32, u64), f64)> {
         self.memory.iter().filter_map(|(of, rates)| Some((*of, rates.confirmed()?)))
     }
 
-    /// Returns the best operations per second of any attempt, on any number of threads.
+    /// Returns the best operations per second of any attempt, for any number of threads.
     pub fn best_flops_per_second(&self) -> Option<f64> {
         self.compute.values().filter_map(Rates::best).reduce(f64::max)
     }
 
-    /// Returns the best bytes per second of any attempt among the operators that moved the most.
+    /// Returns the best bytes per second among the operators that moved the most.
     pub fn best_bytes_per_second(&self) -> Option<f64> {
         self.memory.iter().max_by_key(|((_, bytes), _)| *bytes).and_then(|(_, rates)| rates.best())
     }
 
-    /// Returns the powers of two of the bytes that operators on some threads moved.
+    /// Returns the powers of two of the bytes that operators moved with a number of threads.
     pub(super) fn sizes(&self, threads: u32) -> impl Iterator<Item = u64> {
         self.memory.keys().filter(move |(of, _)| *of == threads).map(|(_, bytes)| *bytes)
     }
@@ -85,7 +80,7 @@ impl Rates {
             self.0.insert(record.key, first);
             return;
         };
-        // An attempt that was read twice, from a store and from a copy of it, confirms nothing.
+        // The same attempt read twice, from a store and its copy, confirms nothing.
         if visits.started_at_us == started_at_us {
             return;
         }
@@ -104,16 +99,15 @@ impl Rates {
     }
 }
 
-/// Whether the code computes every product that is counted. Rows of attention are excluded: earlier versions counted pairs
-/// that the code skips.
+/// Returns whether the code computes every counted product. Attention is excluded, because earlier versions counted
+/// pairs that the code skips.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }
 
-/// Whether the operator needs every byte that is counted, from the level that its footprint fills. Windows with steps, slices
-/// and masked attention leave some bytes out. Runs with cold caches are excluded, because a flush need not be complete.
+/// Returns whether the operator reads every counted byte. Strided windows, slices and masked attention skip bytes. Cold
+/// runs are excluded, because a flush need not be complete.
 fn moves_all(record: &Record) -> bool {
-    /// Bytes of the elements that operations are counted of.
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');
     let touches_each =

@@ -1,7 +1,5 @@
-//! Many rows, stored by column: the form in which rows go to and come from Parquet.
-//!
-//! Reading rows that way makes no object per row and copies no text: cells refer to the pages they were read from. A
-//! batch may hold only some columns (a projection); the others read as absent.
+//! Rows stored by column, as Parquet reads and writes them. Cells borrow from the batch without an object per row. A
+//! batch may hold a projection; its missing columns read as absent.
 
 use crate::error::RowError;
 use crate::record::cell::Cell;
@@ -13,9 +11,9 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Something with a cell for every column.
+/// A row with a cell for every column.
 pub trait Row {
-    /// The value of one column.
+    /// Returns the value of one column.
     fn cell(&self, id: ColumnId) -> Cell<'_>;
 }
 
@@ -25,21 +23,20 @@ impl Row for Record {
     }
 }
 
-/// Rows by column.
+/// Rows stored by column.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// One entry per column of the table; nothing for a column that is not held.
+    /// Values per column of the table; None for columns outside of the projection.
     columns: Vec<Option<Values>>,
     rows: usize,
 }
 
-/// Some rows of a batch.
 pub(crate) type Piece = (Arc<Batch>, Range<usize>);
 
-/// The values of one column, with a placeholder where there is none.
+/// The values of one column, with placeholders for absent ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
-    /// Parquet's definition levels: 1 where there is a value, 0 where not. Nothing for a required column.
+    /// Parquet's definition levels: 1 for present, 0 for absent. None for a required column.
     pub levels: Option<Vec<i16>>,
     pub data: Data,
 }
@@ -49,8 +46,8 @@ pub(crate) enum Data {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    /// `ends[row]` is the end of the row's text. In one piece, because a piece of memory for each would cost more than
-    /// everything else here.
+    /// `ends[row]` is the end of the row's text. One allocation holds all texts, because one per text would dominate
+    /// the cost.
     Text {
         ends: Vec<usize>,
         text: String,
@@ -71,46 +68,43 @@ pub struct BatchRow<'a> {
 }
 
 impl Batch {
-    /// No rows of all columns.
     pub(crate) fn all_columns() -> Batch {
         let columns = COLUMNS.iter().map(|column| Some(Values::empty(column))).collect();
         Batch { columns, rows: 0 }
     }
 
-    /// Some rows, all columns.
     pub(crate) fn of<R: Row>(rows: &[&R]) -> Batch {
         let columns = COLUMNS.iter().map(|column| Some(Values::of(column, rows))).collect();
         Batch { columns, rows: rows.len() }
     }
 
-    /// A number of rows without any column.
+    /// Returns a number of rows without columns.
     pub(crate) fn of_rows(rows: usize) -> Batch {
         Batch { columns: vec![None; COLUMNS.len()], rows }
     }
 
-    /// Gives a column its values, one per row.
     pub(crate) fn put(&mut self, id: ColumnId, values: Values) {
         assert_eq!(values.data.len(), self.rows, "a column has one value per row");
         self.columns[id as usize] = Some(values);
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// The row of an index below `len`.
+    /// Returns a row by index.
     pub fn row(&self, row: usize) -> BatchRow<'_> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         BatchRow { batch: self, row }
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn rows(&self) -> impl Iterator<Item = BatchRow<'_>> {
         (0..self.rows).map(|row| BatchRow { batch: self, row })
     }
@@ -119,7 +113,6 @@ impl Batch {
         self.columns[id as usize].as_ref()
     }
 
-    /// Appends a row.
     pub(crate) fn push(&mut self, row: &impl Row) {
         for (column, values) in COLUMNS.iter().zip(&mut self.columns) {
             if let Some(values) = values {
@@ -129,7 +122,7 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// Appends some rows of another batch; columns that it lacks are absent.
+    /// Appends rows of another batch; its missing columns are absent.
     pub(crate) fn extend(&mut self, other: &Batch, rows: Range<usize>) {
         for (values, others) in self.columns.iter_mut().zip(&other.columns) {
             match (values, others) {
@@ -141,7 +134,7 @@ impl Batch {
         self.rows += rows.len();
     }
 
-    /// All columns of rows picked from batches, in the order of the pieces; columns that a batch lacks are absent.
+    /// Copies all columns of rows picked from batches, in order; missing columns are absent.
     pub(crate) fn gather(pieces: &[Piece]) -> Batch {
         let rows = pieces.iter().map(|(_, rows)| rows.len()).sum();
         let gather = |column: &Column| {
@@ -157,12 +150,12 @@ impl Batch {
         Batch { columns: COLUMNS.par_iter().with_min_len(8).map(gather).collect(), rows }
     }
 
-    /// The number of the attempt of a row; 0 where the column is not held.
+    /// Returns the attempt number of a row, or 0 outside of the projection.
     pub(crate) fn attempt(&self, row: usize) -> i64 {
         if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
     }
 
-    /// Replaces some cells of a column; rows for which there is no cell keep theirs.
+    /// Replaces cells of a column; None keeps a row's cell.
     pub(crate) fn set_cells<'a>(&mut self, id: ColumnId, cells: impl Iterator<Item = Option<Cell<'a>>>) {
         let mut values = Values::empty(id.column());
         for (row, cell) in self.rows().zip(cells) {
@@ -171,12 +164,10 @@ impl Batch {
         self.put(id, values);
     }
 
-    /// Gives every row another number.
     pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
         self.put(ColumnId::attempt, Values { levels: None, data: Data::Integer(numbers) });
     }
 
-    /// Values in all lists of all rows.
     pub(crate) fn list_values(&self) -> usize {
         let lists = self.columns.iter().flatten().map(|values| match &values.data {
             Data::List { values, .. } => values.len(),
@@ -187,7 +178,7 @@ impl Batch {
 }
 
 impl BatchRow<'_> {
-    /// The row as a record; fails where a required column is not held or a word is unknown.
+    /// Converts the row to a record; fails if a required column is missing or a word is unknown.
     pub fn record(&self) -> Result<Record, RowError> {
         let mut record = Record::empty();
         for column in COLUMNS {
@@ -204,7 +195,6 @@ impl Row for BatchRow<'_> {
 }
 
 impl Values {
-    /// No values.
     pub fn empty(column: &Column) -> Values {
         let data = match column.kind {
             Kind::Bool => Data::Bool(Vec::new()),
@@ -217,14 +207,12 @@ impl Values {
         Values { levels: column.nullable.then(Vec::new), data }
     }
 
-    /// The values of one column of some rows.
     pub fn of<R: Row>(column: &Column, rows: &[&R]) -> Values {
         let mut values = Values::empty(column);
         rows.iter().for_each(|row| values.push(row.cell(column.id)));
         values
     }
 
-    /// The value of one row.
     pub fn cell(&self, row: usize) -> Cell<'_> {
         if self.levels.as_ref().is_some_and(|levels| levels[row] == 0) {
             return Cell::Null;
@@ -239,7 +227,7 @@ impl Values {
         }
     }
 
-    /// Appends a cell; one that does not fit the column, which `Record` and `Batch` rule out, becomes a placeholder.
+    /// Appends a cell. A cell of the wrong kind, which `Record` and `Batch` rule out, becomes a placeholder.
     fn push(&mut self, cell: Cell<'_>) {
         if let Some(levels) = &mut self.levels {
             levels.push(i16::from(cell != Cell::Null));
@@ -267,7 +255,6 @@ impl Values {
         }
     }
 
-    /// Appends the values of some rows of the same column.
     fn extend(&mut self, other: &Values, rows: Range<usize>) {
         if let Some(levels) = &mut self.levels {
             match &other.levels {
@@ -298,7 +285,6 @@ impl Values {
 }
 
 impl Data {
-    /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
             Data::Bool(values) => values.len(),
@@ -310,7 +296,6 @@ impl Data {
     }
 }
 
-/// Where the values of a row begin.
 fn start(ends: &[usize], row: usize) -> usize {
     if row == 0 { 0 } else { ends[row - 1] }
 }

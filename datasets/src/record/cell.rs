@@ -1,4 +1,4 @@
-//! One value of one row, whatever its column, and the Rust types that can stand in a column.
+//! Values of one row and column, and the Rust types of columns.
 
 use super::json::Json;
 use super::key::Key;
@@ -8,23 +8,23 @@ use std::cmp::Ordering;
 /// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// No value.
+    /// Absent value.
     Null,
-    /// True or false.
+    /// Boolean.
     Bool(bool),
-    /// An integer or a time.
+    /// Integer or time.
     Integer(i64),
-    /// A float.
+    /// Float.
     Float(f64),
-    /// Text, a label, or the text of a JSON value.
+    /// Text, label, or JSON text.
     Text(&'a str),
-    /// A list of floats.
+    /// List of floats.
     List(&'a [f64]),
-    /// A key.
+    /// Key.
     Key(Key),
 }
 
-/// The form in which a Rust type gives its value.
+/// The cell variant that a Rust type uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// `Cell::Bool`
@@ -43,21 +43,20 @@ pub enum Storage {
     Key,
 }
 
-/// A Rust type that can stand in a column.
+/// A Rust type of a column.
 pub trait Field: Sized {
-    /// The form of its value.
+    /// Cell variant of the type.
     const STORAGE: Storage;
-    /// Whether it can be absent.
+    /// Whether the value may be absent.
     const NULLABLE: bool = false;
-    /// The value of a row that says nothing.
+    /// Returns the value of an empty row.
     fn empty() -> Self;
-    /// The value as a cell.
+    /// Returns the value as a cell.
     fn cell(&self) -> Cell<'_>;
-    /// The value of a cell.
+    /// Converts a cell.
     fn from_cell(cell: Cell<'_>) -> Result<Self, RowError>;
 }
 
-/// The error for a cell of another form than the column's.
 fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
     match cell {
         Cell::Null => RowError::new(format!("no value, but {wanted} is required")),
@@ -66,7 +65,7 @@ fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
 }
 
 impl Cell<'_> {
-    /// A total order of cells: floats by their bits, texts by their bytes.
+    /// Compares cells in a total order: floats by their bits, texts by their bytes.
     pub(crate) fn order(&self, other: &Cell<'_>) -> Ordering {
         match (self, other) {
             (Cell::Bool(left), Cell::Bool(right)) => left.cmp(right),
@@ -82,7 +81,6 @@ impl Cell<'_> {
         }
     }
 
-    /// What the value is, for messages.
     fn form(&self) -> &'static str {
         match self {
             Cell::Null => "nothing",

@@ -1,34 +1,32 @@
-//! How well the median of a row is known.
+//! The precision of a row's median.
 
 use super::table::Record;
 
-/// A median whose interval over visits reaches farther than this share of it is uncertain.
+/// Relative half-width of the interval over visits up to which a median counts as well known.
 pub const KNOWN_WELL: f64 = 0.1;
 
-/// How far a median without an interval may be off, for who has to compare it with others.
+/// Assumed relative error of a median without an interval.
 pub const DOUBTED: f64 = 0.25;
 
 impl Record {
-    /// Half of the interval over visits as a share of the median; nothing where no scatter between visits is known, which is not
-    /// zero.
+    /// Returns the relative half-width of the interval over visits, or None if no scatter is known, which is not zero.
     pub fn uncertainty(&self) -> Option<f64> {
         self.over_visits()?.uncertainty()
     }
 
-    /// Half of the interval within the row's own visit, as a share of the median; it says nothing of other visits.
+    /// Returns the relative half-width of the interval within the row's visit, which does not cover other visits.
     pub fn uncertainty_within_visit(&self) -> Option<f64> {
         let (half_width, median) = (self.median_interval_ns?, self.median_ns?);
         (median > 0.0).then(|| half_width / median)
     }
 
-    /// The upper end of what is known of the median over visits; nothing where there is no median. A median without an interval
-    /// may be anything, so it counts as known to [`DOUBTED`].
+    /// Returns the upper end of the interval over visits. A median without an interval counts as known to [`DOUBTED`].
     pub fn upper_end_ns(&self) -> Option<f64> {
         let known = self.over_visits()?;
         Some(known.interval_ns.map_or(self.median_ns? * (1.0 + DOUBTED), |(_, high)| high))
     }
 
-    /// Whether there is a median and it is known to [`KNOWN_WELL`]. One without an interval is not.
+    /// Returns whether the median is known to [`KNOWN_WELL`]; false without an interval.
     pub fn is_known_well(&self) -> bool {
         self.uncertainty().is_some_and(|uncertainty| uncertainty <= KNOWN_WELL)
     }

@@ -1,7 +1,7 @@
-//! The rules every record keeps, applied before it is written and after it is read.
+//! The rules of a record, checked before writing and after reading.
 //!
-//! Besides catching mistakes they make the formats lossless: no float that JSON cannot write, and no empty text or
-//! JSON `null` that a CSV cell or a JSON object could not tell from an absent value.
+//! The rules also make all formats lossless: they exclude floats that JSON cannot represent, and empty texts and JSON
+//! `null`, which CSV and JSON cannot distinguish from absent values.
 
 use super::SCHEMA_VERSION;
 use super::cell::Cell;
@@ -13,11 +13,11 @@ use super::words::Outcome;
 use crate::error::RowError;
 use crate::limits::{MAX_SAMPLES, MAX_TEXT_BYTES};
 
-/// Rounding may put a mean this far, relatively, below the smallest sample.
+/// Relative rounding error by which a mean may be below the smallest sample.
 const ROUNDING: f64 = 1e-9;
 
 impl Record {
-    /// Whether the record keeps every rule; the first that it breaks otherwise.
+    /// Checks all rules, and returns the first violation.
     pub fn check(&self) -> Result<(), RowError> {
         self.check_identity()?;
         for column in COLUMNS {
@@ -78,7 +78,6 @@ impl Record {
     }
 }
 
-/// Rules that hold for a column whatever the rest of the row says.
 fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
     let wrong = |problem: &str, hint: &str| Err(RowError::new(problem).with_hint(hint));
     match cell {

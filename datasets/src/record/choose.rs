@@ -1,7 +1,7 @@
-//! Several measurements of one experiment: their order, their numbers, and which of them are read.
+//! Orders, numbers and selects the measurements of an experiment.
 //!
-//! A store keeps every measurement. Their numbers are given when they are read, by time, because writers that know nothing
-//! of each other may have given the same number twice; so `attempt` does not count when rows are compared.
+//! A store keeps every measurement. Attempts are numbered by time when they are read, because independent writers may
+//! have used the same number. So comparisons of rows ignore `attempt`.
 
 use super::table::{COLUMNS, ColumnId, Record};
 use super::visits::{Tried, measured, middle};
@@ -10,24 +10,23 @@ use models::names;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Which measurements of each experiment are read.
+/// The selection among the measurements of each experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// Of those that are `ok` the one with the median of their medians, of an even number the earlier of both, with the interval
-    /// over all of them.
+    /// The successful one with the median time (the earlier of two), with the interval over all.
     #[default]
     Middle,
-    /// The last one that is `ok`.
+    /// The last successful one.
     Latest,
-    /// Every one.
+    /// All measurements.
     All,
 }
 
 impl Choose {
-    /// Every way to choose.
+    /// All selections.
     pub const ALL: &[Choose] = &[Choose::Middle, Choose::Latest, Choose::All];
 
-    /// The word on the command line.
+    /// Returns the word on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Choose::Middle => "middle",
@@ -36,19 +35,19 @@ impl Choose {
         }
     }
 
-    /// The way of a word.
+    /// Looks up a selection by its word.
     pub fn from_name(name: &str) -> Option<Choose> {
         Choose::ALL.iter().copied().find(|choose| choose.name() == name)
     }
 
-    /// The way that was asked for by a word; else what to say of it.
+    /// Looks up a selection by its word; the error lists known words.
     pub fn named(name: &str) -> Result<Choose, String> {
         let hint = || names::hint(name, Choose::ALL.iter().map(|choose| choose.name()));
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// The places that are chosen among the attempts at one experiment, which stand in the order of time. Where none
-    /// gave a time, the last says best why.
+    /// Returns the selected indices among an experiment's attempts in time order. Without a time, the last attempt is
+    /// selected, because its reason is the most recent.
     pub(crate) fn places(self, attempts: &[Tried]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
@@ -62,7 +61,7 @@ impl Choose {
     }
 }
 
-/// The chosen ones of some records, numbered; sorted by key and time.
+/// Numbers records and returns the selected ones, sorted by key and time.
 pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order(left, right)));
     records.dedup_by(|later, kept| later.key == kept.key && order(kept, later).is_eq());
@@ -81,13 +80,12 @@ pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
     chosen
 }
 
-/// The order of two attempts at the same experiment: by time, then by run, then by everything else, so that it never
-/// depends on the order of files. `Equal` for one attempt met twice.
+/// Orders two attempts at an experiment by time, then by run, then by all other columns, so that the order does not
+/// depend on files. `Equal` means the same attempt.
 pub fn order(left: &Record, right: &Record) -> Ordering {
     order_rows(left, right)
 }
 
-/// The same for rows in any form.
 pub(crate) fn order_rows(left: &impl Row, right: &impl Row) -> Ordering {
     let order = |id: ColumnId| left.cell(id).order(&right.cell(id));
     let rest = || COLUMNS.iter().filter(|column| column.id != ColumnId::attempt).map(|column| order(column.id));
@@ -113,7 +111,7 @@ mod tests {
         check(Choose::Middle, &[Some(5.0)], 0..1);
         check(Choose::Middle, &[Some(5.0), Some(1.0), Some(3.0)], 2..3);
         check(Choose::Middle, &[None, Some(9.0), None, Some(1.0), Some(2.0)], 4..5);
-        // Of both middles the earlier.
+        // Of two medians the earlier.
         check(Choose::Middle, &[Some(4.0), Some(9.0), Some(2.0), Some(1.0)], 0..1);
         check(Choose::Middle, &[Some(2.0), Some(1.0)], 0..1);
         check(Choose::Middle, &[Some(1.0), Some(2.0)], 0..1);

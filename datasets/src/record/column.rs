@@ -1,23 +1,23 @@
-//! How columns are stored, and when their values are known.
+//! Storage kinds of columns, and when values are known.
 
 use super::cell::Storage;
 
-/// How a column is stored.
+/// The storage kind of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// True or false.
+    /// Boolean.
     Bool,
     /// A 64-bit integer.
     Integer,
     /// A 64-bit float; never NaN or infinite.
     Float,
-    /// Text with many different values.
+    /// Text with many distinct values.
     Text,
-    /// Text with few different values, stored once each where the format can.
+    /// Text with few distinct values, dictionary-encoded if the format allows it.
     Label,
     /// A list of floats.
     List,
-    /// JSON, kept as text where the format has no JSON.
+    /// JSON, stored as text if the format has no JSON type.
     Json,
     /// A 128-bit key.
     Key,
@@ -25,17 +25,17 @@ pub enum Kind {
     Time,
 }
 
-/// When a value is known.
+/// When a value is known relative to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Before the artifact runs.
     Before,
-    /// Only after it ran.
+    /// Only after the run.
     After,
 }
 
 impl Kind {
-    /// Whether a value of this storage fits the kind.
+    /// Returns whether the kind can store a Rust type.
     pub(crate) const fn stores(self, storage: Storage) -> bool {
         matches!(
             (self, storage),
@@ -49,7 +49,7 @@ impl Kind {
         )
     }
 
-    /// The name used in the documentation.
+    /// Returns the name used in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bool => "bool",
@@ -66,7 +66,7 @@ impl Kind {
 }
 
 impl Known {
-    /// The word used in the documentation.
+    /// Returns the word used in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Known::Before => "before",

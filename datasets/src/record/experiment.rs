@@ -1,4 +1,4 @@
-//! What makes two attempts the same experiment.
+//! The columns that identify an experiment, and its key.
 
 use super::cell::Cell;
 use super::column::Kind;
@@ -7,7 +7,7 @@ use super::key::Key;
 use super::table::{ColumnId, Record};
 use serde_json::{Map, Value};
 
-/// The columns whose values name an experiment; all are known before the run.
+/// Identifying columns; all are known before the run.
 pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::task_hash,
     ColumnId::schedule_hash,
@@ -32,20 +32,20 @@ pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::cache_state,
     ColumnId::seed,
     ColumnId::plan,
-    // The sizes of this run follow from its task.
+    // The task determines the sizes of this run.
     ColumnId::symbolic_task,
     ColumnId::network_hash,
 ];
 
 impl Record {
-    /// The key of the experiment that the columns of `EXPERIMENT` describe.
-    ///
-    /// Fill those columns, take the key, and ask the store whether it has it: no need to measure before knowing.
+    /// Returns the key of the experiment from the columns of `EXPERIMENT`. A caller can look the key up in a store
+    /// before measuring.
     pub fn experiment_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key of the experiment without its schedule, which all schedules of a task share if they were measured alike.
+    /// Returns the key of the experiment without its schedule, which all schedules of a task share if they were
+    /// measured alike.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }
@@ -60,15 +60,15 @@ impl Record {
     }
 }
 
-/// Returns JSON in the form that this program writes, so that a key does not change if another library reads and writes it with
-/// spaces and numbers of its own.
+/// Reformats JSON, so that a key does not depend on another library's spacing and number format.
 fn canonical(cell: Cell<'_>) -> Option<Value> {
     let Cell::Text(text) = cell else { return value(cell) };
     let parsed = serde_json::from_str::<Value>(text).ok();
     Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).text().to_owned()).into())
 }
 
-/// An absent value is left out, so that a column added later does not change the keys of old experiments.
+/// Returns the value of a cell. Absent values are left out, so that a new column does not change the keys of old
+/// experiments.
 fn value(cell: Cell<'_>) -> Option<Value> {
     match cell {
         Cell::Null => None,
@@ -86,7 +86,7 @@ mod tests {
     use crate::record::json::Json;
     use crate::record::table::Record;
 
-    /// Python's `json` puts spaces behind commas, keeps the order of names, and writes small numbers in its own way.
+    /// Python's `json` writes spaces, keeps the order of names and formats small numbers differently.
     #[test]
     fn a_key_does_not_depend_on_who_wrote_the_json() {
         let of = |plan: &str, cpus: &str| {

@@ -1,8 +1,7 @@
-//! A JSON value inside a column.
+//! A JSON value in a column.
 //!
-//! Kept as text, exactly as written, because nothing in this crate looks inside it and because a round trip must not
-//! change a digit. The text is valid JSON on one line; values made here are compact with sorted names, so equal
-//! values have equal texts.
+//! The value is kept as its original text, so that a round trip changes no digit. The text is valid JSON on one line.
+//! Values created here are compact with sorted names, so equal values have equal texts.
 
 use super::key::excerpt;
 use crate::error::RowError;
@@ -11,26 +10,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A JSON value, as text.
+/// A JSON value as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Json(String);
 
 impl Json {
-    /// The text of a value: compact, names sorted.
-    ///
-    /// Fails where `serde_json` does, for example on a map whose names are not texts.
+    /// Serialises a value compactly with sorted names. Fails like `serde_json`, for example on a map with non-text
+    /// keys.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Json, RowError> {
         serde_json::to_value(value)
             .map(Json::from)
             .map_err(|error| RowError::new(format!("the value has no JSON form: {error}")))
     }
 
-    /// The value `null`.
+    /// Returns the value `null`.
     pub fn null() -> Json {
         Json("null".to_owned())
     }
 
-    /// A value from text, which is kept as it is unless it spans several lines.
+    /// Parses a text, which is kept verbatim unless it spans several lines.
     pub fn parse(text: &str) -> Result<Json, RowError> {
         let wrong = |error| RowError::new(format!("`{}` is not JSON: {error}", excerpt(text)));
         if spans_lines(text) {
@@ -41,12 +39,12 @@ impl Json {
         Ok(Json(raw.get().to_owned()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// The value as a Rust type.
+    /// Deserialises the value.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, RowError> {
         serde_json::from_str(&self.0)
             .map_err(|error| RowError::new(format!("`{}` does not fit: {error}", excerpt(&self.0))))
@@ -55,14 +53,14 @@ impl Json {
 
 impl From<Value> for Json {
     fn from(mut value: Value) -> Json {
-        // Sorted here and not left to `serde_json`, whose maps keep their order when any crate asks for that.
+        // Sorted explicitly, because `serde_json` maps keep insertion order if any crate enables that feature.
         value.sort_all_objects();
         Json(value.to_string())
     }
 }
 
 impl Serialize for Json {
-    /// As the value itself, not as a text that holds it.
+    /// Serialises as the value itself, not as a string.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
@@ -80,6 +78,6 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 fn spans_lines(text: &str) -> bool {
-    // `contains` of a byte is fast; this runs over every JSON value of every row.
+    // Byte-wise `contains` is fast; this runs for every JSON value of every row.
     text.as_bytes().contains(&b'\n') || text.as_bytes().contains(&b'\r')
 }

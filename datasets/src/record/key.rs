@@ -5,25 +5,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of an experiment: the first 16 bytes of a hash over what identifies it.
+/// A 128-bit key: the first 16 bytes of a hash over identifying values.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub [u8; 16]);
 
 impl Key {
-    /// The key of some bytes.
+    /// Hashes bytes to a key.
     pub fn of_bytes(bytes: &[u8]) -> Key {
         let mut key = [0; 16];
         key.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
         Key(key)
     }
 
-    /// The key as 32 lower-case hexadecimal digits.
+    /// Returns the key as 32 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
         let mut digits = [0; 32];
         String::from(self.write_hex(&mut digits))
     }
 
-    /// Writes the 32 digits into a buffer.
+    /// Writes the hexadecimal digits into a buffer.
     pub(crate) fn write_hex<'a>(&self, digits: &'a mut [u8; 32]) -> &'a str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// At most 40 characters of a text from outside, for messages.
+/// Returns the first 40 characters of untrusted text for messages.
 pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),

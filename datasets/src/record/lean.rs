@@ -1,9 +1,9 @@
-//! Records without what is long.
+//! Records without their long columns.
 
 use super::table::Record;
 
 impl Record {
-    /// The same without its long columns, for whoever holds many and asks for times.
+    /// Removes the long columns, for callers that hold many records and need only times.
     pub fn lean(self) -> Record {
         Record {
             samples_ns: Vec::new(),

@@ -1,7 +1,7 @@
-//! The record: one attempt to measure one candidate, as one flat row.
+//! The record: one attempt to measure one candidate, as a flat row.
 //!
-//! `table` lists the columns; this module turns the list into the `Record` struct and into `COLUMNS`, through which
-//! codecs, schemas and documentation see a row as a line of cells and never name a column themselves.
+//! `table` declares the columns. This module generates the `Record` struct and `COLUMNS`, through which codecs, schemas
+//! and documentation access rows without naming columns.
 
 pub mod batch;
 pub mod cell;
@@ -25,9 +25,10 @@ pub mod words;
 macro_rules! columns {
     ($( $group:literal { $( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $kind:ident, $unit:literal, $known:ident, since $since:literal; )+ } )+) => {
 
-        /// One attempt to measure one candidate: one row.
+        /// One attempt to measure one candidate, as one row.
         ///
-        /// Start from `Record::default()`, fill what is known, and let `check` say what is missing or contradicts.
+        /// Start from `Record::default()`, fill in known columns, and call `check` to find missing or contradictory
+        /// ones.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Record {
             $($(
@@ -37,12 +38,12 @@ macro_rules! columns {
             )+)+
         }
 
-        /// The columns by name, in the order of the table; `as usize` gives the index into `COLUMNS`.
+        /// The columns in table order; `as usize` is the index into `COLUMNS`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(non_camel_case_types, missing_docs)]
         pub enum ColumnId { $($( $name, )+)+ }
 
-        /// Every column, in the order in which files hold them.
+        /// All columns in file order.
         pub const COLUMNS: &[Column] = &[$($(
             Column {
                 id: ColumnId::$name,
@@ -57,27 +58,25 @@ macro_rules! columns {
             },
         )+)+];
 
-        // A column's kind decides how files store it, its type how programs see it; the two must agree.
+        // A column's kind decides its storage in files, its type the access in programs; both must agree.
         $($( const _: () = assert!(Kind::$kind.stores(<$type as Field>::STORAGE), stringify!($name)); )+)+
 
         impl Record {
-            /// A row with every column empty, to be filled from cells.
             pub(crate) fn empty() -> Record {
                 Record { $($( $name: <$type as Field>::empty(), )+)+ }
             }
 
-            /// The value of one column.
+            /// Returns the value of one column.
             pub fn cell(&self, id: ColumnId) -> Cell<'_> {
                 match id { $($( ColumnId::$name => self.$name.cell(), )+)+ }
             }
 
-            /// Sets one column.
+            /// Sets the value of one column.
             pub fn set(&mut self, id: ColumnId, cell: Cell<'_>) -> Result<(), RowError> {
                 match id { $($( ColumnId::$name => self.$name = <$type as Field>::from_cell(cell)?, )+)+ }
                 Ok(())
             }
 
-            /// Sets one column from the next value of a map.
             pub(super) fn take<'de, A: MapAccess<'de>>(&mut self, id: ColumnId, map: &mut A) -> Result<(), A::Error> {
                 match id { $($( ColumnId::$name => self.$name = map.next_value::<$type>()?, )+)+ }
                 Ok(())
@@ -85,7 +84,7 @@ macro_rules! columns {
         }
 
         impl ColumnId {
-            /// The column of a name.
+            /// Looks up a column by name.
             pub fn from_name(name: &str) -> Option<ColumnId> {
                 match name { $($( stringify!($name) => Some(ColumnId::$name), )+)+ _ => None }
             }
@@ -94,11 +93,11 @@ macro_rules! columns {
 }
 use columns;
 
-/// Version of the table of columns that this program writes; it reads this version and all before it.
+/// Version of the table that this program writes; older versions can be read.
 pub const SCHEMA_VERSION: i64 = 6;
 
 impl Default for table::Record {
-    /// The current schema version and the first attempt; everything else empty.
+    /// Returns a record with the current schema version and attempt 1.
     fn default() -> table::Record {
         let mut record = table::Record::empty();
         record.schema_version = SCHEMA_VERSION;

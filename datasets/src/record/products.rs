@@ -1,12 +1,12 @@
-//! Schedules that compute less than is counted.
+//! Recognises schedules that compute fewer products than counted.
 
 use super::table::Record;
 
 impl Record {
-    /// Whether its schedule saves some of the products that are counted, as Winograd's do: then its rate of operations says
-    /// nothing of what a host can do, and may be above any peak.
+    /// Returns whether the schedule saves counted products, as Winograd's do. Its operation rate may exceed any peak of
+    /// the host.
     pub fn saves_products(&self) -> bool {
-        /// Winograd's products, and sums by taps, which leave out what is padding.
+        /// Winograd saves products, and sums by taps skip padding.
         const SAVING: [&str; 2] = [r#""algorithm":"winograd"#, r#""order":"kernel_first""#];
         let text = self.schedule.as_ref().map_or("", |schedule| schedule.text());
         SAVING.iter().any(|saving| text.contains(saving))

@@ -1,7 +1,7 @@
-//! A record as a JSON object: column names to values, absent values left out.
+//! Records as JSON objects from column names to values, without absent values.
 //!
-//! Reading refuses what it does not know and misses what is required, and says which column; the plain `Deserialize`
-//! can only put that into a message, so readers of files use `from_json`, which keeps the column.
+//! Reading rejects unknown and missing columns by name. Plain `Deserialize` can report the column only in a message, so
+//! file readers use `from_json`, which returns it.
 
 use super::cell::Cell;
 use super::column::Kind;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 
 impl Record {
-    /// A record from the text of one JSON object, without the rules of `check`.
+    /// Parses a record from one JSON object, without the rules of `check`.
     pub fn from_json(text: &[u8]) -> Result<Record, RowError> {
         let mut refusal = None;
         let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -34,7 +34,7 @@ impl Serialize for Record {
     }
 }
 
-/// Any row, serialised as a record is.
+/// Serialises any row like a record.
 pub(crate) struct AsJson<'a, R>(pub &'a R);
 
 impl<R: Row> Serialize for AsJson<'_, R> {
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-/// Reads one record and leaves behind why it refused to.
+/// Deserialises one record and stores the reason of a failure.
 struct RecordSeed<'a> {
     refusal: &'a mut Option<RowError>,
 }
@@ -152,12 +152,11 @@ fn not_an_object(text: &[u8], error: &serde_json::Error) -> RowError {
     RowError::new(format!("`{}` is not a JSON object of columns: {}", excerpt(&start), without_line(error)))
 }
 
-/// The message of an error in a text of one line; which line of which file that is, the reader of the file knows.
+/// Removes the line number from an error of a single-line text; the caller knows the line in the file.
 fn without_line(error: &impl fmt::Display) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// The refusal of a column that the table lacks.
 pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     let error = RowError::new(format!("unknown column `{name}`")).in_field(name);
     if schema_version > SCHEMA_VERSION {
@@ -171,7 +170,6 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     })
 }
 
-/// The refusal of a file that lacks a required column.
 pub(crate) fn missing_column(name: &str) -> RowError {
     RowError::new(format!("required column `{name}` is missing"))
         .in_field(name)

@@ -1,8 +1,8 @@
-//! Whether a record may stand for an attempt that would be made now: the one rule for all callers that take times from a store.
+//! Decides whether a stored record can replace an attempt that would be made now.
 //!
-//! Only a record of the same experiment is a trial of a search. A record that was measured under the same conditions answers
-//! questions about what is fastest here. Times under different conditions are never compared with each other. Where the current
-//! conditions are unknown, for example those of another host, the newest conditions count.
+//! A tuner's trial requires the same experiment. A query for the fastest schedule here accepts records measured under
+//! the same conditions. Times under different conditions are never compared. If the current conditions are unknown, for
+//! example on another host, the newest conditions count.
 
 use super::cell::Cell;
 use super::experiment::EXPERIMENT;
@@ -13,8 +13,8 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The columns of `EXPERIMENT` that describe the conditions of a measurement: machine, installed versions and source. The code
-/// revision is a condition, too, but differs between tasks.
+/// The columns of `EXPERIMENT` that describe the measurement conditions: machine, installed versions and source. The
+/// code revision is a condition, too, but differs between tasks.
 pub const CONDITIONS: &[ColumnId] = &[
     ColumnId::target,
     ColumnId::board,
@@ -42,18 +42,18 @@ impl Likeness {
             Likeness::Experiment => EXPERIMENT,
             Likeness::Conditions => CONDITIONS,
         };
-        // The target text of a library holds its version.
+        // The target text of a library contains its version.
         let library = (record.target == Target::Torch).then_some(ColumnId::target_text);
         columns.iter().copied().chain(library).map(|id| record.cell(id))
     }
 }
 
-/// Whether a record may stand for an attempt. `now` is the record of the attempt with all columns that are known before the run.
+/// Returns whether a record can replace an attempt. `now` holds all columns of the attempt that are known before the
+/// run.
 pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
 
-/// The conditions of a record, as a key to group by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Conditions(Vec<Option<String>>);
 
@@ -67,8 +67,8 @@ impl Conditions {
     }
 }
 
-/// Returns the records with the newest conditions of each machine and the newest code revision of each task there, and the number of
-/// records that were left out. `machine` distinguishes machines.
+/// Returns the records with the newest conditions of each machine and the newest code revision of each task, and the
+/// number of other records.
 pub fn newest<R: Borrow<Record>, M: Ord>(records: Vec<R>, machine: impl Fn(&Record) -> M) -> (Vec<R>, usize) {
     let all = records.len();
     let records = keep_newest(records, &machine, Conditions::of);
@@ -80,7 +80,7 @@ pub fn newest<R: Borrow<Record>, M: Ord>(records: Vec<R>, machine: impl Fn(&Reco
     (records, left_out)
 }
 
-/// Keeps, for each place, the records of the group that was measured last.
+/// Keeps, for each `place`, the records of the group that was measured last.
 fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     mut records: Vec<R>,
     place: impl Fn(&Record) -> P,
@@ -100,7 +100,7 @@ fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     records
 }
 
-/// Returns the form of a record's schedule. Draws from TVM's own space have a code revision of their own.
+/// Returns the form of a record's schedule, because samples of TVM's own space have a code revision of their own.
 fn kind_of_schedule(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct Written {
@@ -110,7 +110,7 @@ fn kind_of_schedule(record: &Record) -> Option<String> {
 }
 
 impl Record {
-    /// Returns the versions that a time belongs to, as text.
+    /// Returns the versions that a time depends on, as text.
     pub fn versions(&self) -> String {
         let named = [
             ("TVM", &self.tvm_version),
@@ -204,7 +204,7 @@ mod tests {
         check_newest(&[code(None, record("0.27", 1)), code(Some("new"), record("0.27", 2))], &[2]);
         let other = Record { task_hash: "other".to_owned(), ..code(Some("old"), record("0.27", 1)) };
         check_newest(&[other, record("0.27", 2)], &[1, 2]);
-        // Draws from TVM's own space have a code revision of their own.
+        // Samples of TVM's own space have a code revision of their own.
         let drawn = Json::parse(r#"{"from":"metaschedule","space":0,"seed":1}"#).expect("JSON");
         let drawn = Record { schedule: Some(drawn), ..code(Some("drawn"), record("0.27", 1)) };
         check_newest(&[drawn, record("0.27", 2)], &[1, 2]);

@@ -1,12 +1,12 @@
-//! The one table of columns.
+//! The table of columns.
 //!
-//! Everything that knows a column by name is generated from this list: the `Record` struct, its JSON, the CSV header,
-//! the Parquet and SQL schemas and `docs/reference/dataset-format.md`. To add a column, append a line with the next
-//! schema version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log.
-//! Names are never changed or reused; units stand last in them.
+//! The `Record` struct, its JSON, the CSV header, the Parquet and SQL schemas and `docs/reference/dataset-format.md`
+//! are generated from this list. To add a column, append a line with the next schema version and an `Option` type
+//! (older files lack it), raise `SCHEMA_VERSION`, and update the change log. Names are never changed or reused, and end
+//! with their unit.
 //!
-//! A line reads `name: type = kind, unit, when known, since version`. Only columns known `Before` the run may feed a
-//! predictor that answers before the run.
+//! A line reads `name: type = kind, unit, when known, since version`. A predictor may use only columns known `Before`
+//! the run.
 
 use super::cell::{Cell, Field};
 use super::column::{Kind, Known};
@@ -275,40 +275,40 @@ columns! {
 /// One column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its place in the table.
+    /// Index in the table.
     pub id: ColumnId,
-    /// Its name in every file and engine.
+    /// Name in every file and database.
     pub name: &'static str,
-    /// The group it is documented under.
+    /// Group in the documentation.
     pub group: &'static str,
-    /// How it is stored.
+    /// Storage kind.
     pub kind: Kind,
-    /// Unit of its numbers, or the form of its texts.
+    /// Unit of numbers, or form of texts.
     pub unit: &'static str,
-    /// Whether a row may lack it.
+    /// Whether a row may lack the column.
     pub nullable: bool,
-    /// What it means; may begin with a space, see `text`.
+    /// Description; may begin with a space, see `text`.
     pub doc: &'static str,
-    /// First schema version that has it.
+    /// First schema version with the column.
     pub since: i64,
-    /// Whether a predictor that answers before the run may see it.
+    /// Whether the value is known before the run.
     pub known: Known,
 }
 
 impl Column {
-    /// What the column means, trimmed.
+    /// Returns the trimmed description.
     pub fn text(&self) -> &'static str {
         self.doc.trim()
     }
 }
 
 impl ColumnId {
-    /// What is known about the column.
+    /// Returns the column's metadata.
     pub fn column(self) -> &'static Column {
         &COLUMNS[self as usize]
     }
 
-    /// The column's name.
+    /// Returns the column's name.
     pub fn name(self) -> &'static str {
         self.column().name
     }

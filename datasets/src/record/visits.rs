@@ -1,12 +1,12 @@
-//! What the visits of one experiment say of the next measurement: the one place that computes an interval over visits.
+//! Computes intervals over visits: what the visits of one experiment predict for the next measurement.
 //!
-//! A visit is one placement of a candidate in time and memory. Medians of visits scatter far more than the samples within one
-//! visit, so an interval of samples says little about another day. Here the interval is for the median that another measurement
-//! of as many visits would give, at another time and place in memory.
+//! A visit is one placement of a candidate in time and memory. Medians scatter much more between visits than samples
+//! within one. The interval is for the median of another measurement with as many visits, at another time and
+//! placement.
 //!
-//! Times scatter by factors, so everything is computed on logarithms. Two or three visits of one experiment say little about
-//! their own scatter; therefore the noise floor, the scatter of all experiments of the run, counts as [`FLOOR_FREEDOM`] more
-//! degrees of freedom. Without a noise floor and with a single visit there is no interval.
+//! All computations use logarithms, because times scatter by factors. A few visits determine their own scatter poorly,
+//! so the noise floor (the pooled scatter of all experiments of the run) counts as [`FLOOR_FREEDOM`] additional degrees
+//! of freedom. A single visit without a noise floor has no interval.
 
 use super::cell::Cell;
 use super::json::Json;
@@ -16,24 +16,22 @@ use super::words::{Covers, Outcome, Source};
 use crate::record::batch::{Batch, Row};
 use std::collections::HashMap;
 
-/// Degrees of freedom that the noise floor counts for beside an experiment's own visits: few, because experiments differ widely
-/// in how much they scatter.
+/// Degrees of freedom of the noise floor. Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Variance that the visits of one campaign have in common, over the variance between them: a machine is another one ten minutes
-/// later, which visits of one campaign cannot show.
+/// Variance shared by the visits of one campaign, relative to the variance between visits. The machine's state changes
+/// within minutes, which the visits of one campaign cannot show.
 const SHARED_VARIANCE: f64 = 0.4;
 
-/// Quantiles of Student's t distribution for a two-sided 95 % interval, by degrees of freedom from 1 on.
+/// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
 const STUDENT: [f64; 20] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086,
 ];
 
-/// What choosing looks at.
+/// The median of an attempt, for selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tried {
-    /// The median, of an attempt that was `ok`.
     pub median_ns: Option<f64>,
 }
 
@@ -45,7 +43,7 @@ impl Tried {
     }
 }
 
-/// The place of the middle median, of an even number of them the earlier of both middles.
+/// Returns the index of the median time, the earlier of two.
 pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
@@ -54,13 +52,12 @@ pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
     Some(times[low].1.min(times[high].1))
 }
 
-/// The one with the middle median of attempts at one experiment that were `ok`, of an even number of them the earlier of both middles.
+/// Returns the record with the median time (the earlier of two) among successful attempts at one experiment.
 pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
     let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
     middle(&tried).map(|place| attempts[place])
 }
 
-/// The columns that state what is known over visits.
 const STATED: [ColumnId; 6] = [
     ColumnId::median_interval_ns,
     ColumnId::median_low_ns,
@@ -70,54 +67,53 @@ const STATED: [ColumnId; 6] = [
     ColumnId::visit_spread,
 ];
 
-/// What is known over visits.
+/// Statistics over visits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverVisits {
-    /// The median that is shown.
+    /// Reported median.
     pub shown_ns: f64,
-    /// The medians of the visits, in the order of time.
+    /// Medians of the visits, in time order.
     pub visits_ns: Vec<f64>,
-    /// Standard deviation of their logarithms; nothing for one visit.
+    /// Standard deviation of the log medians; None for one visit.
     pub spread: Option<f64>,
-    /// The 95 % interval for the median of another measurement of as many visits; nothing where no scatter is known.
+    /// 95 % interval for the median of another measurement with as many visits; None if no scatter is known.
     pub interval_ns: Option<(f64, f64)>,
 }
 
 impl OverVisits {
-    /// Of medians of visits, in the order of time, of which nothing else is known.
+    /// Computes statistics from medians of visits in time order.
     pub fn of_medians(shown_ns: f64, visits_ns: &[f64]) -> OverVisits {
         let visit =
             |median_ns: &f64| Visit { medians_ns: vec![*median_ns], within: None, noise_floor: None, stated_ns: None };
         over(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
     }
 
-    /// Half-width of the interval, on logarithms, that so many visits give where visits are known to scatter by this much.
+    /// Returns the expected log half-width of the interval for a number of visits with a known scatter.
     pub fn expected(spread: Option<f64>, visits: usize) -> Option<f64> {
         let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * spread?.powi(2);
         Some(student(u32::MAX) * variance.sqrt())
     }
 
-    /// Half of the interval as a share of the median that is shown.
+    /// Returns the relative half-width of the interval.
     pub fn uncertainty(&self) -> Option<f64> {
         let (low, high) = self.interval_ns?;
         (self.shown_ns > 0.0).then(|| (high - low) / 2.0 / self.shown_ns)
     }
 }
 
-/// The figures of a row that count here.
+/// The values of a row that the statistics use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Visit {
-    /// Medians: of the row itself, or of the visits that it sums up.
+    /// Median of the row, or of the visits that it summarises.
     medians_ns: Vec<f64>,
-    /// Half-width of the interval within the visit over its median.
+    /// Relative half-width of the interval within the visit.
     within: Option<f64>,
     noise_floor: Option<f64>,
-    /// The row's own interval, where it already is one over visits or no visit can give another time.
+    /// Interval of the row if it already covers visits, or if no other visit could differ.
     stated_ns: Option<(f64, f64)>,
 }
 
 impl Visit {
-    /// Of a row that gave a time.
     pub fn of(row: &impl Row) -> Option<Visit> {
         let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
         let median_ns = Tried::of(row).median_ns?;
@@ -125,7 +121,7 @@ impl Visit {
         let ends = float(ColumnId::median_low_ns).zip(float(ColumnId::median_high_ns));
         let stored = ends.or(half.map(|half| (median_ns - half, median_ns + half)));
         let is_over_visits = row.cell(ColumnId::interval_covers) == Cell::Text(Covers::Visits.name());
-        // A simulator gives the same time again, and of an imported time nothing more will be known.
+        // A simulator always gives the same time, and imported times cannot be repeated.
         let is_final = [Source::Simulated, Source::Imported].map(|source| Cell::Text(source.name()));
         let medians_ns = match row.cell(ColumnId::visits_ns) {
             Cell::Text(text) => Json::parse(text).and_then(|json| json.to()).unwrap_or_default(),
@@ -140,7 +136,7 @@ impl Visit {
     }
 }
 
-/// What rows of one experiment, in the order of time, say together of the median that is shown.
+/// Computes statistics of the rows of one experiment, in time order, for a reported median.
 pub(crate) fn over(shown_ns: f64, visits: &[Visit]) -> OverVisits {
     let visits_ns: Vec<f64> = visits.iter().flat_map(|visit| visit.medians_ns.iter().copied()).collect();
     if let [only] = visits
@@ -159,7 +155,7 @@ pub(crate) fn over(shown_ns: f64, visits: &[Visit]) -> OverVisits {
     OverVisits { shown_ns, visits_ns, spread, interval_ns }
 }
 
-/// Standard deviation of logarithms; nothing for fewer than two times.
+/// Returns the standard deviation of log times, or None for fewer than two.
 pub fn spread(times_ns: &[f64]) -> Option<f64> {
     let logarithms: Vec<f64> = times_ns.iter().map(|time| time.max(f64::MIN_POSITIVE).ln()).collect();
     let count = logarithms.len() as f64;
@@ -168,7 +164,7 @@ pub fn spread(times_ns: &[f64]) -> Option<f64> {
     (logarithms.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
-/// Half-width, on logarithms, of the interval for another measurement's median.
+/// Returns the log half-width of the interval for another measurement's median.
 fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
     let own_freedom = if spread.is_some() { u32::try_from(visits - 1).ok()? } else { 0 };
     let floor_freedom = if floor.is_some() { FLOOR_FREEDOM } else { 0 };
@@ -178,20 +174,21 @@ fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<
     if freedom == 0 {
         return None;
     }
-    // Both this median and the other one are off.
+    // Both medians, this one and the next, have an error.
     let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * squares / f64::from(freedom);
     Some(student(freedom) * variance.sqrt())
 }
 
-/// How far an interval may reach at most, on logarithms: to the farthest visit and beyond it as the noise floor says, or to twice
-/// and half the median. A single visit that was disturbed for all of its time would else promise times that nobody saw.
+/// Returns the maximum log half-width of an interval: the farthest visit plus the noise floor, and at least a factor of
+/// two. Otherwise one heavily disturbed visit would give absurd intervals.
 fn reach(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     let distance = |time_ns: &f64| (time_ns / shown_ns).ln().abs();
     let farthest = visits_ns.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max);
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Variance of the median of so many normal values over that of one value: exact for one, within 3 % beyond.
+/// Returns the variance of the median of `count` normal values relative to that of one value. Exact for one value, an
+/// approximation beyond.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)
@@ -202,26 +199,26 @@ fn student(freedom: u32) -> f64 {
     table.unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
 
-/// The scatter between visits of several experiments as one number: the root of the median variance, so that a few
-/// experiments that scatter wildly do not widen the intervals of all. Nothing for fewer than eight degrees of freedom.
+/// The pooled scatter between visits over several experiments: the root of the median variance, which is robust against
+/// a few experiments with a wild scatter.
 #[derive(Clone, Debug, Default)]
 pub struct NoiseFloor {
     medians_ns: HashMap<Key, Vec<f64>>,
-    /// Of the experiments that were visited more than once.
+    /// Degrees of freedom of all experiments with repeated visits.
     freedom: usize,
-    /// The last answer, and after how many medians it was computed.
+    /// Cached result, with the degrees of freedom that it was computed from.
     known: (Option<f64>, usize),
 }
 
 impl NoiseFloor {
-    /// Takes the median of one more visit of an experiment.
+    /// Adds the median of one more visit.
     pub fn take(&mut self, key: Key, median_ns: f64) {
         let medians_ns = self.medians_ns.entry(key).or_default();
         medians_ns.push(median_ns);
         self.freedom += usize::from(medians_ns.len() > 1);
     }
 
-    /// The pooled standard deviation; computed anew when a tenth more is known.
+    /// Returns the pooled standard deviation; recomputed after enough new visits.
     pub fn pooled(&mut self) -> Option<f64> {
         const LEAST_FREEDOM: usize = 8;
         if self.freedom >= LEAST_FREEDOM && 10 * self.freedom >= 11 * self.known.1 {
@@ -232,7 +229,7 @@ impl NoiseFloor {
 
     fn compute(&self) -> Option<f64> {
         let variance = |medians_ns: &Vec<f64>| {
-            // The median of a variance that is estimated with few degrees of freedom lies below it (Wilson and Hilferty).
+            // Corrects the bias of the median of variances with few degrees of freedom (Wilson and Hilferty).
             let freedom = medians_ns.len().saturating_sub(1) as f64;
             Some(spread(medians_ns)?.powi(2) / (1.0 - 2.0 / (9.0 * freedom)).powi(3))
         };
@@ -242,7 +239,7 @@ impl NoiseFloor {
     }
 }
 
-/// States intervals over visits in rows; `known` has one entry for each row.
+/// Writes intervals over visits into rows; `known` has one entry per row.
 pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
     let stated: Vec<Record> = known
         .iter()
@@ -258,12 +255,12 @@ pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
 }
 
 impl Record {
-    /// What this row alone says about other visits.
+    /// Returns the statistics over visits from this row alone.
     pub fn over_visits(&self) -> Option<OverVisits> {
         Some(over(self.median_ns?, &[Visit::of(self)?]))
     }
 
-    /// States an interval over visits in the columns for it.
+    /// Writes statistics over visits into their columns.
     pub fn state_over_visits(&mut self, known: &OverVisits) {
         self.visit_spread = known.spread;
         self.visits_ns = match known.visits_ns.as_slice() {
@@ -278,7 +275,8 @@ impl Record {
     }
 }
 
-/// The row with the middle median of an experiment's attempts, in the order of time, with the interval over all of them.
+/// Returns the record with the median time among an experiment's attempts in time order, with the interval over all of
+/// them.
 pub fn measured(attempts: &[&Record]) -> Option<Record> {
     let timed: Vec<&Record> =
         attempts.iter().copied().filter(|record| Tried::of(*record).median_ns.is_some()).collect();
@@ -307,7 +305,6 @@ mod tests {
         }
     }
 
-    /// What rows of one experiment say together.
     #[track_caller]
     fn check(rows: &[Record], wanted: Expect) {
         let told = match measured(&rows.iter().collect::<Vec<_>>()) {
@@ -329,16 +326,16 @@ mod tests {
     fn intervals_are_of_visits_and_of_the_noise_of_all() {
         check(&[], expect!["no time"]);
         check(&[Record { outcome: Outcome::Crashed, median_ns: None, ..record(1, 1.0, None) }], expect!["no time"]);
-        // One visit, of which nothing is known beyond itself.
+        // A single visit.
         check(&[record(1, 100.0, None)], expect!["100: nothing over visits, visits -, spread -"]);
         check(&[record(1, 100.0, Some(0.02))], expect!["100: 91.1 .. 109.7, visits -, spread -"]);
         let three = |floor| [record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, floor)];
         check(&three(None), expect!["102: 91.4 .. 113.8, visits [100.0,104.0,102.0], spread 0.0196"]);
         check(&three(Some(0.02)), expect!["102: 95.8 .. 108.6, visits [100.0,104.0,102.0], spread 0.0196"]);
         check(&three(Some(0.002)), expect!["102: 98.4 .. 105.8, visits [100.0,104.0,102.0], spread 0.0196"]);
-        // Visits that agree by chance, on a noisy host.
+        // Visits that agree by chance on a noisy host.
         let equal = [record(1, 100.0, None), record(2, 100.0, None), record(3, 100.0, Some(0.03))];
-        // One that was disturbed for all of its time.
+        // One visit that was disturbed for all of its time.
         let disturbed = [record(1, 100.0, None), record(2, 5000.0, None), record(3, 101.0, Some(0.01))];
         check(&disturbed, expect!["101: 1.9 .. 5237.7, visits [100.0,5000.0,101.0], spread 2.2557"]);
         check(&equal, expect!["100: 92.5 .. 108.1, visits [100.0,100.0,100.0], spread 0.0000"]);
@@ -384,7 +381,7 @@ mod tests {
         let mut scatter = |sigma: f64| (0..12).map(|_| random.random_range(-0.5..0.5)).sum::<f64>() * sigma;
         let (mut hits, mut widths, mut differences) = (0, Vec::new(), Vec::new());
         for _ in 0..2000 {
-            // What visits of a campaign share, and what they do not.
+            // Variation shared by the visits of a campaign, and variation between them.
             let mut campaign = |floor| {
                 let shared = scatter(0.02 * SHARED_VARIANCE.sqrt());
                 (0..3)
@@ -402,7 +399,7 @@ mod tests {
         widths.sort_by(f64::total_cmp);
         differences.sort_by(f64::total_cmp);
         assert!(hits > 1900, "{hits} of 2000");
-        // An interval that covers by being wide is none.
+        // The interval must not cover only because it is wide.
         assert!(widths[1000] < 4.5 * differences[1000], "{} for {}", widths[1000], differences[1000]);
     }
 
@@ -410,7 +407,7 @@ mod tests {
     fn the_noise_floor_is_the_scatter_of_the_middle_experiment() {
         let mut floor = NoiseFloor::default();
         for number in 0..9u8 {
-            // The last two scatter wildly.
+            // The last two experiments scatter wildly.
             let spread: f64 = if number < 7 { 0.01 } else { 0.5 };
             floor.take(Key([number; 16]), 100.0);
             assert_eq!(floor.pooled().is_some(), number > 7, "experiment {number}");

@@ -1,4 +1,4 @@
-//! Columns whose value is one word of a closed set.
+//! Enums for columns whose value is one word of a closed set.
 
 use super::cell::{Cell, Field, Storage};
 use super::key::excerpt;
@@ -6,7 +6,7 @@ use crate::error::RowError;
 use models::names;
 use std::fmt;
 
-/// Generates an enum that is one word in files.
+/// Generates an enum with a word for each variant.
 macro_rules! words {
     ($(#[doc = $doc:literal])+ $type:ident { $first:ident = $first_word:literal: $first_doc:literal, $( $variant:ident = $word:literal: $variant_doc:literal, )* }) => {
         $(#[doc = $doc])+
@@ -19,20 +19,20 @@ macro_rules! words {
         }
 
         impl $type {
-            /// Every value, in the order of the enum.
+            /// All values, in the order of the enum.
             pub const ALL: &[$type] = &[$type::$first, $( $type::$variant, )*];
 
-            /// The word in files.
+            /// Returns the word in files.
             pub fn name(self) -> &'static str {
                 match self { $type::$first => $first_word, $( $type::$variant => $word, )* }
             }
 
-            /// What it means.
+            /// Returns the description.
             pub fn meaning(self) -> &'static str {
                 match self { $type::$first => $first_doc, $( $type::$variant => $variant_doc, )* }
             }
 
-            /// The value of a word.
+            /// Looks up a value by its word.
             pub fn from_name(word: &str) -> Option<$type> {
                 $type::ALL.iter().copied().find(|value| value.name() == word)
             }
@@ -103,7 +103,7 @@ words! {
 }
 
 impl Outcome {
-    /// Whether it was to give a time and did not.
+    /// Returns whether the attempt should have given a time and did not.
     pub fn is_loss(self) -> bool {
         !matches!(self, Outcome::Ok | Outcome::PassedOver)
     }

@@ -1,17 +1,16 @@
-//! The checksum of a journal's line: its last member, so that the line stays a JSON object for every reader.
+//! Checksums of journal lines, stored as the last member, so that each line stays a JSON object.
 
 use crate::error::RowError;
 
-/// What stands before the digits and after them.
 const BEFORE: &[u8] = b",\"checksum\":\"";
 const AFTER: &[u8] = b"\"}";
 
 const DIGITS: usize = 16;
 
-/// Length of all that a checksum adds to the end of an object, its brace included.
+/// Length of a checksum at the end of an object, including the brace.
 const TAIL: usize = BEFORE.len() + DIGITS + AFTER.len();
 
-/// Gives the object at the end of a line, which has members, a checksum.
+/// Adds a checksum to a line with a nonempty object.
 pub(super) fn add(line: &mut Vec<u8>) {
     line.truncate(line.trim_ascii_end().len());
     line.pop();
@@ -22,7 +21,7 @@ pub(super) fn add(line: &mut Vec<u8>) {
     line.push(b'\n');
 }
 
-/// Takes the checksum off a line, which must fit; false for a line without one, which stays as it is.
+/// Verifies and removes the checksum of a line. Returns false and keeps the line if it has none.
 pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
     let Some(end) = line.len().checked_sub(TAIL) else { return Ok(false) };
     let tail = &line[end..];
@@ -37,7 +36,6 @@ pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
     Ok(true)
 }
 
-/// The refusal of a line that ought to have a checksum.
 pub(super) fn missing() -> RowError {
     RowError::new("it does not end in a checksum, as every line of its journal should")
 }

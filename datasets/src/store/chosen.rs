@@ -1,4 +1,4 @@
-//! Of every experiment in a merge the measurements that are wanted.
+//! Selects the wanted measurements of each experiment during a merge.
 
 use super::merge::Merge;
 use crate::error::Result;
@@ -7,11 +7,10 @@ use crate::record::choose::Choose;
 use crate::record::visits::{OverVisits, Tried, Visit, over, state_in_batch};
 use std::ops::Range;
 
-/// Merged rows of which some are chosen.
 pub(super) struct Chosen {
     merge: Merge,
     choose: Choose,
-    /// The attempts at the last experiment so far, of which more may come.
+    /// Attempts of the last experiment, which may continue in the next rows.
     open: Batch,
 }
 
@@ -20,7 +19,6 @@ impl Chosen {
         Chosen { merge, choose, open: Batch::all_columns() }
     }
 
-    /// The next rows; nothing at the end.
     pub fn next(&mut self) -> Result<Option<Batch>> {
         if self.choose == Choose::All {
             return self.merge.next();
@@ -32,7 +30,7 @@ impl Chosen {
                 self.close(&mut chosen, &mut known);
                 break;
             };
-            // An experiment begins with its first attempt.
+            // The first attempt starts an experiment.
             let begins: Vec<usize> = (0..rows.len()).filter(|row| rows.attempt(*row) == 1).collect();
             self.open.extend(&rows, 0..begins.first().copied().unwrap_or(rows.len()));
             let Some(&last) = begins.last() else { continue };
@@ -48,14 +46,13 @@ impl Chosen {
         Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
     }
 
-    /// Chooses among the rows that waited for more.
+    /// Selects among the pending attempts.
     fn close(&mut self, chosen: &mut Batch, known: &mut Vec<Option<OverVisits>>) {
         let open = std::mem::replace(&mut self.open, Batch::all_columns());
         known.extend(self.over_visits(&open, 0..open.len()));
         chosen.extend(&open, self.places(&open, 0..open.len()));
     }
 
-    /// What the visits of one experiment say together, for each row that is chosen of it.
     fn over_visits(&self, rows: &Batch, places: Range<usize>) -> Vec<Option<OverVisits>> {
         let chosen = self.places(rows, places.clone());
         if self.choose != Choose::Middle {
@@ -65,7 +62,6 @@ impl Chosen {
         chosen.map(|row| Tried::of(&rows.row(row)).median_ns.map(|shown_ns| over(shown_ns, &visits))).collect()
     }
 
-    /// The places that are chosen of one experiment's.
     fn places(&self, rows: &Batch, places: Range<usize>) -> Range<usize> {
         let tried: Vec<Tried> = places.clone().map(|row| Tried::of(&rows.row(row))).collect();
         let chosen = self.choose.places(&tried);
@@ -73,7 +69,7 @@ impl Chosen {
     }
 }
 
-/// Neighbours in one piece, which are copied faster.
+/// Joins adjacent ranges, because larger copies are faster.
 fn joined(places: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for next in places {

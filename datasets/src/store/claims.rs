@@ -1,13 +1,13 @@
-//! Claims of experiments, so that processes on one store share their work instead of doing it twice.
+//! Claims of experiments, so that processes on one store share their work.
 //!
 //! ```text
 //! store/claims/turn                     locked while a process claims; holds the number of claims so far
-//! store/claims/<start>-<pid>-<boot>.txt one per process: a line for each experiment it has claimed, none has two writers
+//! store/claims/<start>-<pid>-<boot>.txt one per process with a single writer: a line for each claimed experiment
 //! ```
 //!
-//! A claim holds as long as its process lives. Within one boot of a machine the lock on its file tells whether that process lives
-//! or, where locks do not work, the process table does; for a process elsewhere, a recent change of the file by the file system's
-//! clock does. A lost claim means that an experiment is made twice, which costs time and no record.
+//! A claim is valid while its process lives. Within one boot, the file lock shows that, or the process table if locks
+//! do not work. For a process on another machine, a recent modification time of the file shows it. A lost claim only
+//! repeats an experiment; no record is lost.
 
 use super::Store;
 use super::identity::{Identity, Maker, create_own};
@@ -24,47 +24,47 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Time after which a process elsewhere that has not touched its claims counts as ended. It touches them every minute, and some
-/// file systems show that to other machines a minute later.
+/// Time without modification after which a remote process counts as ended. Processes touch their claims every minute,
+/// and some file systems delay that for other machines.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
-/// Largest claim file that is read.
+/// Maximum size of a claim file.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What this process has claimed; the claims end with it.
+/// The claims of this process, released on drop.
 #[derive(Debug)]
 pub struct Claims {
     folder: PathBuf,
     path: PathBuf,
     file: File,
     boot: String,
-    /// Number of claims in the store after the last one of this process.
+    /// Number of claims in the store after this process's last one.
     turn: Option<u64>,
     _renewal: Renewal,
 }
 
-/// What came of claiming.
+/// The result of claiming.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// Experiments that other processes have claimed.
+    /// Experiments claimed by other processes.
     pub held: HashSet<Key>,
-    /// The files that say so.
+    /// Files with these claims.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether other processes have claimed since this one did, so that the store may hold new records.
+    /// Whether other processes have claimed since this one did, so that the store may have new records.
     pub has_news: bool,
 }
 
 impl Store {
-    /// Begins to claim experiments.
+    /// Creates an empty claim file for this process.
     pub fn claims(&self) -> Result<Claims> {
         let folder = self.root().join("claims");
         make_folder(&folder)?;
         let boot = Identity::current().boot.replace('-', "");
         loop {
             let (path, file) = create_own(&folder, "txt", OpenOptions::new().append(true).read(true))?;
-            // Where the file system has no locks, other processes look for this process itself.
+            // Without file locks, other processes check the process table.
             let _ = file.lock();
-            // Before it was locked, another process may have removed it as that of a process that has ended.
+            // Before it was locked, another process may have removed the file as stale.
             if path.exists() {
                 let _renewal = Renewal::begin(&file);
                 return Ok(Claims { folder, path, file, boot, turn: None, _renewal });
@@ -100,7 +100,7 @@ impl Claims {
         self.file.write_all(bytes).context("writing", &self.path)
     }
 
-    /// Returns the claims of all other living processes, with their files.
+    /// Returns the claims of all other living processes with their files.
     fn others(&self) -> Result<HashMap<Key, PathBuf>> {
         let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
         let mut claimed = HashMap::new();
@@ -112,7 +112,7 @@ impl Claims {
             }
             let mut text = Vec::new();
             (&mut file).take(MOST_BYTES).read_to_end(&mut text).context("reading", &path)?;
-            // Lines that are damaged or not yet whole are none.
+            // Damaged or incomplete lines are ignored.
             let keys =
                 text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok());
             claimed.extend(keys.map(|key| (key, path.clone())));
@@ -125,9 +125,9 @@ impl Claims {
         match (Holder::of(file), maker) {
             (Holder::Alive, _) => return false,
             (Holder::Gone, Some(_)) => return true,
-            // A process that cannot be seen from within another container counts as ended: its work may be done twice.
+            // A process that is invisible in another container counts as ended; its work may be repeated.
             (Holder::Unknown, Some(maker)) => return !holder::is_running(maker.pid, Some(maker.moment_us)),
-            // Locks may be each machine's own.
+            // Locks may be local to each machine.
             (Holder::Gone | Holder::Unknown, None) => {}
         }
         let written = file.metadata().and_then(|metadata| metadata.modified());
@@ -137,7 +137,7 @@ impl Claims {
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        // What is left behind counts for nothing once this process has ended.
+        // A file left behind is ignored once this process has ended.
         let _ = remove(&self.path);
     }
 }

@@ -1,9 +1,9 @@
 //! Merges small parts into large ones.
 //!
-//! The parts left depend only on the rows, not on the parts they were in: rows are sorted, each measurement stands once,
-//! and files are cut after a fixed number of rows. New parts come first and are read back, then old ones go, then the
-//! manifest is written; readers and writers need not wait. A part whose content is not what its name says is left as it
-//! is: its rows would get a name that says they are sound.
+//! The result depends only on the rows: they are sorted and deduplicated, and files are cut after a fixed number of
+//! rows. New parts are written and verified, then old parts are removed, then the manifest is written; readers and
+//! writers are not blocked. A part with a wrong content hash is kept as it is, because a merge would give its rows a
+//! valid hash.
 
 use super::Store;
 use super::damage::{Damage, sound};
@@ -24,33 +24,32 @@ use std::path::{Path, PathBuf};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// Longest manifest that is read.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// Rows of a part after compaction, except the last of a folder: about 100 MB.
+/// Rows of a part after compaction, except the last of a folder.
 pub(super) const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
 
-// Merging gives rows by a fixed number, so this is where parts can be cut.
+// Merging returns rows in fixed portions, and parts can only be cut between them.
 const _: () = assert!(PART_ROWS.is_multiple_of(ROWS_OUT as u64));
 
-/// What compacting did.
+/// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
-    /// The journals sealed before.
+    /// Journals sealed first.
     pub sealed: SealReport,
-    /// Parts before and after.
+    /// Number of parts before.
     pub parts_before: u64,
-    /// Parts after.
+    /// Number of parts after.
     pub parts_after: u64,
-    /// Rows in parts afterwards, those of damaged ones left out.
+    /// Rows in parts afterwards, without damaged ones.
     pub rows: u64,
-    /// Parts left as they are because they are damaged.
+    /// Damaged parts, which were kept as they are.
     pub damage: Vec<Damage>,
-    /// Temporary files of processes that had died, removed.
+    /// Number of removed temporary files of dead processes.
     pub leftovers: u64,
 }
 
-/// What the last compaction left: parts by their path below the dataset folder.
+/// The result of the last compaction: parts by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,
@@ -64,19 +63,18 @@ pub(super) struct ManifestPart {
 }
 
 impl Manifest {
-    /// No parts.
     pub fn empty() -> Manifest {
         Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() }
     }
 }
 
 impl Store {
-    /// Seals what can be sealed, then merges all parts of each folder.
+    /// Seals journals, then merges the parts of each folder.
     pub fn compact(&self) -> Result<CompactReport> {
         let _lock = self.lock_compaction()?;
         let mut report = CompactReport { sealed: self.seal(SealOptions::default())?, ..CompactReport::default() };
         let before = match self.manifest() {
-            // It is written again in the end.
+            // The manifest is rewritten at the end.
             Err(Error::Damaged { .. }) => Manifest::empty(),
             before => before?,
         };
@@ -103,7 +101,7 @@ impl Store {
         Ok(report)
     }
 
-    /// What the last compaction left; no parts when there was none.
+    /// Reads the manifest; without one, returns an empty manifest.
     pub(super) fn manifest(&self) -> Result<Manifest> {
         let path = self.root.join(MANIFEST);
         if !path.exists() {
@@ -119,7 +117,7 @@ impl Store {
         })
     }
 
-    /// Forgets parts that are not there any more.
+    /// Removes parts that no longer exist from the manifest.
     pub(super) fn forget(&self, gone: &[PathBuf]) -> Result<()> {
         let mut manifest = self.manifest()?;
         let before = manifest.parts.len();
@@ -127,7 +125,6 @@ impl Store {
         if manifest.parts.len() == before { Ok(()) } else { write_json(&self.root.join(MANIFEST), &manifest) }
     }
 
-    /// Where the manifest is.
     pub(super) fn manifest_path(&self) -> PathBuf {
         self.root.join(MANIFEST)
     }
@@ -139,12 +136,11 @@ impl Store {
         let lock = options.open(&path).context("opening", &path)?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::Busy { doing: "compacted", path: self.root.clone() }),
-            // A file system without locks still works: two compactions write the same parts.
+            // Without file locks this still works: concurrent compactions write the same parts.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
         }
     }
 
-    /// Merges some parts of a folder, which then go.
     pub(super) fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
         let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
         let mut merge = Merge::new(parts.to_vec())?;
@@ -176,7 +172,6 @@ impl Store {
         compacted.into_iter().map(entry).collect()
     }
 
-    /// The path of a part below the dataset folder, as manifests have it.
     pub(super) fn name_of(&self, part: &Path) -> String {
         part.strip_prefix(self.dataset_folder()).unwrap_or(part).to_string_lossy().into_owned()
     }

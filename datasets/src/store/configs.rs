@@ -1,7 +1,7 @@
-//! Texts of configurations, so that the hash in a record leads to what was asked for.
+//! Stored configurations, which the hash in a record refers to.
 //!
 //! ```text
-//! store/configs/<hash>.json    the resolved configuration whose hash records have in `config_hash`
+//! store/configs/<hash>.json    the resolved configuration of records with this `config_hash`
 //! ```
 
 use super::damage::is_unreadable;
@@ -11,13 +11,13 @@ use crate::files::{Scratch, list, make_folder};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest text; a campaign of thousands of models stays far below.
+/// Maximum size of a configuration.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Digits of the hash that names a text, in files and in the column `config_hash`.
+/// Digits of the hash in file names and in `config_hash`.
 const DIGITS: usize = 32;
 
-/// The name of a text: the first digits of its hash.
+/// Returns the name of a configuration: a prefix of its hash.
 pub fn config_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..DIGITS].to_owned()
 }
@@ -31,7 +31,7 @@ impl Store {
         self.config_folder().join(format!("{hash}.json"))
     }
 
-    /// Keeps a text under its hash, which is the answer. A sound text is written once.
+    /// Stores a configuration under its hash and returns the hash. An intact file is not rewritten.
     pub fn keep_config(&self, text: &str) -> Result<String> {
         let hash = config_hash(text);
         let is_sound = read(&self.config_path(&hash)).is_ok_and(|kept| kept.as_deref() == Some(text));
@@ -44,7 +44,7 @@ impl Store {
         Ok(hash)
     }
 
-    /// The text of a hash; nothing when the store has none, and an error when it is not what was written.
+    /// Returns the configuration of a hash, or None if the store has none; fails if the content does not match.
     pub fn config(&self, hash: &str) -> Result<Option<String>> {
         if hash.len() != DIGITS || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// The sound texts.
+    /// Returns all intact configurations.
     pub fn config_texts(&self) -> Result<Vec<String>> {
         let mut texts = Vec::new();
         for path in self.configs()? {
@@ -65,7 +65,6 @@ impl Store {
         Ok(texts)
     }
 
-    /// Takes over the sound texts of another store.
     pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
         for path in other.configs()? {
             match read(&path) {
@@ -77,7 +76,6 @@ impl Store {
         Ok(())
     }
 
-    /// Names the texts that are not what was written.
     pub(super) fn verify_configs(&self) -> Result<Vec<Problem>> {
         let problem = |file: PathBuf| Problem { file, problem: NOT_ITS_HASH.to_owned() };
         let paths = self.configs()?.into_iter();
@@ -99,7 +97,6 @@ fn is_named_after(path: &Path, text: &str) -> bool {
     path.file_stem().is_some_and(|name| name == config_hash(text).as_str())
 }
 
-/// A file's text; nothing where there is no file.
 fn read(path: &Path) -> Result<Option<String>> {
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -107,6 +104,6 @@ fn read(path: &Path) -> Result<Option<String>> {
     };
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes).context("reading", path)?;
-    // Not UTF-8 is not what was written, which the hash tells.
+    // Invalid UTF-8 changes the text, so the hash check fails.
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }

@@ -1,4 +1,4 @@
-//! Experiments that were measured with certain counters, which are not part of an experiment's key.
+//! Finds experiments measured with given counters, which are not part of an experiment's key.
 
 use super::index::key;
 use super::{Store, settled};
@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments that need not be measured again for these counters: one of their attempts has or refused every
-    /// counter, or was made by the configuration with this hash.
+    /// Returns the experiments that need not be repeated for the counters: one of their attempts has or refused every
+    /// counter, or used the configuration with this hash.
     pub fn counted(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {

@@ -1,4 +1,4 @@
-//! Content that is not what was written: it is left out and told, and the rest goes on.
+//! Detects damaged content, which is left out and reported while reading continues.
 
 use super::Store;
 use super::hashing::hash_file;
@@ -9,21 +9,19 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Where damaged files are set aside, below the store.
 const QUARANTINE: &str = "quarantine";
 
-/// What to do about a part that is damaged.
 pub(super) const PART_HINT: &str =
     "`dataset verify --quarantine` sets it aside; merging a store that has the same part brings it back";
 
-/// Content of a file that is not what was written.
+/// Damaged content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Lines that are left out; nothing where it is the whole file.
+    /// Number of lines left out; None for the whole file.
     pub lines: Option<u64>,
-    /// What is wrong, with the first of the lines.
+    /// Problem, with the first of the lines.
     pub problem: String,
 }
 
@@ -37,16 +35,15 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Sound parts, and what is wrong with the others.
 pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
 
 impl Store {
-    /// Parts whose content has the hash that their name says; only those may be read.
+    /// Returns the parts whose content matches the hash in their name; only those may be read.
     pub(super) fn sound_parts(&self) -> Result<Parts> {
         sound(self.parts()?)
     }
 
-    /// Moves a file out of the way of all readers, keeping its place in the store as its name.
+    /// Moves a file into quarantine under its path in the store.
     pub(super) fn set_aside(&self, file: &Path) -> Result<PathBuf> {
         let place = self.root.join(QUARANTINE).join(file.strip_prefix(&self.root).unwrap_or(file));
         let folder = place.parent().unwrap_or(&self.root);
@@ -61,7 +58,7 @@ impl Store {
         Ok(place)
     }
 
-    /// Files that were set aside.
+    /// Returns the files in quarantine.
     pub fn quarantined(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let mut folders = vec![self.root.join(QUARANTINE)];
@@ -75,7 +72,6 @@ impl Store {
     }
 }
 
-/// Tells sound parts from others.
 pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
     let found: Vec<_> = parts.par_iter().with_max_len(1).map(|part| part_damage(part)).collect();
     let (mut sound, mut damage) = (Vec::new(), Vec::new());
@@ -88,20 +84,19 @@ pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
     Ok((sound, damage))
 }
 
-/// What is wrong with a part as a whole.
 pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     let name = part.file_name().and_then(|name| name.to_str()).filter(|name| is_part(name));
     let problem = match hash_file(part) {
         Ok(hash) if name == Some(part_name(&hash).as_str()) => return Ok(None),
         Ok(_) => format!("its content does not have the hash that its name says; {PART_HINT}"),
-        // A disk that cannot give the content back is as bad as one that gives another.
+        // Unreadable content counts as damage.
         Err(Error::Io { source, .. }) if is_unreadable(&source) => format!("{source}; {PART_HINT}"),
         Err(error) => return Err(error),
     };
     Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
 }
 
-/// Whether a file has no content to give back: the disk cannot, or it is a folder under the name of a file.
+/// Returns whether the content cannot be read, because of a disk error or because the path is a folder.
 pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
     use nix::errno::Errno;
     [Errno::EIO, Errno::EISDIR].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))

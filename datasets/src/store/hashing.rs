@@ -4,7 +4,6 @@ use crate::error::{IoContext, Result};
 use std::fs::File;
 use std::path::Path;
 
-/// The hash of a file's content.
 pub(super) fn hash_file(path: &Path) -> Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path).context("opening", path)?).context("reading", path)?;

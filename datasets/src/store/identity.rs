@@ -1,4 +1,4 @@
-//! Which process on which machine wrote a journal, and whether it still does.
+//! Identifies the process that wrote a file, and whether it still runs.
 
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
@@ -9,30 +9,25 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A process, told apart from every other that ever ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
-    /// The machine, for people: a hash of its identity, or its name where it has none. Copies of a machine share it.
+    /// Hash of the machine ID, or the host name without one; only for display, because clones of a machine share it.
     pub machine: String,
-    /// Changes with every boot of the machine.
     pub boot: String,
-    /// Number of the process.
     pub pid: u32,
 }
 
-/// What became of the process that wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// It is running.
+    /// The process is running.
     Alive,
-    /// It has ended, or has not renewed its lease for so long that it must count as ended.
+    /// The process has ended, or its lease has expired.
     Gone,
-    /// It cannot be seen from here, and its lease has not run out.
+    /// The process is on another machine, and its lease has not expired.
     Elsewhere,
 }
 
 impl Identity {
-    /// This process.
     pub fn current() -> Identity {
         let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let machine = match read("/etc/machine-id").filter(|text| !text.is_empty()) {
@@ -43,17 +38,15 @@ impl Identity {
         Identity { machine, boot, pid: std::process::id() }
     }
 
-    /// The writer of a journal that does not tell.
     pub fn unknown() -> Identity {
         Identity { machine: String::new(), boot: String::new(), pid: 0 }
     }
 
-    /// What became of the process that wrote this open journal.
+    /// Returns the state of the process that wrote an open journal.
     ///
-    /// Within one boot the lock on the journal decides: the kernel drops it with the process, whichever way that
-    /// ends, and other containers see it too. Where locks are not to be had, a process of that number is taken for the
-    /// writer. Everywhere else only the lease tells: hosts may share a file system without locks, and even the
-    /// identity of a machine.
+    /// Within one boot, the journal's lock decides: the kernel releases it when the process ends, and other containers
+    /// see it. Without file locks, a process with the same number counts as the writer. Everywhere else only the lease
+    /// is reliable, because hosts may share a file system without locks and even a machine ID.
     pub fn owner(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
         let is_here = !self.boot.is_empty() && self.boot == here.boot;
         let wrote_at_us = Maker::of(path).map(|maker| maker.moment_us);
@@ -70,19 +63,16 @@ impl Identity {
     }
 }
 
-/// Maker of a file, as the file's name gives it.
+/// The creator of a file, from the file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Maker {
-    /// Time of creation, in microseconds since 1970.
     pub moment_us: u64,
-    /// The number of the process.
     pub pid: u32,
-    /// The boot of its machine, without hyphens.
+    /// Boot ID without hyphens.
     pub boot: String,
 }
 
 impl Maker {
-    /// Parses the name of a file.
     pub fn of(path: &Path) -> Option<Maker> {
         let name = path.file_stem()?.to_str()?;
         let mut parts = name.splitn(3, '-');
@@ -91,7 +81,7 @@ impl Maker {
     }
 }
 
-/// Creates a file of this process: named after the moment, the process and the boot, and nobody else's.
+/// Creates a file with a unique name from the time, the process and the boot.
 pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptions) -> Result<(PathBuf, File)> {
     let Identity { boot, pid, .. } = Identity::current();
     let boot = boot.replace('-', "");
@@ -99,14 +89,13 @@ pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptio
     loop {
         let path = folder.join(format!("{moment}-{pid}-{boot}.{extension}"));
         match options.create_new(true).open(&path) {
-            // Containers of one machine may have processes of the same number.
+            // Containers on one machine may have equal process numbers.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => moment += 1,
             file => return Ok((path.clone(), file.context("creating", &path)?)),
         }
     }
 }
 
-/// The name of this host.
 fn host_name() -> String {
     nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }

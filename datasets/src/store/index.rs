@@ -1,4 +1,4 @@
-//! Which experiments a store holds: a scan of a few columns of all parts and of all journals.
+//! The index of experiments: a scan of a few columns of all parts and journals.
 
 use super::damage::Damage;
 use super::journal_reader::JournalReader;
@@ -16,21 +16,20 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Rows read at once.
 const ROWS: usize = 8192;
 
-/// The experiments of a store, to know what need not be run again.
+/// The experiments in a store, which need not be repeated.
 #[derive(Debug, Default)]
 pub struct Keys {
     tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
     damage: Vec<Damage>,
 }
 
-/// What is known of an experiment.
+/// The known result of an experiment.
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     outcome: Outcome,
-    /// The highest number of an attempt; of ten million experiments every byte counts.
+    /// Highest attempt number; 32 bits, because an index may hold millions of entries.
     attempts: u32,
 }
 
@@ -39,7 +38,7 @@ impl Tried {
         Tried { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
     }
 
-    /// `ok` if either is, else how the later one ended; the same whichever is met first.
+    /// Combines two results independent of their order: `ok` wins, else the later outcome.
     fn with(self, other: Tried) -> Tried {
         let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
@@ -48,11 +47,11 @@ impl Tried {
 }
 
 impl Store {
-    /// Reads the keys of all parts and journals, those of running processes included.
+    /// Reads the keys of all parts and journals, including those of running processes.
     pub fn keys(&self) -> Result<Keys> {
         let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
         let (tried, damage) = settled(|| {
-            // One table for all files: what each has, side by side, would take as much again.
+            // One shared table, because a table per file would double the memory.
             let keys = Mutex::new(Keys::default());
             let note = |batch: &Batch, (): &mut ()| {
                 let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,8 +65,8 @@ impl Store {
         Ok(Keys { tried, damage })
     }
 
-    /// Gives every batch of some columns to a function, several files at once; what it gathers comes back per
-    /// file, journals first, with what was left out.
+    /// Passes every batch of some columns to `gather`, with several files in parallel; returns the result per file,
+    /// journals first, and the damage.
     pub(super) fn scan<T: Send>(
         &self,
         columns: &[ColumnId],
@@ -76,7 +75,7 @@ impl Store {
     ) -> Result<(Vec<T>, Vec<Damage>)> {
         let mut damage = Vec::new();
         let mut all = Vec::new();
-        // Reading a journal keeps all cores busy by itself.
+        // Reading one journal uses all cores already.
         for path in self.journals()? {
             let mut gathered = begin();
             damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
@@ -119,7 +118,7 @@ pub(super) fn key(row: &impl Row) -> Key {
     if let Cell::Key(key) = row.cell(ColumnId::key) { key } else { Key::default() }
 }
 
-/// The outcome of a row; an unknown word, which reading the whole row would refuse, counts as skipped.
+/// Returns the outcome of a row. An unknown word, which reading the whole row would reject, counts as skipped.
 fn outcome(row: &impl Row) -> Outcome {
     match row.cell(ColumnId::outcome) {
         Cell::Text(word) => Outcome::from_name(word).unwrap_or(Outcome::Skipped),
@@ -128,37 +127,37 @@ fn outcome(row: &impl Row) -> Outcome {
 }
 
 impl Keys {
-    /// Number of different experiments.
+    /// Returns the number of experiments.
     pub fn len(&self) -> usize {
         self.tried.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no experiments.
     pub fn is_empty(&self) -> bool {
         self.tried.is_empty()
     }
 
-    /// Whether an experiment was tried.
+    /// Returns whether an experiment has been attempted.
     pub fn contains(&self, key: Key) -> bool {
         self.tried.contains_key(&key)
     }
 
-    /// How an experiment ended, if it was tried; `ok` if any of its attempts was.
+    /// Returns the outcome of an experiment, if attempted; `ok` if any attempt was.
     pub fn outcome(&self, key: Key) -> Option<Outcome> {
         self.tried.get(&key).map(|tried| tried.outcome)
     }
 
-    /// How often an experiment was tried, as far as its writers knew of each other.
+    /// Returns the number of attempts, as far as writers knew of each other.
     pub fn attempts(&self, key: Key) -> i64 {
         self.tried.get(&key).map_or(0, |tried| i64::from(tried.attempts))
     }
 
-    /// What is not among them because it is not what was written.
+    /// Returns the damage, whose content is missing from the index.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// Notes one more attempt, for example one that this process has just recorded.
+    /// Adds an attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
         let attempts = self.attempts(key) + 1;
         self.note(key, Tried::new(outcome, attempts));
@@ -169,7 +168,7 @@ impl Keys {
     }
 }
 
-/// Keys are hashes already: their first bytes will do.
+/// Uses the first bytes of a key as its hash, because keys are hashes already.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 

@@ -1,11 +1,11 @@
-//! A journal: the records of one process, one line each, on the disk before `append` returns.
+//! The journal: the records of one process, one per line, synced before `append` returns.
 //!
-//! Whatever other hosts believe of its writer, nothing is lost: the writer keeps the lines that are in no part yet, and
-//! begins another journal with them when its own was taken away.
+//! The writer keeps all unsealed lines in memory. If another host seals its journal because it considers the writer
+//! dead, the writer starts a new journal with these lines, so no record is lost.
 //!
-//! Lines are written over zeros that were laid down before: a sync then need not bring a new length of the file to
-//! the disk too, which makes it half again as fast. So a journal being written ends in zeros, which readers pass over,
-//! and a line that was being written when the machine died may have zeros in it.
+//! Lines overwrite preallocated zeros, so that a sync need not update the file length; this makes syncs much faster.
+//! Therefore an open journal ends in zeros, which readers skip, and a line interrupted by a power loss may contain
+//! zeros.
 
 use super::identity::Identity;
 use super::journal_reader::{JournalHeader, JournalReader};
@@ -24,24 +24,23 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Zeros laid down at once.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Bytes of lines after which it is, because they are kept in memory until then.
+/// Size at which a journal is sealed, because its lines are kept in memory until then.
 const SEAL_AT_BYTES: usize = 128 << 20;
 
-/// Who writes a journal.
+/// The writer of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Name of the host.
+    /// Host name.
     pub host: String,
     /// Name and version of the program.
     pub program: String,
-    /// The command line, for people who find the journal.
+    /// Command line, for display.
     pub command: String,
 }
 
-/// The journal this process writes.
+/// The journal of this process.
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
@@ -49,18 +48,18 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     renewal: Option<Renewal>,
-    /// Bytes and rows that are safely on the disk.
+    /// Synced bytes and rows.
     bytes: u64,
     rows: u64,
-    /// Length of the file, zeros included.
+    /// Length of the file including zeros.
     length: u64,
     line: Vec<u8>,
-    /// The lines of all rows.
+    /// All unsealed lines.
     kept: Vec<u8>,
 }
 
 impl Store {
-    /// Begins a journal for this process.
+    /// Starts a journal for this process.
     pub fn journal(&self, origin: Origin) -> Result<Journal> {
         let folder = self.journal_folder();
         make_folder(&folder)?;
@@ -91,9 +90,8 @@ impl Store {
     }
 }
 
-/// Creates a journal with its header, named after the host, the moment and the process.
-///
-/// It gets its name when it is locked and has its header: whoever sees it sees that it is being written.
+/// Creates a journal with its header, named after the host, the time and the process. The file is renamed when it is
+/// locked and has its header, so that other processes see its state.
 fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)> {
     let mut line = serde_json::to_vec(header).map_err(|error| Error::damaged(folder, error.to_string()))?;
     checksum::add(&mut line);
@@ -111,9 +109,8 @@ fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)>
 }
 
 impl Journal {
-    /// Adds a record; when this returns, no crash loses it.
-    ///
-    /// After an error the journal is as it was before, and may be tried again once the cause is removed.
+    /// Appends a record; no crash loses it after the return. After an error the journal is unchanged, and the call may
+    /// be repeated.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);
@@ -132,12 +129,12 @@ impl Journal {
         if self.rows >= SEAL_AT_ROWS as u64 || self.kept.len() >= SEAL_AT_BYTES { self.roll() } else { Ok(()) }
     }
 
-    /// Seals what was written into parts and removes the journal.
+    /// Seals all records into parts and removes the journal.
     pub fn seal(mut self) -> Result<SealReport> {
         if !self.is_there() {
             self.begin_again(&[])?;
         }
-        // It must not look as if somebody still wrote.
+        // Stops the lease renewal, because the journal must not look active.
         self.renewal = None;
         let mut report = SealReport::default();
         seal_journal(&self.store, JournalReader::open(&self.path)?, &mut report)?;
@@ -145,18 +142,18 @@ impl Journal {
         Ok(report)
     }
 
-    /// Where the journal is.
+    /// Returns the path of the journal.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Seals this journal and goes on with a new one.
+    /// Seals this journal and continues with a new one.
     fn roll(&mut self) -> Result<()> {
         let next = self.store.journal(self.origin.clone())?;
         std::mem::replace(self, next).seal().map(|_| ())
     }
 
-    /// Whether the journal is where it was made; another host that could not see this process may have sealed it.
+    /// Returns whether the journal still exists; a host that cannot see this process may have sealed it.
     fn is_there(&self) -> bool {
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         match (std::fs::symlink_metadata(&self.path).map(place), self.file.metadata().map(place)) {
@@ -166,8 +163,8 @@ impl Journal {
         }
     }
 
-    /// Goes on in a new journal with all rows that were kept, and one more line. What was sealed meanwhile is there
-    /// twice then, which readers settle.
+    /// Starts a new journal with all kept rows and one more line. Rows sealed in the meantime are then duplicates,
+    /// which readers drop.
     fn begin_again(&mut self, line: &[u8]) -> Result<()> {
         let mut next = self.store.journal(self.origin.clone())?;
         next.write(&self.kept)?;
@@ -178,7 +175,7 @@ impl Journal {
         Ok(())
     }
 
-    /// One write, one sync; on failure nothing of the lines stays.
+    /// Writes and syncs lines; on failure, removes them.
     fn write(&mut self, lines: &[u8]) -> Result<()> {
         let end = self.bytes + lines.len() as u64;
         if end > self.length {
@@ -198,14 +195,14 @@ impl Journal {
         }
     }
 
-    /// Makes room up to some place and beyond. Where that fails the line may still fit, so its write will tell.
+    /// Preallocates up to and beyond an offset. A failure is ignored, because the line may still fit.
     fn lay_down_zeros(&mut self, end: u64) {
         while self.length < end {
             match self.file.write_all_at(&ZEROS, self.length) {
                 Ok(()) => self.length += ZEROS.len() as u64,
                 Err(_) => {
                     self.length = self.bytes;
-                    // The write of the line fails in turn if even this does.
+                    // If this fails, too, the write of the line reports it.
                     let _ = self.file.set_len(self.bytes);
                     return;
                 }
@@ -217,10 +214,10 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.kept.is_empty() && !self.is_there() {
-            // The last chance; whoever wants to know seals.
+            // Last chance to save the rows. An error is ignored here; `seal` reports errors.
             let _ = self.begin_again(&[]);
         }
-        // Zeros at the end do no harm; they only surprise people who look at the file.
+        // Removes the zeros, which only confuse human readers.
         let _ = self.file.set_len(self.bytes);
     }
 }

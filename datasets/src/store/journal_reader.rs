@@ -1,4 +1,4 @@
-//! Reads journals, whoever writes or wrote them, and passes over what is not what was written.
+//! Reads journals, including those being written, and skips damaged lines.
 
 use super::checksum;
 use super::damage::Damage;
@@ -14,41 +14,40 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Lines that are in memory before they are parsed.
+/// Lines read before they are parsed in parallel.
 const PARSED_AT_ONCE: usize = 2048;
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalHeader {
-    /// Schema version of its records.
+    /// Schema version of the records.
     pub schema_version: i64,
     /// Whether every line ends in a checksum.
     #[serde(default)]
     pub(super) has_checksums: bool,
-    /// Name of the host.
+    /// Host name.
     pub host: String,
     /// Name and version of the program.
     pub program: String,
-    /// The command line.
+    /// Command line.
     pub command: String,
-    /// When it was begun, in microseconds since 1970-01-01 UTC.
+    /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_at_us: i64,
     pub(super) process: Identity,
-    /// Seconds within which the process promises to change the file; nothing where it promises none.
+    /// Maximum seconds between modifications of the file while the process lives; None without such a promise.
     #[serde(default)]
     pub(super) lease_seconds: Option<u64>,
 }
 
-/// The end of a journal that was being written when its process died; it is left out.
+/// An unfinished line at the end of a journal whose process died; it is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TornTail {
-    /// The journal.
+    /// Path of the journal.
     pub journal: PathBuf,
     /// Length of the unfinished line.
     pub bytes: u64,
 }
 
-/// A line that waits to be parsed.
 struct NumberedLine {
     number: u64,
     text: Vec<u8>,
@@ -65,13 +64,12 @@ impl NumberedLine {
     }
 }
 
-/// What a line is before it is parsed.
 enum Form {
-    /// Laid down ahead and never written.
+    /// Preallocated zeros.
     Zeros,
     Whole,
     TooLong,
-    /// Unfinished or with zeros: the last one of its process, unless others follow.
+    /// Unfinished or with zeros: a torn tail, unless other lines follow.
     Broken,
 }
 
@@ -86,29 +84,27 @@ impl Form {
     }
 }
 
-/// A journal being read.
 pub(super) struct JournalReader {
     path: PathBuf,
     file: File,
     lines: Lines,
-    /// Nothing when the process died before it had written one, or when it is damaged.
+    /// Header; None if the process died before writing it or if it is damaged.
     pub header: Option<JournalHeader>,
-    /// Whether there is a first line, so that there may be others.
+    /// Whether a first line exists, so that others may follow.
     is_begun: bool,
-    /// Number and length of a line that is torn or damaged.
+    /// Number and length of a torn or damaged line.
     broken: Option<(u64, u64)>,
     damage: Option<Damage>,
-    /// How the file was when it was opened.
+    /// Length and modification time when the file was opened.
     before: Option<(u64, SystemTime)>,
 }
 
 impl JournalReader {
-    /// Opens a journal and reads its header.
     pub fn open(path: &Path) -> Result<JournalReader> {
         JournalReader::of(path, File::open(path).context("opening", path)?)
     }
 
-    /// Reads an open journal from its beginning.
+    /// Reads an open journal from the start.
     pub fn of(path: &Path, file: File) -> Result<JournalReader> {
         let read = file.try_clone().context("opening", path)?;
         let mut reader = JournalReader {
@@ -154,37 +150,35 @@ impl JournalReader {
         Ok(())
     }
 
-    /// Whether there should be a header, but it cannot be read.
+    /// Returns whether a header exists but is unreadable.
     pub fn is_header_damaged(&self) -> bool {
         self.is_begun && self.header.is_none()
     }
 
-    /// The unfinished last line, known once all records were read.
+    /// Returns the unfinished last line, once all records are read.
     pub fn torn(&self) -> Option<TornTail> {
         self.broken.map(|(_, bytes)| TornTail { journal: self.path.clone(), bytes })
     }
 
-    /// What was left out, known once all records were read.
+    /// Returns the skipped lines, once all records are read.
     pub fn damage(&self) -> Option<Damage> {
         self.damage.clone()
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether somebody has written to the file since it was opened.
+    /// Returns whether the file was modified since it was opened.
     pub fn has_changed(&self) -> bool {
         self.before.is_none() || state(&self.file) != self.before
     }
 
-    /// The next records, at most so many; none at the end.
+    /// Returns the next records, at most `most`; none at the end.
     pub fn next_rows(&mut self, most: usize) -> Result<Vec<Record>> {
         let mut rows = Vec::new();
         while rows.len() < most {
@@ -192,7 +186,7 @@ impl JournalReader {
             if lines.is_empty() {
                 break;
             }
-            // Where the header does not tell, nothing is believed without one.
+            // If the header is unreadable, every line must have a checksum.
             let has_checksums = self.header.as_ref().is_none_or(|header| header.has_checksums);
             let parsed: Vec<_> = lines.par_iter().map(|line| line.parse(has_checksums)).collect();
             for parsed in parsed {
@@ -220,7 +214,7 @@ impl JournalReader {
                     continue;
                 }
             }
-            // A line that others follow was finished once.
+            // A line with successors was finished once, so it is damaged and not torn.
             let broken = self.broken.take();
             self.leave_out_broken(broken);
         }
@@ -241,7 +235,7 @@ impl JournalReader {
     }
 }
 
-/// Bytes of a line before the first that was not written.
+/// Counts the bytes of a line before the first zero.
 fn begun(text: &[u8]) -> u64 {
     text.iter().take_while(|byte| **byte != 0).count() as u64
 }

@@ -1,6 +1,5 @@
-//! The lease of a journal: its writer says again and again that it is alive, by the time at which the file was changed.
-//!
-//! Both times that are compared come from the file system, so the clocks of hosts that share a store need not agree.
+//! Leases of journals: a writer proves that it is alive by updating the modification time. Both compared times come
+//! from the file system, so clocks of different hosts need not agree.
 
 use crate::files::Scratch;
 use nix::sys::stat::futimens;
@@ -11,28 +10,26 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a writer that says nothing counts as running.
+/// Time without renewal after which a writer counts as ended.
 pub(super) const LEASE: Duration = Duration::from_secs(15 * 60);
 
-/// How often a writer says that it is.
 const RENEWED_EVERY: Duration = Duration::from_secs(60);
 
-/// How it stands with a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lease {
-    /// It was renewed not long ago.
+    /// Renewed recently.
     Held,
-    /// It was not renewed for longer than its writer said it would be.
+    /// Not renewed within the promised time.
     RanOut,
-    /// Its writer renews none, or the file system does not tell.
+    /// No lease, or unknown to the file system.
     Unknown,
 }
 
 impl Lease {
-    /// How it stands with the lease of an open journal that is to be renewed within so many seconds.
+    /// Returns the state of an open journal's lease with a renewal limit in seconds.
     pub fn of(journal: &File, folder: &Path, seconds: Option<u64>) -> Lease {
         let Some(seconds) = seconds else { return Lease::Unknown };
-        // What is written now has the time of now, on whichever machine the files are.
+        // A new file has the current time of the file server.
         let now = Scratch::new(folder).ok().and_then(|scratch| scratch.file().metadata().ok()?.modified().ok());
         let renewed = journal.metadata().and_then(|metadata| metadata.modified()).ok();
         match (now, renewed) {
@@ -45,7 +42,6 @@ impl Lease {
     }
 }
 
-/// Renews the lease of a journal as long as it exists.
 #[derive(Debug)]
 pub(super) struct Renewal {
     stop: Option<Sender<()>>,
@@ -53,13 +49,13 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Begins to renew. Where no thread is to be had every record still does.
+    /// Starts the renewal. Without a thread, each record still renews the lease.
     pub fn begin(journal: &File) -> Renewal {
         let (stop, stopped) = channel::<()>();
         let renew = |journal: File| {
             move || {
                 while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    // A journal that is gone is noticed at the next record.
+                    // A deleted journal is noticed at the next record.
                     let _ = futimens(&journal, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW);
                 }
             }
@@ -71,7 +67,7 @@ impl Renewal {
 }
 
 impl Drop for Renewal {
-    /// The thread's handle of the file holds the lock, so it has to be gone, too.
+    /// Joins the thread, because its file handle holds the lock.
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -1,7 +1,7 @@
-//! Merges sorted parts into one sorted stream of rows in which every measurement stands once, with its number.
+//! Merges sorted parts into one sorted stream of distinct, numbered measurements.
 //!
-//! Memory is bounded by the number of files read at once: one batch, and one page of every column, of each. More files
-//! than that are merged in rounds through temporary files.
+//! Memory is bounded by the number of open files: one batch, and one page of every column, for each. More files are
+//! merged in rounds through temporary files.
 
 use super::Store;
 use super::damage::Damage;
@@ -18,46 +18,40 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Files read at once.
+/// Maximum number of open files.
 const FAN_IN: usize = 256;
 
-/// Rows read at once, from all files together and from one of them at most.
 const ROWS_IN: usize = 1 << 16;
 const ROWS_OF_A_FILE: usize = 1024;
 
-/// Rows given out at once.
 pub(super) const ROWS_OUT: usize = 8192;
 
-/// Parts being merged.
 pub(super) struct Merge {
     cursors: Vec<Cursor>,
-    /// Cursors that have rows, the one with the smallest row last.
+    /// Cursors with rows, the smallest last.
     order: Vec<usize>,
-    /// The last row that was given out, if there is one, and its number.
+    /// Last output row with its attempt number, if any.
     last: (Batch, i64),
-    /// Where temporary files lie; they disappear with it.
+    /// Temporary files, removed on drop.
     _scratch: Scratch,
 }
 
-/// A part and the row it stands at.
 struct Cursor {
     path: PathBuf,
     part: PartCursor,
-    /// Rows read at once.
     rows_in: usize,
     batch: Arc<Batch>,
     row: usize,
 }
 
 impl Merge {
-    /// Begins to merge some parts.
     pub fn new(paths: Vec<PathBuf>) -> Result<Merge> {
         Merge::with_scratch(paths, Scratch::default())
     }
 
     fn with_scratch(mut paths: Vec<PathBuf>, mut scratch: Scratch) -> Result<Merge> {
         while paths.len() > FAN_IN {
-            // The smallest files, and no more of them than it takes: what is merged here is copied once more.
+            // Merges the smallest files, and as few as possible, because each of them is copied once more.
             paths.sort_by_cached_key(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
             let round: Vec<PathBuf> = paths.drain(..FAN_IN.min(paths.len() - FAN_IN + 1)).collect();
             let mut merge = Merge::new(round)?;
@@ -81,9 +75,9 @@ impl Merge {
         Ok(merge)
     }
 
-    /// The next rows, always the same number but for the last; nothing at the end.
+    /// Returns the next rows in batches of fixed size, except the last; None at the end.
     pub fn next(&mut self) -> Result<Option<Batch>> {
-        // Which rows come next, before any is copied: columns are then copied one after the other, each on its thread.
+        // Selects the next rows first, then copies them column by column in parallel.
         let (mut pieces, mut picked): (Vec<Piece>, usize) = (Vec::new(), 0);
         while let Some(&first) = self.order.last() {
             let cursor = &self.cursors[first];
@@ -109,7 +103,6 @@ impl Merge {
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
     }
 
-    /// Numbers the attempts at each experiment.
     fn number(&mut self, rows: &mut Batch) {
         let Some(last) = rows.len().checked_sub(1) else { return };
         let (before, number) = &mut self.last;
@@ -128,7 +121,7 @@ impl Merge {
         before.extend(rows, last..last + 1);
     }
 
-    /// How many rows of the first cursor, at most so many, come before all rows of others and are different.
+    /// Returns how many distinct rows of the first cursor precede the rows of all others, at most `most`.
     fn run(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
         let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head());
@@ -142,11 +135,10 @@ impl Merge {
         (1..most).find(|run| !continues(cursor.row + run)).unwrap_or(most)
     }
 
-    /// Puts a cursor to its place in the order.
     fn enqueue(&mut self, index: usize) {
         let head = self.cursors[index].head();
         let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head(), &head) == Ordering::Greater;
-        // Files of compacted stores hardly overlap, so the cursor most often stays the first.
+        // Parts of compacted stores hardly overlap, so the cursor usually stays first.
         let place = match self.order.last() {
             Some(last) if !is_behind(last) => self.order.partition_point(is_behind),
             _ => self.order.len(),
@@ -165,7 +157,7 @@ impl Cursor {
         self.batch.row(self.row)
     }
 
-    /// Goes some rows further, at most to the first row of the next batch; false at the end.
+    /// Advances by some rows, at most to the next batch; false at the end.
     fn advance(&mut self, rows: usize) -> Result<bool> {
         self.row += rows;
         if self.row < self.batch.len() {
@@ -190,7 +182,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Merging relies on the order of every part.
+    /// Checks that the part is sorted, because the merge relies on it.
     fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
         match compare_attempts(before, &self.head()) {
             Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
@@ -199,12 +191,11 @@ impl Cursor {
     }
 }
 
-/// The order of rows in parts: experiments, and the attempts at each by time. Equal for one attempt met twice.
+/// Orders rows of parts by experiment, then by time. Equal means the same attempt.
 pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
     compare(left, right).then_with(|| order_rows(left, right))
 }
 
-/// The order of experiments in parts.
 pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
     SORTED_BY
         .iter()
@@ -213,7 +204,6 @@ pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// Temporary parts.
 #[derive(Default)]
 struct Scratch {
     folder: Option<TempDir>,
@@ -239,7 +229,6 @@ impl Scratch {
     }
 }
 
-/// What a store holds, being merged.
 pub(super) struct Merged {
     pub merge: Merge,
     pub torn: Vec<TornTail>,
@@ -247,7 +236,7 @@ pub(super) struct Merged {
 }
 
 impl Store {
-    /// All rows of parts and journals, each measurement once, sorted by operator kind, task, key and time.
+    /// Returns all rows of parts and journals without duplicates, sorted by operator kind, task, key and time.
     pub(super) fn merged(&self) -> Result<Merged> {
         let mut scratch = Scratch::default();
         let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,26 +1,25 @@
-//! The store: a folder of records that any number of processes on any number of hosts write to.
+//! The store: a folder of records with any number of writers on any number of hosts.
 //!
 //! ```text
 //! store/
 //!   opcollect-store.json                         marks the folder and its schema version
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
 //!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
-//!   hosts/<host>/peaks-<hash>.json               what a host can do at best, one file per measurement of it
-//!   claims/<start>-<pid>-<boot>.txt              what a running process is at, so that another one leaves it
-//!   status/<start>-<pid>-<boot>.json            how far a running process is, for whoever asks
-//!   sentinels/<class>/                           machine code that `opcollect night` runs again and again; no reader asks for it
-//!   configs/<hash>.json                          what was asked for, by the `config_hash` of records
-//!   manifest.json                                what the last compaction left
-//!   quarantine/                                  what is damaged, set aside
+//!   hosts/<host>/peaks-<hash>.json               peak rates of a host, one file per measurement
+//!   claims/<start>-<pid>-<boot>.txt              experiments claimed by a running process
+//!   status/<start>-<pid>-<boot>.json             progress of a running process
+//!   sentinels/<class>/                           machine code that `opcollect night` runs repeatedly; readers ignore it
+//!   configs/<hash>.json                          configurations, by the `config_hash` of records
+//!   manifest.json                                parts after the last compaction
+//!   quarantine/                                  damaged files
 //! ```
 //!
-//! No file has two writers, and no file is changed once it is sealed; so there is no lock between writers, and any
-//! tool may copy parts anywhere, in any order, any number of times. Rows met twice count once, and attempts at one
-//! experiment get their numbers when they are read. A crash between two steps can only leave rows twice or a temporary
-//! file, never half a part. What is not what was written, which hashes and checksums tell, is left out and counted; no
-//! damaged byte stops the rest.
+//! No file has two writers, and sealed files never change. So writers need no locks, and any tool may copy parts
+//! anywhere, in any order. Duplicate rows count once, and attempts are numbered when they are read. A crash can only
+//! leave duplicate rows or a temporary file. Hashes and checksums detect damaged content, which is left out and
+//! reported; the rest stays readable.
 //!
-//! Readers look at journals before parts: a journal that vanishes meanwhile has become a part by then.
+//! Readers read journals before parts, because a journal that disappears has become a part by then.
 
 mod checksum;
 mod chosen;
@@ -75,7 +74,7 @@ use std::path::{Path, PathBuf};
 const MARKER: &str = "opcollect-store.json";
 const KIND: &str = "opcollect dataset";
 
-/// How often a reader starts again because files it had listed were compacted or sealed away.
+/// Number of attempts of a reader whose listed files are sealed or compacted away.
 const ATTEMPTS: usize = 8;
 
 /// A folder of records.
@@ -84,12 +83,11 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// Content of the marker file of a store.
 #[derive(Serialize, Deserialize)]
 struct Marker {
     store: String,
     schema_version: i64,
-    /// Hash of both fields; older stores have none.
+    /// Hash of both fields; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     check: Option<String>,
 }
@@ -105,7 +103,6 @@ impl Marker {
         Key::of_bytes(format!("{store} {schema_version}").as_bytes()).hex()
     }
 
-    /// Parses a marker, or returns what is wrong with it.
     fn read(text: &str) -> std::result::Result<Marker, String> {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {
@@ -117,7 +114,7 @@ impl Marker {
     }
 }
 
-/// Folders and files of a store that may not be links: a link among them would lead what is written or removed to another place.
+/// Folders and files of a store that must not be links, because a link would redirect writes and deletions.
 const OWN: [&str; 13] = [
     MARKER,
     "claims",
@@ -135,9 +132,7 @@ const OWN: [&str; 13] = [
 ];
 
 impl Store {
-    /// Opens a store.
-    ///
-    /// A folder that is none, or one of a newer program, is refused; nothing is written.
+    /// Opens a store without writing. Fails if the folder is no store or one of a newer version.
     pub fn open(root: &Path) -> Result<Store> {
         let marker = root.join(MARKER);
         let problem = |problem: String| Error::NotAStore { folder: root.to_owned(), problem };
@@ -157,7 +152,7 @@ impl Store {
         Store::refuse_links(root)?;
         let store = Store { root: root.to_owned() };
         let marker = match Marker::read(&text) {
-            // What the parts say of themselves counts; each tells its version.
+            // The version of each part counts.
             Err(_) if store.journal_folder().is_dir() && store.dataset_folder().is_dir() => return Ok(store),
             Err(why) => return Err(problem(format!("its `{MARKER}` is unreadable: {why}"))),
             Ok(marker) => marker,
@@ -185,18 +180,16 @@ impl Store {
         }
     }
 
-    /// Returns what is wrong with the marker file.
     fn marker_problem(&self) -> Option<String> {
         let bytes = std::fs::read(self.root.join(MARKER)).unwrap_or_default();
         Marker::read(&String::from_utf8_lossy(&bytes)).err()
     }
 
-    /// Writes the marker file anew.
     fn write_marker(&self) -> Result<()> {
         files::write_json(&self.root.join(MARKER), &Marker::new())
     }
 
-    /// Opens a store, or makes one of a new or empty folder.
+    /// Opens a store, or creates one in a new or empty folder.
     pub fn create(root: &Path) -> Result<Store> {
         if let Some(store) = Store::check_place(root)? {
             return Ok(store);
@@ -209,12 +202,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Whether there is a store or could be one; nothing is written.
+    /// Checks without writing that a store exists or can be created.
     fn check_place(root: &Path) -> Result<Option<Store>> {
         if root.join(MARKER).exists() {
             return Store::open(root).map(Some);
         }
-        // Another process may be making the same store, so temporary files do not count and the marker is looked for
+        // Another process may be creating the same store, so temporary files are ignored and the marker is checked
         // again.
         if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
             let problem = format!("it has no `{MARKER}`, but other files");
@@ -223,7 +216,7 @@ impl Store {
         Ok(None)
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -236,7 +229,6 @@ impl Store {
         self.root.join("dataset")
     }
 
-    /// All sealed parts, sorted by path.
     fn parts(&self) -> Result<Vec<PathBuf>> {
         let mut parts = Vec::new();
         for folder in self.part_folders()? {
@@ -245,7 +237,6 @@ impl Store {
         Ok(parts)
     }
 
-    /// All folders that parts are in, sorted.
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
         let targets = files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))?;
@@ -256,13 +247,12 @@ impl Store {
         Ok(folders)
     }
 
-    /// All folders that files are written into, where a process that died may have left one.
+    /// Returns all folders that may contain temporary files of dead processes.
     fn written_folders(&self) -> Result<Vec<PathBuf>> {
         let own = [self.root.clone(), self.journal_folder(), self.config_folder()];
         Ok([own.into(), self.part_folders()?, self.host_folders()?].concat())
     }
 
-    /// All journals, sorted by path.
     fn journals(&self) -> Result<Vec<PathBuf>> {
         let mut journals = files::list(&self.journal_folder(), is_journal)?;
         journals.retain(|path| !path.is_dir());
@@ -274,7 +264,7 @@ fn is_journal(name: &str) -> bool {
     name.ends_with(".jsonl")
 }
 
-/// Runs a piece of reading again when a file it had listed is gone, which sealing and compacting do.
+/// Repeats a read if a listed file has disappeared, which sealing and compacting cause.
 fn settled<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match read() {

@@ -1,11 +1,10 @@
-//! Names of files and folders, made from texts that may hold anything.
+//! File and folder names made from arbitrary texts.
 
-/// Longest name made from a text; file systems allow 255 bytes.
+/// Maximum length of a name; file systems allow 255 bytes.
 const MOST_BYTES: usize = 120;
 
-/// A text as part of a file name: letters, digits, `.`, `_` and `-` stay, everything else is percent-encoded.
-///
-/// No text gives a name that is empty, hidden, or leads out of a folder; different texts give different names.
+/// Encodes a text as a part of a file name: letters, digits, `.`, `_` and `-` stay, other bytes are percent-encoded.
+/// The result is never empty, hidden or a path, and distinct texts have distinct names.
 pub(super) fn encode(text: &str) -> String {
     let mut name = String::new();
     for (index, byte) in text.bytes().enumerate() {
@@ -22,19 +21,16 @@ pub(super) fn encode(text: &str) -> String {
     name
 }
 
-/// The folder of rows of one target and one class of hosts, below the dataset folder.
-///
-/// Not named after the columns themselves: some readers refuse a folder whose partitions repeat a column of its files.
+/// Returns the folder of a target and host class within the dataset folder. Its name differs from the columns, because
+/// some readers reject partitions that repeat a column of the files.
 pub(super) fn part_folder(target: &str, host_class: &str) -> String {
     format!("part_target={}/part_host_class={}", encode(target), encode(host_class))
 }
 
-/// The name of a part by the hash of its content.
 pub(super) fn part_name(hash: &blake3::Hash) -> String {
     format!("part-{}.parquet", hash.to_hex())
 }
 
-/// Whether a file name is that of a part.
 pub(super) fn is_part(name: &str) -> bool {
     let hash = name.strip_prefix("part-").and_then(|rest| rest.strip_suffix(".parquet"));
     hash.is_some_and(|hash| hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))

@@ -1,5 +1,5 @@
-//! Peaks of hosts, beside the records: each measurement is a file of its own, named after its content and never changed, so
-//! that any number of hosts may write and any tool may copy them, as it may parts.
+//! Stores peak rates of hosts. Each measurement is an immutable file named after its content, so any host may write and
+//! any tool may copy them.
 
 use super::damage::is_unreadable;
 use super::names::encode;
@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Larger files are none of ours.
 const MAX_BYTES: u64 = 1 << 20;
 
 const NOT_ITS_HASH: &str = "its content does not have the hash that its name says, so the measurement is left out; \
@@ -21,7 +20,7 @@ const UNUSABLE: &str =
 const FOREIGN: &str = "it is no measurement of peaks and not read; remove it";
 
 impl Store {
-    /// Keeps a measurement of a host's peaks.
+    /// Stores a measurement of a host's peaks.
     pub fn keep_peaks(&self, measured: &PeaksMeasured) -> Result<()> {
         let folder = self.hosts_folder().join(encode(&measured.host));
         make_folder(&folder)?;
@@ -30,20 +29,19 @@ impl Store {
         write_named(&folder, text.as_bytes())
     }
 
-    /// All measurements of peaks, by host and time. One whose content does not have the hash that its name says, or that a newer
-    /// program wrote, is left out: peaks can be measured again.
+    /// Returns all measurements by host and time. Those with a wrong hash or of a newer version are left out, because
+    /// peaks can be measured again.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {
             all.extend(sound_text(&path)?.and_then(|text| measurement(&text)));
         }
         all.sort_by(|left, right| (&left.host, left.taken_at_us).cmp(&(&right.host, right.taken_at_us)));
-        // A file that somebody copied into another host's folder is the same measurement.
+        // A copy in another host's folder is the same measurement.
         all.dedup();
         Ok(all)
     }
 
-    /// Takes over another store's measurements of peaks.
     pub(super) fn merge_peaks(&self, other: &Store) -> Result<()> {
         for path in other.peak_files()? {
             let to = self.root().join(path.strip_prefix(other.root()).unwrap_or(&path));
@@ -56,7 +54,6 @@ impl Store {
         Ok(())
     }
 
-    /// Measurements that are not what was written.
     pub(super) fn damaged_peaks(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for path in self.peak_files()? {
@@ -67,7 +64,6 @@ impl Store {
         Ok(problems)
     }
 
-    /// What lies beside the measurements and is not read.
     pub(super) fn foreign_peaks(&self) -> Result<Vec<Problem>> {
         let problem = |file: PathBuf, problem: String| Problem { file, problem };
         let foreign = |file| problem(file, FOREIGN.to_owned());
@@ -115,7 +111,7 @@ fn is_measurement(name: &str) -> bool {
     name.starts_with("peaks-") && name.ends_with(".json")
 }
 
-/// What a text says was measured; nothing where this program cannot use it.
+/// Parses a measurement, or returns None if this program cannot use it.
 fn measurement(text: &[u8]) -> Option<PeaksMeasured> {
     serde_json::from_slice(text).ok().filter(PeaksMeasured::is_sound)
 }
@@ -130,7 +126,7 @@ fn name_of(text: &[u8]) -> String {
     format!("peaks-{}.json", blake3::hash(text).to_hex())
 }
 
-/// The text of a file whose name says its hash; nothing where it is another.
+/// Reads a file, or returns None if its content does not match the hash in its name.
 fn sound_text(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let file = File::open(path).context("opening", path)?;

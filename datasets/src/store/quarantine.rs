@@ -1,8 +1,7 @@
-//! Moves what is damaged out of the way of all readers, and says what is lost by it.
+//! Moves damaged files into quarantine and reports the lost rows.
 //!
-//! Of a part with another content than its name says nothing can be trusted, so all of it is lost; one that is what was
-//! written but breaks rules gives its sound rows to another part first. Nothing is deleted: what is set aside lies below
-//! `quarantine/` under the name it had.
+//! A part with a wrong content hash is lost as a whole. A part with the right hash but invalid rows first gives its
+//! valid rows to a new part. Nothing is deleted: files keep their relative path below `quarantine/`.
 
 use super::compact::Manifest;
 use super::damage::part_damage;
@@ -18,39 +17,37 @@ use crate::record::table::Record;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Rows read at once.
 const ROWS: usize = 1024;
 
-/// What was set aside.
+/// The result of a quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QuarantineReport {
-    /// Files of which nothing is read any more.
+    /// Files moved into quarantine.
     pub files: Vec<SetAside>,
-    /// The journals sealed meanwhile; `damage` are their lines that were set aside.
+    /// Journals sealed first; `damage` are their quarantined lines.
     pub sealed: SealReport,
 }
 
-/// A file that was set aside.
+/// A file in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SetAside {
-    /// Where it was.
+    /// Previous path.
     pub file: PathBuf,
-    /// Where it is.
+    /// Path in quarantine.
     pub to: PathBuf,
-    /// What is wrong with it.
+    /// Problem of the file.
     pub problem: String,
-    /// Rows that are lost by it; nothing where it does not even tell that.
+    /// Number of lost rows; None if unknown.
     pub rows_lost: Option<u64>,
 }
 
 impl Store {
-    /// Sets aside every part, journal, manifest, configuration and measurement of peaks that is not what was written or
-    /// breaks rules.
+    /// Quarantines every damaged or invalid part, journal, manifest, configuration and peak measurement.
     pub fn quarantine(&self) -> Result<QuarantineReport> {
         self.quarantine_with(&|_| None)
     }
 
-    /// Does what [`Store::quarantine`] does, and also sets aside rows that a check of the caller refuses.
+    /// Also quarantines rows that a caller's check rejects; see [`Store::quarantine`].
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
@@ -78,7 +75,7 @@ impl Store {
         Ok(report)
     }
 
-    /// What is wrong with a part and how many rows are lost by it; those that can be trusted are in another part then.
+    /// Returns the problem of a part and the number of lost rows, after saving its valid rows to another part.
     fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
@@ -97,7 +94,7 @@ impl Store {
         Ok(Some((problem, Some(self.keep_sound_rows(part, look)?))))
     }
 
-    /// Writes the rows of a part that keep all rules into parts of their own; gives the number of the others.
+    /// Writes the valid rows of a part into new parts; returns the number of the others.
     fn keep_sound_rows(&self, part: &Path, look: &Look) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
@@ -125,7 +122,7 @@ impl QuarantineReport {
         Ok(())
     }
 
-    /// Whether nothing was damaged.
+    /// Returns whether nothing was damaged.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.sealed.damage.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The records of a store, one after the other.
+//! Iterates over the records of a store.
 
 use super::chosen::Chosen;
 use super::damage::Damage;
@@ -12,14 +12,14 @@ use crate::record::choose::Choose;
 use crate::record::table::Record;
 
 impl Store {
-    /// The records that are chosen, sorted by operator kind, task, key and time.
+    /// Returns the selected records, sorted by operator kind, task, key and time.
     pub fn records(&self, choose: Choose) -> Result<Records> {
         let Merged { merge, torn, damage } = settled(|| self.merged())?;
         Ok(Records { rows: BatchRecords::new(&self.root, Chosen::new(merge, choose)), torn, damage })
     }
 }
 
-/// The records of a store, each checked; the first error ends the reading.
+/// An iterator over checked records; ends at the first error.
 pub struct Records {
     rows: BatchRecords<Chosen>,
     torn: Vec<TornTail>,
@@ -27,12 +27,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Journals whose last line is unfinished; that line is not among the records.
+    /// Returns the journals with an unfinished last line, which is skipped.
     pub fn torn(&self) -> &[TornTail] {
         &self.torn
     }
 
-    /// What is not among the records because it is not what was written.
+    /// Returns the damage, whose content is skipped.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }

@@ -1,7 +1,7 @@
-//! Turns rows of journals into parts.
+//! Seals rows of journals into parts.
 //!
-//! Temporary name, sync, rename, sync of the folder, reading back, and only then is the journal removed. A crash in
-//! between leaves the rows in both, which readers settle. A journal with damaged lines is set aside as a whole.
+//! A part is written to a temporary file, synced, renamed and verified before the journal is removed. A crash in
+//! between leaves duplicates, which readers drop. A journal with damaged lines is quarantined as a whole.
 
 use super::Store;
 use super::damage::Damage;
@@ -25,40 +25,39 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Rows after which a journal is sealed and a new one begun.
 pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
-/// How to seal.
+/// Options of sealing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealOptions {
-    /// Also seal journals of other machines, whose processes cannot be seen from here. Only right when they have
-    /// ended; otherwise what they still write is lost.
+    /// Also seal journals of other machines, whose processes cannot be seen from here. Use this only if these processes
+    /// have ended; otherwise their later records are lost.
     pub take_over: bool,
 }
 
-/// What sealing did.
+/// The result of sealing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SealReport {
-    /// Journals that became parts.
+    /// Number of sealed journals.
     pub journals: u64,
-    /// Rows they held.
+    /// Number of their rows.
     pub rows: u64,
-    /// The parts written.
+    /// Parts written.
     pub parts: Vec<PathBuf>,
-    /// Journals that ended in an unfinished line.
+    /// Journals with an unfinished last line.
     pub torn: Vec<TornTail>,
-    /// Lines that are in no part; their journals were set aside.
+    /// Damaged lines; their journals were quarantined.
     pub damage: Vec<Damage>,
-    /// Journals that were left alone.
+    /// Skipped journals.
     pub left: Vec<JournalLeft>,
 }
 
-/// A journal that was left alone.
+/// A skipped journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JournalLeft {
-    /// The journal.
+    /// Path of the journal.
     pub journal: PathBuf,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -69,11 +68,12 @@ impl Store {
         let mut report = SealReport::default();
         for path in self.journals()? {
             let file = match holder::open(&path) {
-                // Its own process sealed it meanwhile.
+                // The journal's own process has sealed it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.context("opening", &path)?,
             };
-            // The lock that asking for the owner takes is held until the journal is gone, so that nobody else seals it.
+            // Determining the owner takes the journal's lock, which is held until the journal is gone, so that no other
+            // process seals it.
             let reader = match JournalReader::of(&path, file) {
                 Err(error @ Error::Newer { .. }) => {
                     report.leave(path, &error.to_string());
@@ -92,7 +92,6 @@ impl Store {
         Ok(report)
     }
 
-    /// What became of the writer of a journal; nothing where there is no header to tell who that is.
     fn owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
         let lease = |seconds| Lease::of(reader.file(), &self.journal_folder(), seconds);
         match &reader.header {
@@ -113,7 +112,7 @@ impl SealReport {
     }
 }
 
-/// Seals the records of a journal that nobody writes any more, then removes it.
+/// Seals the records of an inactive journal, then removes it.
 pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mut SealReport) -> Result<()> {
     loop {
         let rows = reader.next_rows(SEAL_AT_ROWS)?;
@@ -139,7 +138,7 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
     sync_folder(&store.journal_folder())
 }
 
-/// Writes rows into parts, one per target and class of hosts.
+/// Writes rows into parts, one per target and host class.
 pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> {
     let mut groups: BTreeMap<(Target, &str), Vec<&Record>> = BTreeMap::new();
     for row in rows {
@@ -153,14 +152,14 @@ pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> 
         .collect()
 }
 
-/// Brings rows into the order of parts and drops those met twice.
+/// Sorts rows in the order of parts and drops duplicates.
 pub(super) fn sort(rows: &mut Vec<&Record>) {
     let compare = |left: &Record, right: &Record| place(left).cmp(&place(right)).then_with(|| order(left, right));
     rows.sort_unstable_by(|left, right| compare(left, right));
     rows.dedup_by(|later, kept| compare(kept, later).is_eq());
 }
 
-/// What the rows of a part are sorted by, before the time.
+/// Returns the sort key before the time.
 fn place(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
@@ -173,14 +172,13 @@ fn write_part(folder: &Path, mut rows: Vec<&Record>) -> Result<PathBuf> {
     keep_part(writer, rows.len() as u64)
 }
 
-/// Begins a part in a folder.
 pub(super) fn begin_part(folder: &Path) -> Result<PartWriter<HashedScratch>> {
     let file = HashedScratch::new(folder)?;
     let path = file.scratch.path().to_owned();
     PartWriter::new(&path, file)
 }
 
-/// Ends a part of so many rows, names it after its content, and reads it back.
+/// Finishes a part, names it after its content, and verifies it.
 pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<PathBuf> {
     let file = writer.finish()?;
     let name = part_name(&file.hash());
@@ -189,7 +187,7 @@ pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<
     Ok(path)
 }
 
-/// Reads a part that was just written, from the disk where the system lets go of its memory.
+/// Verifies a part that was just written, from the disk if the system drops its cache.
 fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     let file = File::open(path).context("opening", path)?;

@@ -1,4 +1,4 @@
-//! What a store holds, in numbers.
+//! Counts the content of a store.
 
 use super::damage::Damage;
 use super::index::key;
@@ -18,58 +18,58 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
-/// What a store holds, counted over the measurements that are chosen.
+/// Statistics of a store over the selected measurements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Rows that are chosen.
+    /// Number of selected rows.
     pub rows: u64,
-    /// Different experiments.
+    /// Number of experiments.
     pub experiments: u64,
-    /// All measurements of them, failed ones included.
+    /// Number of all their measurements, including failed ones.
     pub measurements: u64,
-    /// Rows of measurements met more than once, which a compaction drops.
+    /// Number of duplicate rows, which a compaction drops.
     pub duplicates: u64,
-    /// Different tasks.
+    /// Number of tasks.
     pub tasks: u64,
-    /// When the first attempt began, in microseconds since 1970-01-01 UTC; nothing without rows.
+    /// Start of the first attempt, in microseconds since 1970-01-01 UTC; None without rows.
     pub first_started_at_us: Option<i64>,
-    /// When the last attempt began.
+    /// Start of the last attempt.
     pub last_started_at_us: Option<i64>,
-    /// Rows by how they ended.
+    /// Rows by outcome.
     pub by_outcome: BTreeMap<String, u64>,
-    /// Rows by how the time came about.
+    /// Rows by source of the time.
     pub by_source: BTreeMap<String, u64>,
-    /// Rows by kind of target.
+    /// Rows by target.
     pub by_target: BTreeMap<String, u64>,
     /// Rows by host.
     pub by_host: BTreeMap<String, u64>,
-    /// Rows by kind of operator.
+    /// Rows by operator kind.
     pub by_operator: BTreeMap<String, u64>,
-    /// Sealed parts.
+    /// Size of the sealed parts.
     pub parts: Files,
-    /// Journals.
+    /// Size of the journals.
     pub journals: Files,
-    /// What is not counted because it is not what was written.
+    /// Damage, whose content is not counted.
     pub damage: Vec<Damage>,
 }
 
-/// Some files.
+/// The number and size of some files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Files {
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Their bytes on disk.
+    /// Size on disk.
     pub bytes: u64,
 }
 
-/// The columns whose texts are counted, in the order of a label.
+/// Columns that are counted by value, in label order.
 const LABELS: [ColumnId; 5] =
     [ColumnId::outcome, ColumnId::source, ColumnId::target, ColumnId::host, ColumnId::op_kind];
 
-/// Words of the columns counted, by their numbers; rows share few different ones.
+/// A combination of values as word numbers; rows share few distinct combinations.
 type Label = [u32; LABELS.len()];
 
-/// Different values by the numbers that stand for them, from 0.
+/// Distinct values with consecutive numbers from 0.
 struct Numbered<T>(HashMap<T, u32>);
 
 impl<T: Hash + Eq> Numbered<T> {
@@ -85,7 +85,6 @@ impl<T: Hash + Eq> Numbered<T> {
         number
     }
 
-    /// The values in the order of their numbers.
     fn values(&self) -> Vec<&T> {
         let mut values: Vec<(&T, u32)> = self.0.iter().map(|(value, number)| (value, *number)).collect();
         values.sort_unstable_by_key(|(_, number)| *number);
@@ -99,7 +98,6 @@ impl<T> Default for Numbered<T> {
     }
 }
 
-/// What is gathered from one file: words, labels, rows that refer to them, and tasks.
 #[derive(Default)]
 struct Gathered {
     words: Numbered<String>,
@@ -108,20 +106,20 @@ struct Gathered {
     tasks: HashSet<Key>,
 }
 
-/// What is remembered of a row; of ten million every byte counts.
+/// The part of a row that is kept; compact, because there may be millions.
 #[derive(Clone, Copy)]
 struct Seen {
     key: Key,
     started_at_us: i64,
-    /// Not a number where there is none.
+    /// NaN if absent.
     median_ns: f64,
-    /// Stands for the run, so that attempts can be told apart.
+    /// Hash of the run, which distinguishes attempts.
     run: u32,
     label: u32,
 }
 
 impl Seen {
-    /// Attempts at one experiment side by side, in the order of time; equal for one met twice.
+    /// Orders attempts by experiment and time; equal means a duplicate.
     fn order(&self, other: &Seen) -> Ordering {
         (self.key, self.started_at_us, self.run)
             .cmp(&(other.key, other.started_at_us, other.run))
@@ -134,7 +132,7 @@ impl Seen {
 }
 
 impl Store {
-    /// Counts what the store holds, by the rows that are chosen.
+    /// Counts the content of the store over the selected rows.
     pub fn stats(&self, choose: Choose) -> Result<Stats> {
         let others =
             [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns, ColumnId::task_hash];
@@ -148,7 +146,7 @@ impl Store {
         seen.dedup_by(|later, kept| later.order(kept).is_eq());
         stats.measurements = seen.len() as u64;
         stats.duplicates = read - stats.measurements;
-        // Every experiment has a chosen row.
+        // Every experiment has a selected row.
         stats.tasks = tasks.len() as u64;
         let mut counts = vec![0; labels.0.len()];
         let mut tried = Vec::new();
@@ -183,7 +181,7 @@ impl Stats {
     }
 }
 
-/// What all files have; each is let go as soon as its rows are taken.
+/// Combines the results of all files; each is dropped after use to limit memory.
 fn together(files: Vec<Gathered>) -> Gathered {
     let mut all = Gathered::default();
     all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());
@@ -225,7 +223,7 @@ fn files_of(paths: &[PathBuf]) -> Result<Files> {
     let mut files = Files::default();
     for path in paths {
         match std::fs::metadata(path) {
-            // Sealed or compacted away meanwhile.
+            // The file was sealed or compacted away.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             metadata => {
                 files.bytes += metadata.context("looking at", path)?.len();

@@ -1,10 +1,10 @@
-//! What processes at work on a store say of themselves, for whoever asks from another terminal.
+//! Status files, in which processes that use a store report their progress.
 //!
 //! ```text
-//! store/status/<start>-<pid>-<boot>.json    one per process, written anew every second or so, gone when it ends
+//! store/status/<start>-<pid>-<boot>.json    one per process, rewritten about every second, removed at its end
 //! ```
 //!
-//! The lock on the file tells whether its process lives, as with claims; of a process elsewhere, the age of the file.
+//! The file's lock shows whether its process lives; for a process on another machine, the age of the file does.
 
 use super::Store;
 use super::identity::{Identity, create_own};
@@ -18,52 +18,51 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// A process elsewhere that has not written for so long has ended.
+/// Age of the file after which a remote process counts as ended.
 const SILENT_SECONDS: u64 = 120;
-/// A file is as long as a multiple of this, so that a shorter text leaves nothing of a longer one.
+/// File sizes are multiples of this, so that a shorter text overwrites a longer one.
 const BLOCK: usize = 4096;
-/// Longest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// How far a process is.
+/// The progress of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// The host.
+    /// Host name.
     pub host: String,
-    /// The number of the process there.
+    /// Process number.
     pub pid: u32,
-    /// What was typed.
+    /// Command line.
     pub command: String,
-    /// When this stretch of work began, in microseconds since 1970.
+    /// Start of the current phase, in microseconds since 1970.
     pub began_us: i64,
-    /// Attempts that ended, those without a time among them.
+    /// Finished attempts, including those without a time.
     pub done: u64,
-    /// Attempts that there are, as far as it is known.
+    /// Total number of attempts, as far as known.
     pub total: u64,
     /// Attempts without a time.
     pub losses: u64,
-    /// Artifacts that were built.
+    /// Built artifacts.
     pub built: u64,
-    /// Attempts a second.
+    /// Attempts per second.
     pub rate: Option<f64>,
-    /// Seconds that are left, as far as the rate holds.
+    /// Estimated seconds left.
     pub seconds_left: Option<f64>,
-    /// What is being done, where there is more to say.
+    /// Current activity, if there is more to report.
     pub standing: Option<String>,
 }
 
-/// What is known of the process that wrote a status.
+/// A status with the state of its process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Seen {
-    /// What it said last.
+    /// Last reported status.
     #[serde(flatten)]
     pub status: Status,
-    /// Whether it is running: known on this boot of this machine, elsewhere taken from when it wrote last.
+    /// Whether the process is running: certain within this boot, otherwise by the age of the file.
     pub is_running: bool,
 }
 
-/// The place of this process's status; it goes with the process.
+/// The status file of this process, removed on drop.
 #[derive(Debug)]
 pub struct Telling {
     path: PathBuf,
@@ -78,17 +77,17 @@ struct Written {
 }
 
 impl Store {
-    /// Begins to say how far this process is.
+    /// Creates the status file of this process.
     pub fn telling(&self) -> Result<Telling> {
         let folder = self.root().join("status");
         make_folder(&folder)?;
         let (path, file) = create_own(&folder, "json", OpenOptions::new().write(true))?;
-        // A file system without locks still tells by age.
+        // Without file locks, the age of the file decides.
         let _ = file.lock();
         Ok(Telling { path, file })
     }
 
-    /// All processes that said something and have not ended, and those that ended without a word; the longest at work first.
+    /// Returns the status of all running processes and of those that were killed, the longest-running first.
     pub fn statuses(&self) -> Result<Vec<Seen>> {
         let folder = self.root().join("status");
         let here = Identity::current().boot;
@@ -115,11 +114,11 @@ impl Store {
 }
 
 impl Telling {
-    /// Says how far it is.
+    /// Writes the current status.
     pub fn say(&self, status: &Status) -> Result<()> {
         let written = Written { boot: Identity::current().boot, status: status.clone() };
         let mut text = serde_json::to_vec(&written).expect("a status holds only JSON values");
-        // Nothing of a longer one may stay behind it.
+        // Spaces overwrite the rest of a longer text.
         let before = self.file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(0));
         text.resize(text.len().max(before).next_multiple_of(BLOCK), b' ');
         self.file.write_all_at(&text, 0).context("writing", &self.path)
@@ -128,7 +127,7 @@ impl Telling {
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        // Who looks next sees that the process has ended.
+        // The missing file shows that the process has ended.
         let _ = remove(&self.path);
     }
 }
@@ -150,7 +149,7 @@ mod tests {
         assert_eq!((seen.len(), seen[0].is_running, seen[0].status.done), (1, true, 3));
         drop(telling);
         assert_eq!(store.statuses().unwrap(), []);
-        // One that was killed leaves its file, and one of a stranger is passed over.
+        // A killed process leaves its file; a foreign file is skipped.
         std::fs::write(folder.path().join("status/1-2-x.json"), "{").unwrap();
         let boot = Identity::current().boot;
         std::fs::write(folder.path().join("status/3-4-x.json"), format!("{{\"boot\":\"{boot}\",\"pid\":4}}")).unwrap();

@@ -1,7 +1,7 @@
-//! Keeps parts few while a store is written to: where a folder has many small ones, they are merged.
+//! Merges small parts while a store is written to.
 //!
-//! Every campaign ends with a part of its own, however small, and a fleet makes thousands in a night; reading and resuming
-//! take time for each. Unlike a compaction this looks at small parts alone, so a large store costs no more than a small one.
+//! Every campaign ends with a part of its own, and a fleet makes thousands per night, which slows down reading. Unlike
+//! a compaction, this merges only small parts, so the cost does not depend on the size of the store.
 
 use super::Store;
 use super::compact::PART_ROWS;
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::files::list;
 use std::path::{Path, PathBuf};
 
-/// Parts with fewer rows than one that is full which a folder may have.
+/// Maximum number of parts per folder that are not full.
 pub const SMALL_PARTS: usize = 64;
 
 impl Store {
-    /// Merges the small parts of every folder that has more than [`SMALL_PARTS`] of them; how many there were.
+    /// Merges the small parts of every folder with more than [`SMALL_PARTS`] of them, and returns their number.
     ///
-    /// Where another process is at it, or compacts, that one does. Damaged parts are left for a compaction to tell of.
+    /// Skips folders if another process holds the compaction lock. Damaged parts stay for a compaction to report.
     pub fn tidy(&self) -> Result<u64> {
         let mut merged = 0;
         for folder in self.part_folders()? {
@@ -29,7 +29,7 @@ impl Store {
                 Err(Error::Busy { .. }) => return Ok(merged),
                 lock => lock?,
             };
-            // Who had the lock before may have merged them.
+            // The previous lock holder may have merged them.
             let (parts, _) = sound(small_parts(&folder)?)?;
             if parts.len() > SMALL_PARTS {
                 self.compact_folder(&folder, &parts)?;
@@ -43,7 +43,7 @@ impl Store {
 
 fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let parts = list(folder, is_part)?;
-    // Without a look into any of them where even all are few.
+    // With few parts, their sizes need not be read.
     if parts.len() <= SMALL_PARTS {
         return Ok(Vec::new());
     }
@@ -52,7 +52,7 @@ fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
         match PartCursor::open(&part, &[]) {
             Ok(cursor) if cursor.rows() >= PART_ROWS => {}
             Ok(_) => small.push(part),
-            // Merged meanwhile, or damaged.
+            // Merged by another process, or damaged.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),

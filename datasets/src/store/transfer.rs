@@ -1,4 +1,4 @@
-//! Rows in and out: other stores, files to give away, files from elsewhere.
+//! Merges stores, exports to files and imports from files.
 
 use super::chosen::Chosen;
 use super::damage::{Damage, part_damage};
@@ -18,48 +18,47 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-/// Batches that wait to be written while exporting.
+/// Maximum number of batches in the export queue.
 const WAITING: usize = 2;
 
-/// What merging another store did.
+/// The result of merging another store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MergeReport {
-    /// Parts copied.
+    /// Number of copied parts.
     pub parts: u64,
-    /// Parts that were here already.
+    /// Number of parts that existed already.
     pub known: u64,
-    /// Parts that were here, but damaged, and are sound again.
+    /// Number of damaged parts replaced by intact copies.
     pub mended: u64,
-    /// Rows taken from journals of the other store.
+    /// Number of rows from journals of the other store.
     pub journal_rows: u64,
-    /// Journals of the other store that end in an unfinished line.
+    /// Journals of the other store with an unfinished last line.
     pub torn: Vec<TornTail>,
-    /// What the other store holds that is not what was written, and was not taken.
+    /// Damage in the other store, which was not copied.
     pub damage: Vec<Damage>,
 }
 
-/// What exporting did.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportReport {
-    /// Rows written.
+    /// Number of rows written.
     pub rows: u64,
-    /// What was left out because it is not what was written.
+    /// Damage, whose content was left out.
     pub damage: Vec<Damage>,
 }
 
-/// What importing a file did.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
-    /// Rows read.
+    /// Number of rows read.
     pub rows: u64,
     /// Parts written.
     pub parts: Vec<PathBuf>,
 }
 
 impl Store {
-    /// Takes over everything that another store holds; the other store stays as it is.
-    ///
-    /// May be repeated, in any order: what is here already is not taken twice.
+    /// Copies everything from another store, which stays unchanged. Repeated merges, in any order, have no further
+    /// effect.
     pub fn merge(&self, other: &Store) -> Result<MergeReport> {
         settled(|| {
             let mut report = MergeReport::default();
@@ -95,7 +94,7 @@ impl Store {
         })
     }
 
-    /// Copies a part; its name says what it must hold. False where it does not.
+    /// Copies a part; returns false if its content does not match its name.
     fn copy_part(&self, from: &Path, to: &Path) -> Result<bool> {
         let folder = to.parent().unwrap_or(&self.root);
         let mut source = File::open(from).context("opening", from)?;
@@ -113,17 +112,15 @@ impl Store {
         Ok(is_sound)
     }
 
-    /// Writes the records that are chosen into one file, sorted by operator kind, task, key and time.
-    ///
-    /// The file appears whole or not at all, and a place that cannot be written is told before anything is read.
+    /// Exports the selected records into one file, sorted by operator kind, task, key and time. The file is written
+    /// atomically, and an unwritable path fails before anything is read.
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         settled(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
             let Merged { merge, damage, .. } = self.merged()?;
             let mut chosen = Chosen::new(merge, choose);
             let mut rows = 0;
-            // Reading goes on while the rows before are written, on a thread of its own: it waits for a place in the queue,
-            // which would keep a thread of a pool from other work; without the queue it took a tenth longer.
+            // Reads ahead on a thread of its own. A pool thread would block on the queue and be missing for other work.
             std::thread::scope(|scope| {
                 let (sender, receiver) = sync_channel(WAITING);
                 scope.spawn(move || {
@@ -145,9 +142,8 @@ impl Store {
         })
     }
 
-    /// Takes over the records of a file into a store, which is made if needed once all of them were read and checked.
-    ///
-    /// May be repeated: the same records give the same parts.
+    /// Imports the records of a file into a store. The store is created if needed, once all records are checked.
+    /// Repeated imports give the same parts.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
         Store::check_place(root)?;
         let folder = std::env::temp_dir();

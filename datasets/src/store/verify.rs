@@ -1,4 +1,4 @@
-//! Reads everything and says what is wrong, changing nothing.
+//! Reads a whole store and reports problems without changing anything.
 
 use super::damage::part_damage;
 use super::journal_reader::{JournalReader, TornTail};
@@ -17,38 +17,37 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-/// Rows read at once.
 const ROWS: usize = 1024;
 
-/// What was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Parts read.
+    /// Number of parts.
     pub parts: u64,
-    /// Journals read.
+    /// Number of journals.
     pub journals: u64,
-    /// Rows read, those met more than once included.
+    /// Number of rows, including duplicates.
     pub rows: u64,
-    /// What is wrong; a store in order has none.
+    /// Problems; empty for an intact store.
     pub problems: Vec<Problem>,
-    /// Journals that end in an unfinished line, as those of processes that died may.
+    /// Journals with an unfinished last line, from processes that died.
     pub torn: Vec<TornTail>,
-    /// Temporary files of processes that died; the next compaction removes them.
+    /// Temporary files of dead processes; the next compaction removes them.
     pub leftovers: Vec<PathBuf>,
-    /// What was set aside before, and is read by nobody.
+    /// Files in quarantine, which are never read.
     pub quarantined: Vec<PathBuf>,
 }
 
-/// Something wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it, and what to do.
+    /// Problem, and a remedy.
     pub problem: String,
 }
 
-/// Check of a row by a caller that knows more of its columns than this crate. Returns what is wrong, or None.
+/// A check of a row by a caller that knows more about the columns than this crate. Returns the problem, or None.
 pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
@@ -57,7 +56,7 @@ impl Store {
         self.verify_with(&|_| None)
     }
 
-    /// Reads every file, and checks every row with a check of the caller, too.
+    /// Reads every file and checks every row, with an additional check of the caller.
     pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.journals()?;
@@ -92,7 +91,7 @@ impl Store {
         (rows, result)
     }
 
-    /// Checks the name, the order and every row of a part; says what is wrong with it as a whole.
+    /// Checks the name, order and rows of a part; returns its problem, if any.
     fn read_part(&self, path: &Path, look: &Look, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
@@ -126,7 +125,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Parts that the last compaction left must still be there, unless a later one replaced them.
+    /// Checks that the parts of the last compaction exist, unless a later one replaced them.
     fn verify_manifest(&self, parts: &[PathBuf], report: &mut VerifyReport) {
         let manifest = match self.manifest() {
             Ok(manifest) => manifest,
@@ -139,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Files that readers pass over: people should know that they do not count.
+    /// Reports files that readers ignore, because users should know that they have no effect.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         for folder in self.written_folders()? {
             report.leftovers.extend(leftovers(&folder)?);
@@ -150,8 +149,8 @@ impl Store {
         for folder in &folders {
             strangers.extend(files::list(folder, |name| is_shown(name) && !is_part(name))?);
         }
-        // Parts are only read where their folders say what they are of.
-        // What begins like this is of other engines: readers of such folders pass it over, and a table's log stands in it.
+        // Parts are only read from folders with the expected names. Files with a leading underscore belong to other
+        // engines, such as a table's log.
         let is_ours = |name: &str| is_shown(name) && !name.starts_with('_');
         let targets = files::list(&self.dataset_folder(), is_ours)?;
         for target in &targets {
@@ -193,7 +192,7 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
     Ok(problem)
 }
 
-/// Returns what is wrong with a record: its key, or what the caller's check reports.
+/// Returns the problem of a record: a wrong key, or what the caller's check reports.
 pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
@@ -203,7 +202,7 @@ pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
     }
 }
 
-/// Whether it is the file that is wrong and not the system.
+/// Returns whether the content is at fault and not the system.
 pub(super) fn is_of_content(error: &Error) -> bool {
     matches!(error, Error::Row { .. } | Error::Damaged { .. })
 }

@@ -1,10 +1,16 @@
-//! Records to test with: one plain, and any that the rules allow.
+//! Test records: a plain one, and arbitrary valid ones.
 #![allow(dead_code, missing_docs)] // each test file uses its own part
 
 use datasets::{COLUMNS, CacheState, Cell, ColumnId, Json, Key, Kind, Outcome, Record, Source};
 use proptest::prelude::*;
+use tempfile::TempDir;
 
-/// A measured record; `number` makes its key and task.
+/// Creates a temporary folder in memory where possible, because stores wait for each sync of a disk.
+pub fn memory_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Returns a measured record; `number` determines its key and task.
 pub fn measured(number: u64) -> Record {
     let mut record = Record {
         run_id: "run-1".to_owned(),
@@ -35,7 +41,6 @@ pub fn measured(number: u64) -> Record {
     record
 }
 
-/// A failed record with the key and task of `measured(number)`.
 pub fn failed(number: u64) -> Record {
     let empty = Record::default();
     Record {
@@ -52,7 +57,7 @@ pub fn failed(number: u64) -> Record {
     }
 }
 
-/// Any record the rules allow, with every nullable column sometimes absent.
+/// Returns a strategy for arbitrary valid records, with every nullable column sometimes absent.
 pub fn any_record() -> impl Strategy<Value = Record> {
     let cells = proptest::collection::vec(any_cell(), COLUMNS.len());
     (cells, any::<[u8; 16]>(), 0..Outcome::ALL.len(), 1i64..=i64::MAX, text()).prop_map(
@@ -60,7 +65,7 @@ pub fn any_record() -> impl Strategy<Value = Record> {
             let mut record = measured(0);
             for (column, cell) in COLUMNS.iter().zip(&cells) {
                 if let Some(cell) = cell.as_kind(column.kind, column.nullable) {
-                    // Closed sets of words refuse free text and keep what they have.
+                    // Closed word sets reject free text and keep their value.
                     let _ = record.set(column.id, cell);
                 }
             }
@@ -101,7 +106,7 @@ fn make_failed(record: &mut Record, reason: String) {
     }
 }
 
-/// One value of every form; which is used depends on the column.
+/// A value of every form; the column decides which one is used.
 #[derive(Clone, Debug)]
 struct AnyCell {
     is_absent: bool,
@@ -145,7 +150,7 @@ fn any_cell() -> impl Strategy<Value = AnyCell> {
     )
 }
 
-/// Every finite float that is not negative, subnormals and both ends included.
+/// Returns a strategy for nonnegative finite floats, including subnormals and both ends.
 fn float() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => (0..=f64::MAX.to_bits()).prop_map(f64::from_bits),
@@ -154,7 +159,8 @@ fn float() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Text that files find hard: quotes, separators, line ends, blanks, other scripts, control characters.
+/// Returns a strategy for texts that are hard to store: quotes, separators, line ends, spaces, other scripts, control
+/// characters.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => proptest::collection::vec(any::<char>(), 1..8).prop_map(String::from_iter),

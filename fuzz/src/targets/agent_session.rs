@@ -1,8 +1,8 @@
-//! Sends arbitrary packets to a session of the board agent, with a simulated core on its fabric; each must be answered or end the
-//! session, in whatever state the ones before left it.
+//! Sends arbitrary packets to a session of the board agent with a simulated core; each packet must be answered or end
+//! the session.
 //!
-//! A packet is two bytes of length and its content. All functions that the agent has are looked up first, so that the input
-//! calls them by small handles; libraries are not loaded, since their code would run. Run with `fuzz/run agent_session`.
+//! A packet is two bytes of length and its content. All agent functions are looked up first, so that the input can call
+//! them by small handles. Inputs that load libraries are skipped, because their code would run.
 
 use agent::session::{OnFabric, serve};
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricKind, INFO, PROGRAM, READ, RUN, WRITE};
@@ -32,7 +32,6 @@ const NAMES: [&str; 14] = [
 const LOADER: &[u8] = b"load_module";
 const MEMORY_BYTES: usize = 1 << 20;
 
-/// Runs the target.
 pub fn run(input: &[u8]) {
     if input.windows(LOADER.len()).any(|part| part == LOADER) {
         return;

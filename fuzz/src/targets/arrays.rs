@@ -1,12 +1,9 @@
-//! Feeds arbitrary bytes to the readers of arrays that are given as inputs of models, `.npy` and `.npz`; each must answer with an
-//! error or a tensor of the wanted type.
-//!
-//! Run with `fuzz/run arrays`; good starts are files of `numpy.save` and `numpy.savez`.
+//! Reads arbitrary bytes as `.npy` and `.npz` model inputs; the result is an error or a tensor of the requested type.
+//! Useful seeds are files of `numpy.save` and `numpy.savez`.
 
 use engine::network::{arrays, npy};
 use models::TensorType;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let wanted = TensorType::f32(&[2, 3]);
     if let Ok(tensor) = npy::parse(bytes, &wanted) {

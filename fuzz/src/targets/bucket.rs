@@ -1,12 +1,9 @@
-//! Feeds arbitrary texts to the reader of a bucket's lists (S3's XML); only names of a store's shared files come out of it.
-//!
-//! Run with `fuzz/run bucket`.
+//! Parses arbitrary texts as a bucket's listing (S3's XML); only names of a store's shared files may result.
 
 use super::valid_text;
 use engine::sharing::list_page;
 use std::path::{Component, Path};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     for prefix in ["", "stores/a/"] {

@@ -1,11 +1,9 @@
-//! Feeds arbitrary texts to the reader of campaigns' configurations; it must answer with an error or a configuration that can be carried out.
-//!
-//! Run with `fuzz/run campaign`; a good start is the folder `configs`.
+//! Parses arbitrary texts as campaign configurations; each is rejected or executable. Useful seeds are in
+//! `configs`.
 
 use super::valid_text;
 use engine::campaign::Settings;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     if let Ok(raw) = Settings::parse(text)

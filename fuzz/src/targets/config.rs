@@ -1,11 +1,9 @@
-//! Feeds arbitrary texts to the reader of transformers' configurations; it must answer with an error or a graph.
-//!
-//! Run with `fuzz/run config`; a good start is the folder `configs/transformers`.
+//! Parses arbitrary texts as transformer configurations; the result is an error or a graph. Useful seeds are in
+//! `configs/transformers`.
 
 use super::valid_text;
 use zoo::transformers::{Options, Phase, from_config};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     for phase in [Phase::Prefill, Phase::Decode] {

@@ -1,7 +1,5 @@
-//! Feeds arbitrary bits to the reader of a core's instructions, and arbitrary streams of them to what checks, computes and
-//! times programs; each must answer with an error or go on, and what passes the check must compute.
-//!
-//! Run with `fuzz/run core_program`; any file will do as a start.
+//! Decodes arbitrary bits as a core's instructions, and checks, executes and times edited programs; a program that
+//! passes the check must execute. Any file is a useful seed.
 
 use accelerator::{Core, Machine, Program, check, decode, default_knobs, encode, generate, layer_of, simulate};
 use models::Task;
@@ -19,10 +17,9 @@ fn program() -> &'static Program {
     })
 }
 
-/// Length of an edit: the place of an instruction, which half of it, and the bits that change.
+/// Length of an edit: the index of an instruction, which half of it, and the bits to flip.
 const EDIT_BYTES: usize = 11;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let mut wrong = program().clone();
     let (edits, _) = bytes.as_chunks::<EDIT_BYTES>();

@@ -1,20 +1,17 @@
-//! Feeds arbitrary texts to the readers of what a core on a fabric is simulated by: targets of that kind, and the names of a
-//! board, a core and the parameters of the timing model (`--sim-params`). A target that is accepted is the one that is written.
-//!
-//! An input with three lines is taken as the three names, too. Run with `fuzz/run fabric`.
+//! Parses arbitrary texts as targets of a simulated core, and inputs of three lines also as the names of a board, a
+//! core and the timing parameters (`--sim-params`). Accepted targets must survive a round trip.
 
 use super::valid_text;
-use job::target::{Fabric, fabric, fabric_text, is_fabric};
+use targets::{Fabric, fabric, fabric_text};
 
 fn check(text: &str) {
     let target = fabric(text).expect("a target that is read once is read again");
-    assert!(is_fabric(text) && target.text == text);
+    assert!(targets::find(text) == Some(target.kind) && target.text == text);
     let read = Fabric::read(text).expect("it was read");
     read.core().check().expect("a published core");
     let _ = (read.timing(), read.describe());
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     if fabric(text).is_ok() {

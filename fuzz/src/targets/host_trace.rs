@@ -1,15 +1,14 @@
-//! Feeds arbitrary bytes to the reader of host traces and merges what it finds with a small capture; it must answer with
-//! an error, or with a trace that can be asked.
+//! Reads arbitrary bytes as a host trace and merges it with a small capture; the result is an error or a trace that can
+//! be queried.
 //!
-//! Run with `fuzz/run host_trace`; good starts are traces of Chrome or of PyTorch's
-//! profiler, after eight bytes that say how long the host waited for the profiler to end.
+//! Useful seeds are traces of Chrome or of PyTorch's profiler, after eight bytes with the time that the host waited for
+//! the profiler to end.
 
 use crate::card;
 use capture::tpu::{Reading, loss::Losses, read, trace};
 use capture::trace::Bounds;
 use std::path::Path;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let Some((offset, text)) = bytes.split_first_chunk::<8>() else { return };
     let tail = (1210, Some(i64::from_le_bytes(*offset) >> 8));

@@ -1,7 +1,5 @@
-//! Feeds arbitrary texts to the reader of mappings, then a table to what was read; both must be refused or understood.
-//!
-//! What follows the first zero byte is the table, as CSV. Run with `fuzz/run mapping`; a
-//! good start is `configs/gpu-ops.toml` with a few rows of its table behind it.
+//! Parses arbitrary texts as a mapping and, after the first zero byte, as a CSV table for it. Useful seeds are
+//! `configs/gpu-ops.toml` with a few rows of its table.
 
 use super::valid_text;
 use predictor::queries::{self, Cell, Setting};
@@ -9,7 +7,6 @@ use samples::features::attainable_ns;
 use samples::table::{Mapping, samples};
 use std::path::Path;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let (mapping, table) = text.split_once('\0').unwrap_or((text, ""));

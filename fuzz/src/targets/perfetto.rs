@@ -1,11 +1,8 @@
-//! Feeds arbitrary bytes to the reader of Perfetto traces and asks what it makes of them; both must answer or refuse.
-//!
-//! Run with `fuzz/run perfetto`; a good start is what `opcollect tpu view` writes of a
-//! small capture.
+//! Loads arbitrary bytes as a Perfetto trace and queries the result. A useful seed is the output of `opcollect tpu
+//! view` for a small capture.
 
 use capture::trace::{Bounds, ask, load};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let bounds = Bounds::default();
     let Ok(mut database) = load(bytes, &bounds) else { return };

@@ -1,11 +1,9 @@
-//! Feeds arbitrary texts to the reader of plans of folders of artifacts; it must answer with an error or a plan that can be carried out.
-//!
-//! Run with `fuzz/run plan`; a good start is a `plan.json` that `opcollect build` wrote.
+//! Parses arbitrary texts as plans of artifact folders; the result is an error or an executable plan. A useful seed is
+//! a `plan.json` from `opcollect build`.
 
 use super::valid_text;
 use engine::artifacts::Plan;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let _ = Plan::parse(text);

@@ -1,8 +1,8 @@
-//! Feeds arbitrary bytes to the reader of predictors and to the server's questions; both must answer or refuse.
+//! Reads arbitrary bytes as a predictor file or as a query of the server.
 //!
-//! An input that begins with `{` is a question to the published predictor for CPUs. Any other is a predictor's file without its hash,
-//! which is no secret and is put on here; what can be read is asked. Run with `fuzz/run predictor`; good starts are a question and what
-//! `oppredict train` wrote, less its last 32 bytes.
+//! An input that starts with `{` is a query to the published CPU predictor. Other inputs are a predictor file without
+//! its hash, which is appended here; a readable predictor is queried. Useful seeds are a query, and a file of
+//! `oppredict train` without its last 32 bytes.
 
 use learn::predictor::Query;
 use predictor::bundle;
@@ -23,7 +23,6 @@ fn service() -> &'static Service {
     })
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     if bytes.first() == Some(&b'{') {
         let _ = answer(bytes, service());

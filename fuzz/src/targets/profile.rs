@@ -1,7 +1,5 @@
-//! Feeds arbitrary texts to the reader of profiles that `opcollect profile diff` compares; each must be refused, or summed up,
-//! compared and written.
-//!
-//! A zero byte separates the two profiles; without one the profile is compared with itself. Run with `fuzz/run profile`.
+//! Parses arbitrary texts as two profiles for `opcollect profile diff`, separated by a zero byte; valid ones are
+//! summarised, compared and written. A single profile is compared with itself.
 
 use profile::Profile;
 use profile::compare::compare;
@@ -13,7 +11,6 @@ fn read(text: &[u8]) -> Option<Profile> {
     profile.check().ok().map(|()| profile)
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let Some(before) = read(&bytes[..split]) else { return };

@@ -1,8 +1,8 @@
-//! Replaces one file of a program's folder, as `opcollect run` reads it, by arbitrary bytes; the folder must be refused, or hold a
-//! program whose every tensor lies inside of what the folder and the program declare.
+//! Replaces one file in the folder of a program by arbitrary bytes; the folder must be rejected, or every tensor must
+//! lie within the declared memory.
 //!
-//! The first byte chooses the file: `0` the description of the program, `1` that of the model, `2` the expected outputs. Hashes of
-//! replaced files, which an input cannot guess, are put on. Run with `fuzz/run program`.
+//! The first byte selects the file: `0` the description of the program, `1` that of the model, `2` the expected
+//! outputs. Hashes of replaced files are updated, because an input cannot guess them.
 
 use crate::small_program;
 use engine::network::constant_bytes;
@@ -12,17 +12,16 @@ use models::TensorType;
 use serde_json::Value;
 use std::path::Path;
 
-/// A program may claim so much memory, in bytes.
+/// Maximum memory that a program may claim, in bytes.
 const CLAIM_MAX: u64 = 1 << 46;
 
-/// Inputs are drawn up to this size.
+/// Maximum size of generated inputs.
 const DRAWN_BYTES_MAX: u64 = 1 << 16;
 
 fn hash(bytes: &[u8]) -> Value {
     blake3::hash(bytes).to_hex().to_string().into()
 }
 
-/// Replaces one file, with its hash in the description of the model where `field` names it.
 fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
     std::fs::write(root.join(name), bytes).expect("a file");
     let Some(field) = field else { return };
@@ -32,7 +31,6 @@ fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
     std::fs::write(portable::path(root), model.to_string()).expect("a file");
 }
 
-/// What a tensor of this type takes.
 fn size(ty: &TensorType) -> u64 {
     ty.bytes().filter(|bytes| *bytes <= CLAIM_MAX).expect("a size was checked")
 }
@@ -55,7 +53,6 @@ fn check(program: &Program) {
     let _ = (constant_bytes(program), program.writing());
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let [choice, bytes @ ..] = bytes else { return };
     let root = tempfile::tempdir().expect("a temporary folder");

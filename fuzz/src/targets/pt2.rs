@@ -1,12 +1,9 @@
-//! Feeds arbitrary bytes to the reader of `torch.export` archives; it must answer with an error or a graph.
-//!
-//! Run with `fuzz/run pt2`; a good start is the folder `models/readers/tests/torch`, whose
-//! archives are not compressed, so that a changed byte is a changed program or weight.
+//! Reads arbitrary bytes as a `torch.export` archive; the result is an error or a graph. Useful seeds are in
+//! `models/readers/tests/torch`, whose archives are uncompressed, so that mutations reach the content.
 
 use readers::Options;
 use readers::torch::import;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     for skip_unsupported in [false, true] {
         let options = Options { skip_unsupported, ..Options::default() };

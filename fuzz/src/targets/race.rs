@@ -1,14 +1,10 @@
-//! Feeds arbitrary texts to the reader of choices that `opcollect race` runs; each must be refused, or name tasks and schedules on
-//! cores that there are.
-//!
-//! Run with `fuzz/run race`; a good start is what `oppredict cotune --choice` writes.
+//! Parses arbitrary texts as choices for `opcollect race`; accepted ones contain valid tasks and schedules on existing
+//! cores. A useful seed is the output of `oppredict cotune --choice`.
 
 use engine::race::read_jobs;
 
-/// Cores of the made-up machine.
 const CORES: usize = 8;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");

@@ -1,10 +1,8 @@
-//! Feeds arbitrary bytes to the readers of records; they must answer with records that keep the rules or with an error.
-//!
-//! The first byte chooses the format: `0` CSV, `1` Parquet, `2` JSON lines. Run with `fuzz/run records`; good starts are exports of a small store, each after such a byte.
+//! Reads arbitrary bytes as records; the result is an error or valid records. The first byte selects the format: `0`
+//! CSV, `1` Parquet, `2` JSON lines. Useful seeds are exports of a small store after such a byte.
 
 use datasets::{Format, read};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let [choice, bytes @ ..] = bytes else { return };
     let format = Format::ALL[usize::from(*choice) % Format::ALL.len()];

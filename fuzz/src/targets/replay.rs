@@ -1,11 +1,8 @@
-//! Feeds arbitrary bytes to the reader of trace files that `opcollect replay` measures again; each must be refused, or give a task
-//! and moves of the allow list.
-//!
-//! Run with `fuzz/run replay`.
+//! Reads arbitrary bytes as trace files for `opcollect replay`; accepted ones contain a task and moves of the allow
+//! list.
 
 use engine::replay::read_moves;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("a temporary file can be written");

@@ -1,7 +1,5 @@
-//! Feeds arbitrary texts to the reader of `model.safetensors.index.json`, in a folder with two files of tensors; it must be
-//! refused, or name tensors that lie inside of these files.
-//!
-//! Run with `fuzz/run safetensors_index`.
+//! Parses arbitrary texts as `model.safetensors.index.json` in a folder with two files; the result is an error or
+//! tensors within these files.
 
 use zoo::safetensors::folder;
 
@@ -9,11 +7,10 @@ const HEADER: &str =
     r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I8","shape":[4],"data_offsets":[8,12]}}"#;
 const DATA_BYTES: usize = 12;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let root = tempfile::tempdir().expect("a temporary folder");
     let file = [&(HEADER.len() as u64).to_le_bytes(), HEADER.as_bytes(), &[0; DATA_BYTES]].concat();
-    // An index must lead to no file outside of its folder.
+    // An index must not refer to files outside of its folder.
     let inside = root.path().join("folder");
     std::fs::create_dir(&inside).expect("a folder");
     for path in [root.path().join("x"), inside.join("x"), inside.join("y")] {

@@ -1,14 +1,10 @@
-//! Feeds arbitrary texts to the reader of schedules, which stand in records and in saved traces of TVM's tuner; it must
-//! answer with an error or a schedule that can be described, written and read again.
-//!
-//! Run with `fuzz/run schedule`; good starts are the column `schedule` of a store and
-//! the lines of a trace file.
+//! Parses arbitrary texts as schedules from records and saved traces of TVM's tuner; accepted ones must survive a round
+//! trip. Useful seeds are the column `schedule` of a store and the lines of a trace file.
 
 use super::valid_text;
 use job::space::Schedule;
 use serde_json::Value;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let Ok(schedule) = Schedule::from_json(text) else { return };
@@ -21,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(again.hash(), schedule.hash());
 }
 
-/// Whether no text outside of index maps has signs that code would need.
+/// Returns whether texts outside of index maps contain no characters that code would need.
 fn has_only_words(value: &Value) -> bool {
     let is_sign = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '.' | '"');
     match value {

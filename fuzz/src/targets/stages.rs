@@ -1,7 +1,5 @@
-//! Feeds arbitrary texts to the reader of stage plans, each as a plan for one small model; it must be refused, or give a program
-//! that runs every call once.
-//!
-//! The hash of the model's calls, which an input cannot guess, is put on. Run with `fuzz/run stages`.
+//! Parses arbitrary texts as stage plans for a small model; accepted ones give a program that runs every call once. The
+//! hash of the model's calls is filled in, because an input cannot guess it.
 
 use executor::{Writing, staged};
 use job::Packing;
@@ -12,7 +10,7 @@ use std::sync::OnceLock;
 const CORES: usize = 4;
 const HOST_CLASS: &str = "host";
 
-/// A softmax whose result two others read, joined by a concatenation.
+/// Returns a model with a softmax, two consumers of its result, and their concatenation.
 fn model() -> &'static (Graph, Plan) {
     static MODEL: OnceLock<(Graph, Plan)> = OnceLock::new();
     MODEL.get_or_init(|| {
@@ -28,7 +26,6 @@ fn model() -> &'static (Graph, Plan) {
     })
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let (graph, plan) = model();
     let Ok(mut stages) = serde_json::from_slice::<StagePlan>(bytes) else { return };

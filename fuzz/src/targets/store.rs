@@ -1,12 +1,10 @@
-//! Feeds arbitrary bytes to everything that reads a store, as one of its files; it must answer, whatever they are.
+//! Puts arbitrary bytes into a store as one of its files; all readers must return.
 //!
-//! The first byte chooses the file: `0` a journal, `1` the manifest, `2` the mark of a store, `3` a part under its right
-//! name. Run with `fuzz/run store`; good starts are files of a small store, each after
-//! such a byte.
+//! The first byte selects the file: `0` a journal, `1` the manifest, `2` the marker of a store, `3` a part under its
+//! right name. Useful seeds are files of a small store after such a byte.
 
 use datasets::{Choose, SealOptions, Store};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let [choice, bytes @ ..] = bytes else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,8 +1,7 @@
-//! Puts arbitrary bytes into a store as each of the small files that lie beside its records: marker, manifest, claims, status,
+//! Puts arbitrary bytes into a store as each of the small files next to its records: marker, manifest, claims, status,
 //! configurations and peaks. Opening the store either fails with an error or succeeds; no record is lost.
 //!
-//! The first byte chooses the file. Files that are named after their content get the right name. Run with `fuzz/run store_files`;
-//! good starts are such files of a store.
+//! The first byte selects the file. Content-named files get the right name. Useful seeds are such files of a store.
 
 use datasets::peaks::Peaks;
 use datasets::store::config_hash;
@@ -21,7 +20,6 @@ fn name(choice: u8, content: &[u8]) -> String {
     }
 }
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");

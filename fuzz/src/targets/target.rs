@@ -1,16 +1,12 @@
-//! Feeds arbitrary texts to the parser of target descriptions; accepted ones have only fields of the allow list, and words without
-//! characters that code would need.
-//!
-//! Run with `fuzz/run target`; good starts are the column `target_text` of a store.
+//! Parses arbitrary texts as target descriptions; accepted ones contain only fields of the allow list, and words
+//! without characters that code would need. Useful seeds are the column `target_text` of a store.
 
 use super::valid_text;
-use job::target;
 use serde_json::Value;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
-    let Ok(described) = target::checked(text) else { return };
+    let Ok(described) = targets::checked(text) else { return };
     let fields = described.as_object().expect("an object");
     for refused in ["host", "tag", "keys", "libs", "cl-opt", "jit", "from_device", "system-lib"] {
         assert!(!fields.contains_key(refused), "{text}");
@@ -23,5 +19,5 @@ pub fn run(bytes: &[u8]) {
         Value::Null | Value::Object(_) => false,
     };
     assert!(fields.values().all(has_words), "{text}");
-    assert_eq!(target::checked(&described.to_string()).as_ref(), Ok(&described));
+    assert_eq!(targets::checked(&described.to_string()).as_ref(), Ok(&described));
 }

@@ -1,12 +1,9 @@
-//! Feeds arbitrary bytes to the readers of the files by which a TPU capture knows its layers, `tensor_location.json` and, after
-//! the first zero byte, `final.mlir`; everything that shows layers must go on.
-//!
-//! Run with `fuzz/run tensor_location`.
+//! Reads arbitrary bytes as the layer files of a TPU capture, `tensor_location.json` and, after the first zero byte,
+//! `final.mlir`; all commands that show layers must continue.
 
 use crate::card;
 use capture::tpu::{Reading, book, import, read};
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let folder = tempfile::tempdir().expect("a temporary folder");

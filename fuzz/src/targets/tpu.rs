@@ -1,15 +1,13 @@
-//! Feeds arbitrary bytes to the reader of TPU captures, as the files of two cores and a port, and asks every record for
-//! everything reports print; it must answer or skip, whatever the bytes are.
+//! Reads arbitrary bytes as the files of two cores and a port in a TPU capture, and formats every record; invalid
+//! content is rejected or skipped.
 //!
-//! Run with `fuzz/run tpu`; good starts are the files of any capture, each after five bytes: chip and
-//! style, then two lengths.
+//! Useful seeds are the files of any capture after five bytes: chip and style, then two lengths.
 
 use capture::tpu::chip::{Chip, Engine};
 use capture::tpu::settings::Settings;
 use capture::tpu::{assemble, cdma, core, loss::Losses, summary};
 use std::path::Path;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let [choice, a, b, c, d, rest @ ..] = bytes else { return };
     let chip = [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6][usize::from(choice & 3)];

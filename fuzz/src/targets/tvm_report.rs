@@ -1,10 +1,8 @@
-//! Feeds arbitrary bytes to the reader of the report that TVM had; what it makes of them is summed up, and written and read again.
-//!
-//! Run with `fuzz/run tvm_report`; a good start is the report in `collector/profile/tests/import.rs`.
+//! Reads arbitrary bytes as a profiling report of TVM; the result is summarised and must survive a round trip. A useful
+//! seed is the report in `collector/profile/tests/import.rs`.
 
 use profile::import::tvm;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let (report, _) = tvm::parse(bytes).expect("memory can be read");
     report.table(100);

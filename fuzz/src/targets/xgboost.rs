@@ -1,19 +1,15 @@
-//! Feeds arbitrary texts to the reader of XGBoost's JSON; it must be refused, or give trees that answer, are explained, and are
-//! the same after they are written and read.
-//!
-//! Run with `fuzz/run xgboost`; good starts are files of `oppredict export`.
+//! Parses arbitrary texts as XGBoost's JSON; accepted trees must predict, be explained, and survive a round trip.
+//! Useful seeds are files of `oppredict export`.
 
 use super::valid_text;
 use learn::shap::contributions;
 use learn::trees::Trees;
 use samples::features::Matrix;
 
-/// More features than this make rows that take longer to fill than trees to climb.
+/// Maximum number of features; more only slow the target down.
 const FEATURES_MAX: usize = 64;
-/// Rows that are answered together.
 const ROWS: usize = 9;
 
-/// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let Ok(trees) = Trees::from_json(text) else { return };

@@ -1,4 +1,4 @@
-//! The network that started it: large kernels and large fully connected layers, without normalisation.
+//! AlexNet: large kernels and large fully connected layers, without normalisation.
 
 use super::net::{Net, conv};
 use models::error::Result;

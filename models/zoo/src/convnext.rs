@@ -1,4 +1,4 @@
-//! A convolutional network with the habits of transformers: few normalisations, over channels, and wide dense layers.
+//! ConvNeXt: a convolutional network with transformer-style blocks (channel norms and wide dense layers).
 
 use super::net::{Net, conv, same};
 use models::error::Result;
@@ -41,7 +41,6 @@ fn block(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     net.add(&format!("{scope}.add"), y, x)
 }
 
-/// Normalises the channels of each pixel.
 fn norm_channels(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     let channels = net.channels(x)?;
     let y = net.transpose(scope, x, CHANNELS_LAST)?;

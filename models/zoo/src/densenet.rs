@@ -1,11 +1,11 @@
-//! Every layer sees the outputs of all layers before it.
+//! DenseNet: each layer receives the outputs of all previous layers.
 
 use super::net::{Net, same};
 use models::error::Result;
 use models::graph::ValueId;
 
 const EPSILON: f64 = 1e-5;
-/// Channels each layer adds.
+/// Number of channels that each layer adds.
 const GROWTH: i64 = 32;
 
 pub(super) fn densenet(net: &mut Net, x: ValueId, layers: [usize; 4]) -> Result<Vec<ValueId>> {

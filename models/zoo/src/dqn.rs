@@ -1,10 +1,10 @@
-//! The network that plays video games from four frames.
+//! DQN: the Q-network for video games from four frames.
 
 use super::net::{Net, conv};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// A value for each of 18 actions.
+/// Returns a value for each of 18 actions.
 pub(super) fn dqn(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let mut x = x;
     for (index, (out, kernel, stride)) in (1..).zip([(32, 8, 4), (64, 4, 2), (64, 3, 1)]) {

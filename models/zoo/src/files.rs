@@ -1,10 +1,9 @@
-//! Reading small text files of bounded size.
+//! Reads text files of bounded size.
 
 use models::error::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// The text of a file of at most so many bytes.
 pub(crate) fn text(path: &Path, limit: u64) -> Result<String> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;

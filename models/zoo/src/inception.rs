@@ -1,4 +1,4 @@
-//! Blocks of parallel branches whose outputs are joined, in two generations.
+//! GoogLeNet and Inception v3: blocks of parallel branches with concatenated outputs.
 
 use super::net::{ConvLayer, Net, RELU, conv, same};
 use models::error::Result;
@@ -7,14 +7,14 @@ use models::operators::PoolMode;
 
 const EPSILON: f64 = 1e-3;
 
-/// The first generation. The branch called 5x5 uses 3x3 kernels, as the common implementation does.
+/// Builds GoogLeNet. The branch named 5x5 uses 3x3 kernels, as the common implementation does.
 pub(super) fn googlenet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = layer(net, "conv1", x, &same(64, 7).stride(&[2, 2]))?;
     let x = net.pool("maxpool1", x, PoolMode::Max, [3, 2, 0], true)?;
     let x = layer(net, "conv2", x, &same(64, 1))?;
     let x = layer(net, "conv3", x, &same(192, 3))?;
     let mut x = net.pool("maxpool2", x, PoolMode::Max, [3, 2, 0], true)?;
-    // Channels of: 1x1; reduction and 3x3; reduction and 5x5; after the pool. Names end the stage with a pool.
+    // Channels of: 1x1; reduction and 3x3; reduction and 5x5; after the pool. Some names end their stage with a pool.
     let blocks: [(&str, [i64; 6]); 9] = [
         ("3a", [64, 96, 128, 16, 32, 32]),
         ("3b", [128, 128, 192, 32, 96, 64]),
@@ -49,7 +49,7 @@ fn googlenet_block(net: &mut Net, scope: &str, x: ValueId, channels: [i64; 6]) -
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// The third generation, on images of 299x299.
+/// Builds Inception v3, for images of 299x299.
 pub(super) fn version_3(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let stem = [conv(32, &[3, 3]).stride(&[2, 2]), conv(32, &[3, 3]), same(64, 3)];
     let x = chain(net, "stem1", x, &stem)?;
@@ -83,7 +83,7 @@ fn square_block(net: &mut Net, scope: &str, x: ValueId, after_pool: i64) -> Resu
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// Two branches and a pool, all of stride 2.
+/// Builds two branches and a pool, all of stride 2.
 fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLayer>; 2]) -> Result<ValueId> {
     let a = chain(net, &format!("{scope}.branch1"), x, &branches[0])?;
     let b = chain(net, &format!("{scope}.branch2"), x, &branches[1])?;
@@ -91,7 +91,7 @@ fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLay
     net.concat(&format!("{scope}.concat"), &[a, b, c])
 }
 
-/// 7x7 kernels as rows and columns.
+/// Builds branches with 7x7 kernels factored into 1x7 and 7x1.
 fn long_block(net: &mut Net, scope: &str, x: ValueId, middle: i64) -> Result<ValueId> {
     let a = layer(net, &format!("{scope}.branch1x1"), x, &same(192, 1))?;
     let once = [same(middle, 1), row(middle, 7), column(192, 7)];
@@ -102,7 +102,7 @@ fn long_block(net: &mut Net, scope: &str, x: ValueId, middle: i64) -> Result<Val
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// Branches that fork once more into a row and a column.
+/// Builds branches that fork into 1x3 and 3x1 kernels.
 fn wide_block(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     let fork = |net: &mut Net, scope: &str, x: ValueId| -> Result<ValueId> {
         let a = layer(net, &format!("{scope}a"), x, &row(384, 3))?;

@@ -1,7 +1,7 @@
-//! Known networks by name, built here without any file.
+//! Builds known networks by name without any file.
 //!
-//! Shapes and layers follow the field's common implementations for inference, without auxiliary heads; weights are
-//! random. Parameter and multiply-add counts of each model are tested against published code.
+//! Shapes and layers follow common inference implementations without auxiliary heads; weights are random. Tests compare
+//! parameter and multiply-add counts with published code.
 
 #![forbid(unsafe_code)]
 
@@ -33,18 +33,15 @@ use net::Net;
 use resnet::Bottleneck;
 use video::Time;
 
-/// One model of the zoo.
 pub struct Entry {
-    /// Its name.
     pub name: &'static str,
-    /// Other names; case, `-`, `_` and `.` never matter.
+    /// Aliases; names ignore case, `-`, `_` and `.`.
     pub aliases: &'static [&'static str],
-    /// Extents of its first input without the batch.
+    /// Extents of the first input without the batch.
     pub input: &'static [i64],
     make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
 }
 
-/// Heights and widths of images that can be asked for.
 const IMAGE_SIZES: std::ops::RangeInclusive<i64> = 16..=2048;
 
 const MODELS: &[Entry] = &[
@@ -98,12 +95,10 @@ const MODELS: &[Entry] = &[
     Entry { name: "gru", aliases: &[], input: &[16, 128], make: recurrent::gru },
 ];
 
-/// A network for short videos of 16 frames.
 const fn clip(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
     Entry { name, aliases: &[], input: &[3, 16, 112, 112], make }
 }
 
-/// A network for colour images of 224x224.
 const fn image(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
     Entry { name, aliases: &[], input: &[3, 224, 224], make }
 }
@@ -114,12 +109,11 @@ impl Entry {
         self
     }
 
-    /// The model's graph for inputs of this batch size.
+    /// Builds the graph for a batch size.
     pub fn build(&self, batch: i64) -> Result<Graph> {
         self.build_for(self.name, self.input, batch)
     }
 
-    /// The graph under a name of its own, for inputs with other extents.
     fn build_for(&self, name: &str, input: &[i64], batch: i64) -> Result<Graph> {
         if batch < 1 {
             let reason = format!("batch size {batch} must be at least 1");
@@ -131,7 +125,7 @@ impl Entry {
         net.finish(&outputs)
     }
 
-    /// The extents of the input when what follows the model's name is `hw=160`: images of that height and width.
+    /// Parses the suffix after the model's name, `hw=160`, and returns the input extents.
     fn input_of(&self, change: &str) -> std::result::Result<Vec<i64>, String> {
         let &[channels, height, width] = self.input else { return Err(self.has_one_size()) };
         if height != width {
@@ -150,24 +144,21 @@ impl Entry {
     }
 }
 
-/// Every model there is.
 pub fn list() -> &'static [Entry] {
     MODELS
 }
 
-/// The graph of a named model for inputs of this batch size.
-///
-/// Networks for images take images of another size, too: `resnet-18:hw=160`.
+/// Builds the graph of a named model for a batch size. Image networks accept other image sizes, such as
+/// `resnet-18:hw=160`.
 pub fn build(name: &str, batch: i64) -> Result<Graph> {
     let Some((base, change)) = name.split_once(':') else { return find(name)?.build(batch) };
     let entry = find(base)?;
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     let input = entry.input_of(change).map_err(refused)?;
-    // An image can be too small for what follows.
+    // The image may be too small for later layers.
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// The model of a name.
 pub fn find(name: &str) -> Result<&'static Entry> {
     let index = names::find(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
     index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })

@@ -1,4 +1,4 @@
-//! The smallest network: three fully connected layers on handwritten digits.
+//! A multilayer perceptron with three layers for handwritten digits.
 
 use super::net::Net;
 use models::error::Result;

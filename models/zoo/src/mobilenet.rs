@@ -1,11 +1,11 @@
-//! Networks for small devices: depthwise convolutions between cheap 1x1 ones.
+//! MobileNet v1 to v3, MnasNet and EfficientNet: depthwise convolutions between 1x1 convolutions.
 
 use super::net::{Net, RELU, RELU6, same};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Unary, UnaryOp};
 
-/// The first version: depthwise and pointwise convolutions in turn.
+/// Builds MobileNet v1: alternating depthwise and pointwise convolutions.
 pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let mut x = net.conv_norm_act("stem", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
@@ -21,7 +21,7 @@ pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("classifier", x, 1000)?])
 }
 
-/// An inverted residual block: expand, filter each channel, project; the input is added where shapes agree.
+/// An inverted residual block: expansion, depthwise convolution, projection; the input is added if shapes agree.
 pub(super) struct Inverted {
     pub expanded: i64,
     pub out: i64,
@@ -49,11 +49,10 @@ pub(super) fn inverted(net: &mut Net, scope: &str, x: ValueId, block: &Inverted)
     if block.stride == 1 && channels == block.out { net.add(&format!("{scope}.add"), y, x) } else { Ok(y) }
 }
 
-/// The second version: inverted residuals.
 pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU6)?;
-    // Expansion, output channels, blocks, stride of the first.
+    // Expansion, output channels, blocks, stride of the first block.
     let stages =
         [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
     let mut x = x;
@@ -108,12 +107,10 @@ const SMALL: &[Row] = &[
     (5, 576, 96, true, true, 1),
 ];
 
-/// The third version, large.
 pub(super) fn version_3_large(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     version_3(net, x, LARGE, 1280)
 }
 
-/// The third version, small.
 pub(super) fn version_3_small(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     version_3(net, x, SMALL, 1024)
 }
@@ -144,13 +141,12 @@ fn version_3(net: &mut Net, x: ValueId, rows: &[Row], hidden: i64) -> Result<Vec
     Ok(vec![net.dense("classifier.3", x, 1000)?])
 }
 
-/// The nearest multiple of 8 that loses no more than a tenth.
+/// Rounds to the nearest multiple of 8, but not down by more than a tenth.
 fn divisible_by_8(channels: i64) -> i64 {
     let near = ((channels + 4) / 8 * 8).max(8);
     if near * 10 < channels * 9 { near + 8 } else { near }
 }
 
-/// A network found by searching for speed on a phone.
 pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let x = net.conv_norm_act("layers.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
@@ -173,7 +169,6 @@ pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("classifier.1", x, 1000)?])
 }
 
-/// The smallest of a family scaled in depth, width and resolution together.
 pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let silu = Op::Unary(Unary { function: UnaryOp::Silu });

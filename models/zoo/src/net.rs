@@ -1,6 +1,5 @@
-//! The layers networks are written in: a graph builder that also makes the weights.
-//!
-//! Weights are `Random` with a seed each, so building a model costs nothing but its shapes.
+//! A graph builder with the layers of networks. Weights are `Random` constants with a seed each, so building a model
+//! computes only shapes.
 
 use models::builder::GraphBuilder;
 use models::error::{Error, Result};
@@ -15,13 +14,11 @@ use models::types::{Dim, TensorType};
 pub(super) const RELU6: Op = Op::Clip(Clip { low: 0.0, high: 6.0 });
 pub(super) const RELU: Op = Op::Unary(Unary { function: UnaryOp::Relu });
 
-/// A network in the making.
 pub struct Net {
     builder: GraphBuilder,
     seed: u64,
 }
 
-/// A convolution layer, without a bias unless it is asked for.
 #[derive(Clone)]
 pub(super) struct ConvLayer {
     out: i64,
@@ -32,13 +29,13 @@ pub(super) struct ConvLayer {
     has_bias: bool,
 }
 
-/// A convolution with this kernel, stride 1 and no padding.
+/// Returns a convolution with stride 1 and no padding.
 pub(super) fn conv(out: i64, kernel: &[i64]) -> ConvLayer {
     let rank = kernel.len();
     ConvLayer { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
 }
 
-/// A two-dimensional convolution with a square kernel, padded so that stride 1 keeps the extents.
+/// Returns a two-dimensional convolution with a square kernel and padding that keeps the extents at stride 1.
 pub(super) fn same(out: i64, kernel: i64) -> ConvLayer {
     conv(out, &[kernel; 2]).pad(&[(kernel - 1) / 2; 2])
 }
@@ -49,7 +46,6 @@ impl ConvLayer {
         self
     }
 
-    /// Pads of each spatial axis, the same on both sides.
     pub(super) fn pad(mut self, pads: &[i64]) -> ConvLayer {
         self.pads = pads.to_vec();
         self
@@ -79,13 +75,12 @@ impl Net {
         self.builder.finish(outputs)
     }
 
-    /// The builder itself, standing in this place of the model.
+    /// Returns the graph builder with its scope set.
     pub(super) fn at(&mut self, scope: &str) -> &mut GraphBuilder {
         self.builder.set_scope(scope);
         &mut self.builder
     }
 
-    /// Any operator.
     pub(super) fn push(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         self.at(scope).push(op, inputs)
     }
@@ -95,13 +90,12 @@ impl Net {
         self.builder.constant(name, TensorType::f32(extents), Const::Random { seed: self.seed })
     }
 
-    /// Extents of a value; everything in the zoo has numbers only.
+    /// Returns the extents of a value; the zoo has no symbolic dimensions.
     pub(super) fn extents(&self, x: ValueId) -> Result<Vec<i64>> {
         let ty = self.builder.ty(x)?;
         ty.extents().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "extents" })
     }
 
-    /// Extent of the channel dimension.
     pub(super) fn channels(&self, x: ValueId) -> Result<i64> {
         match self.builder.ty(x)?.shape.get(1) {
             Some(Dim::Known(channels)) => Ok(*channels),
@@ -123,13 +117,11 @@ impl Net {
         if layer.has_bias { self.bias(scope, y) } else { Ok(y) }
     }
 
-    /// A convolution and the normalisation after it.
     pub(super) fn conv_norm(&mut self, scope: &str, x: ValueId, layer: &ConvLayer, epsilon: f64) -> Result<ValueId> {
         let x = self.conv(&format!("{scope}.conv"), x, layer)?;
         self.batch_norm(&format!("{scope}.bn"), x, epsilon)
     }
 
-    /// A convolution, the normalisation after it and an activation.
     pub(super) fn conv_norm_act(
         &mut self,
         scope: &str,
@@ -142,7 +134,7 @@ impl Net {
         self.push(&format!("{scope}.act"), activation.clone(), &[x])
     }
 
-    /// Scales each channel by what two small layers make of the channels' means.
+    /// Adds a squeeze-and-excite stage: scales each channel by a gate computed from the channel means.
     pub(super) fn squeeze_excite(
         &mut self,
         scope: &str,
@@ -176,7 +168,6 @@ impl Net {
         self.push(scope, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
     }
 
-    /// A transposed convolution with a square kernel.
     pub(super) fn conv_transpose(
         &mut self,
         scope: &str,
@@ -198,7 +189,7 @@ impl Net {
         if has_bias { self.bias(scope, y) } else { Ok(y) }
     }
 
-    /// A fully connected layer with bias on the last dimension.
+    /// Adds a fully connected layer with bias on the last dimension.
     pub(super) fn dense(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
         let extents = self.extents(x)?;
         let w = self.weight(&format!("{scope}.weight"), &[out, extents[extents.len() - 1]])?;
@@ -223,17 +214,17 @@ impl Net {
         self.binary(scope, BinaryOp::Add, a, b)
     }
 
-    /// A maximum pool with a cubic window over as many spatial dimensions as there are.
+    /// Adds a maximum pool with a cubic window over all spatial dimensions.
     pub(super) fn max_pool(&mut self, scope: &str, x: ValueId, kernel: i64, stride: i64, pad: i64) -> Result<ValueId> {
         self.pool(scope, x, PoolMode::Max, [kernel, stride, pad], false)
     }
 
-    /// An average pool; pads count, as is usual in training frameworks.
+    /// Adds an average pool that includes padding, as training frameworks do.
     pub(super) fn average_pool(&mut self, scope: &str, x: ValueId, window: [i64; 3]) -> Result<ValueId> {
         self.pool(scope, x, PoolMode::Average, window, false)
     }
 
-    /// A pool with a window of `[kernel, stride, pad]`.
+    /// Adds a pool with a window of `[kernel, stride, pad]`.
     pub(super) fn pool(
         &mut self,
         scope: &str,
@@ -259,12 +250,12 @@ impl Net {
         self.push(scope, Op::Concat(Concat { axis: 1 }), parts)
     }
 
-    /// Does nothing at inference; it stands where training drops elements.
+    /// Adds an identity where training has a dropout.
     pub(super) fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
         self.push("dropout", Op::Identity(Identity {}), &[x])
     }
 
-    /// The elements `start` to `stop` (excluded) of one dimension.
+    /// Slices one dimension from `start` to `stop` (exclusive).
     pub(super) fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
         let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(scope, op, &[x])
@@ -278,7 +269,7 @@ impl Net {
         self.push(scope, Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[x])
     }
 
-    /// The mean of each channel as `[batch, channels]`.
+    /// Adds the mean of each channel as `[batch, channels]`.
     pub(super) fn channel_means(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let mean = self.push(scope, Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x])?;
         self.flatten(mean)

@@ -1,4 +1,4 @@
-//! Networks whose answer is an image: a generator and a segmentation network.
+//! Networks with an image as output: DCGAN's generator and U-Net.
 
 use super::net::{Net, RELU, same};
 use models::error::Result;
@@ -7,7 +7,7 @@ use models::operators::UnaryOp;
 
 const EPSILON: f64 = 1e-5;
 
-/// The generator of a pair that learns to draw: noise becomes an image of 64x64.
+/// Builds the generator of DCGAN: noise becomes an image of 64x64.
 pub(super) fn dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let batch = net.extents(x)?[0];
     let x = net.dense("project", x, 1024 * 4 * 4)?;
@@ -23,7 +23,7 @@ pub(super) fn dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.unary("tanh", x, UnaryOp::Tanh)?])
 }
 
-/// Down through four levels and up again, joining what each level saw on the way down; two classes per pixel.
+/// Builds U-Net with four levels, skip connections and two classes per pixel.
 pub(super) fn unet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let mut x = double(net, "inc", x, 64)?;
     let mut seen = Vec::new();

@@ -1,7 +1,7 @@
 //! Recurrent cells, unrolled over the steps of their input `[batch, steps, features]`.
 //!
-//! The product with the input is one for all steps; the products with the state follow each other. Both have a bias, as in
-//! the common implementations. The first state is an input too, so that all steps are alike; the answer is the last.
+//! One product with the input serves all steps; the products with the state are sequential. Both have a bias, as in
+//! common implementations. The initial state is an input, so that all steps are equal; the output is the last state.
 
 use super::net::Net;
 use models::compose::{Recurrent, Reset, gru_step, lstm_step};
@@ -34,13 +34,13 @@ pub(super) fn gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![state])
 }
 
-/// What all steps share.
+/// The values shared by all steps.
 struct Cell {
     batch: i64,
     steps: i64,
-    /// Gates times units.
+    /// Number of gates times number of units.
     width: i64,
-    /// The product with the input, of all steps.
+    /// Product with the input for all steps.
     from_input: ValueId,
     recurrent: Recurrent,
 }

@@ -1,4 +1,4 @@
-//! Residual networks for images, with their wider and grouped relatives.
+//! ResNet for images, including the wide and grouped variants.
 
 use super::net::{ConvLayer, Net, conv, same};
 use models::error::Result;
@@ -6,24 +6,22 @@ use models::graph::ValueId;
 
 const EPSILON: f64 = 1e-5;
 
-/// What tells the bottleneck family apart.
 pub(super) struct Bottleneck {
-    /// Blocks per stage.
     pub blocks: [usize; 4],
-    /// Groups of the middle convolution.
+    /// Groups of the 3x3 convolution.
     pub groups: i64,
-    /// Its channels per group in the first stage.
+    /// Channels per group in the first stage.
     pub width: i64,
 }
 
 impl Bottleneck {
-    /// The usual width, without groups.
+    /// Returns the standard variant.
     pub(super) fn plain(blocks: [usize; 4]) -> Bottleneck {
         Bottleneck { blocks, groups: 1, width: 64 }
     }
 }
 
-/// The shallow members, of two 3x3 convolutions per block.
+/// Builds the shallow variants, with two 3x3 convolutions per block.
 pub(super) fn basic(net: &mut Net, x: ValueId, blocks: [usize; 4]) -> Result<Vec<ValueId>> {
     network(net, x, blocks, |net, scope, x, stage, stride| {
         let channels = 64 << stage;
@@ -35,7 +33,7 @@ pub(super) fn basic(net: &mut Net, x: ValueId, blocks: [usize; 4]) -> Result<Vec
     })
 }
 
-/// The deep members, of 1x1, 3x3 and 1x1 convolutions per block.
+/// Builds the deep variants, with 1x1, 3x3 and 1x1 convolutions per block.
 pub(super) fn bottleneck(net: &mut Net, x: ValueId, variant: &Bottleneck) -> Result<Vec<ValueId>> {
     network(net, x, variant.blocks, |net, scope, x, stage, stride| {
         let middle = (variant.width * variant.groups) << stage;
@@ -49,7 +47,7 @@ pub(super) fn bottleneck(net: &mut Net, x: ValueId, variant: &Bottleneck) -> Res
     })
 }
 
-/// Stem, four stages of blocks, classifier. A block gets its scope, input, stage and stride.
+/// Builds stem, four stages and classifier. `block` receives scope, input, stage and stride.
 fn network(
     net: &mut Net,
     x: ValueId,
@@ -69,7 +67,7 @@ fn network(
     Ok(vec![net.dense("fc", x, 1000)?])
 }
 
-/// Adds the block's input, projected where its shape has changed.
+/// Adds the block's input, projected if its shape has changed.
 fn join(net: &mut Net, scope: &str, x: ValueId, y: ValueId, stride: i64) -> Result<ValueId> {
     let channels = net.channels(y)?;
     let shortcut = if stride == 1 && net.channels(x)? == channels {

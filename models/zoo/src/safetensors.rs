@@ -1,8 +1,8 @@
-//! Reads the tables of contents of safetensors files; elements stay in the files until they are wanted.
+//! Reads the headers of safetensors files; elements are read on demand.
 //!
-//! A file is eight bytes (the length of the header), the header (JSON: element type, shape and place of each tensor) and
-//! the elements. The format's own crate reads the header and checks that the tensors lie one behind the other, each as long
-//! as its shape says; that they are as long as the file is checked here, before anything is believed.
+//! A file consists of the header length (eight bytes), the header (JSON: element type, shape and position of each
+//! tensor) and the elements. The format's crate parses the header and checks that tensors are contiguous and have the
+//! size of their shape. This module checks that they fit the file.
 
 use models::error::{Error, Result};
 use models::graph::Const;
@@ -14,35 +14,31 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-/// A header of the largest models has a few hundred kilobytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Tensors listed in an index of several files.
 const MAX_INDEX_BYTES: u64 = 16 << 20;
-/// Files one index may name.
+/// Maximum number of files in an index.
 const MAX_FILES: usize = 4096;
 
-/// One tensor of a file.
+/// A tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Element type and shape.
     pub ty: TensorType,
-    /// The file.
     pub path: PathBuf,
-    /// Where in the file its first element begins.
+    /// Offset of the first element in the file.
     pub offset: u64,
-    /// How many bytes it takes.
+    /// Size in bytes.
     pub length: u64,
 }
 
 impl Entry {
-    /// Its elements, read when they are wanted.
+    /// Returns the elements as a constant that is read on demand.
     pub fn data(&self) -> Const {
         Const::File { path: self.path.clone(), offset: self.offset, length: self.length }
     }
 }
 
-/// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` names; nothing when a folder
-/// has neither.
+/// Lists the tensors of `model.safetensors`, or of the files in `model.safetensors.index.json`; returns None if a
+/// folder has neither.
 pub fn folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
     let single = folder.join("model.safetensors");
     if single.is_file() {
@@ -52,7 +48,7 @@ pub fn folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
     if index.is_file() { indexed(folder, &index).map(Some) } else { Ok(None) }
 }
 
-/// The tensors of a file.
+/// Lists the tensors of a file.
 pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| Error::Unreadable { file: name.clone(), reason: error.to_string() };
@@ -76,18 +72,17 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
     Ok(places.into_iter().map(entry).collect())
 }
 
-/// A tensor within the elements of a file.
+/// A tensor's position among the elements of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Element type and shape.
     pub ty: TensorType,
-    /// Bytes before it.
+    /// Offset in bytes.
     pub start: u64,
-    /// Bytes it takes.
+    /// Size in bytes.
     pub length: u64,
 }
 
-/// Reads a header of a file with so many bytes of elements.
+/// Parses a header for a file with `bytes` bytes of elements.
 pub fn parse(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, String> {
     let header: Metadata = serde_json::from_slice(header).map_err(|error| format!("it is no header ({error})"))?;
     let length = header.data_len() as u64;
@@ -140,7 +135,6 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The tensors of several files in one folder.
 fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = index.display().to_string();
     let malformed = |place: String, reason: String| Error::Malformed { file: name.clone(), place, reason };

@@ -1,4 +1,4 @@
-//! Half of the channels pass by, and a shuffle mixes them for the next block.
+//! ShuffleNet v2: half of the channels bypass each block, then channels are shuffled.
 
 use super::net::{Net, RELU, same};
 use models::error::Result;
@@ -20,7 +20,7 @@ pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("fc", x, 1000)?])
 }
 
-/// Both branches see all channels and halve the extents.
+/// Builds a block with stride 2, whose branches both see all channels.
 fn halving(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<ValueId> {
     let channels = net.channels(x)?;
     let depthwise = same(channels, 3).stride(&[2, 2]).groups(channels);
@@ -30,7 +30,7 @@ fn halving(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<ValueI
     shuffle(net, scope, short, long)
 }
 
-/// Half of the channels is filtered.
+/// Builds a block that filters half of the channels.
 fn keeping(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<ValueId> {
     let passing = net.slice(&format!("{scope}.split"), x, 1, 0, branch)?;
     let filtered = net.slice(&format!("{scope}.split"), x, 1, branch, 2 * branch)?;
@@ -45,7 +45,7 @@ fn filter(net: &mut Net, scope: &str, x: ValueId, channels: i64, stride: i64) ->
     net.conv_norm_act(&format!("{scope}.last"), x, &same(channels, 1), EPSILON, &RELU)
 }
 
-/// Channels of the two halves in turn.
+/// Interleaves the channels of two halves.
 fn shuffle(net: &mut Net, scope: &str, first: ValueId, second: ValueId) -> Result<ValueId> {
     let x = net.concat(&format!("{scope}.concat"), &[first, second])?;
     let extents = net.extents(x)?;

@@ -1,4 +1,4 @@
-//! Few parameters through 1x1 convolutions that squeeze and then expand.
+//! SqueezeNet: fire modules of 1x1 convolutions that squeeze and expand channels.
 
 use super::net::{Net, conv, same};
 use models::error::Result;
@@ -15,7 +15,6 @@ pub(super) fn version_1_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     rest(net, x, &[3, 4, 6, 7, 9, 10, 11, 12], &[2, 5, 8])
 }
 
-/// The fire modules and pools at these positions, then the classifier.
 fn rest(net: &mut Net, x: ValueId, fires: &[usize], pools: &[usize]) -> Result<Vec<ValueId>> {
     let mut x = net.relu("features.1", x)?;
     let sizes = [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)];

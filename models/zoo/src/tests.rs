@@ -1,9 +1,9 @@
-//! Networks of the zoo: sizes, parameters and work.
+//! Tests of sizes, parameters and work of the networks.
 
 use super::*;
 
-/// Learned parameters, and multiply-adds for one input, as counted on the reference library's own classes; the last block
-/// by a separate calculation from layer lists.
+/// Parameters and multiply-adds for one input, counted on the reference library's classes; the last rows were computed
+/// separately from layer lists.
 const GOLDEN: &[(&str, u64, u64)] = &[
     ("resnet-18", 11_689_512, 1_814_073_344),
     ("resnet-34", 21_797_672, 3_663_761_408),
@@ -95,7 +95,7 @@ fn networks_for_images_take_images_of_another_size() {
     assert_eq!(graph.name, "resnet-18:hw=160");
     let whole = build("resnet-18", 1).unwrap();
     assert_eq!(graph.parameters().learned, whole.parameters().learned);
-    // 2 images, each a fifth of 5, 10, … pixels instead of 7, 14, …; the last layer does not see them.
+    // 2 images of 5, 10, … pixels a side instead of 7, 14, …; the last layer is independent of the size.
     let layer = 512 * 1000;
     assert_eq!(graph.work().unwrap().macs - 2 * layer, 2 * (whole.work().unwrap().macs - layer) * 25 / 49);
 

@@ -1,10 +1,10 @@
-//! Plain stacks of 3x3 convolutions, with and without batch normalisation.
+//! VGG: plain stacks of 3x3 convolutions, with and without batch normalisation.
 
 use super::net::{Net, same};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// `convolutions` says how many there are in each of five stages; a stage ends in a pool.
+/// Builds five stages with the given numbers of convolutions; each stage ends in a pool.
 pub(super) fn vgg(net: &mut Net, x: ValueId, convolutions: [usize; 5], has_norm: bool) -> Result<Vec<ValueId>> {
     let mut x = x;
     let mut layer = 0;

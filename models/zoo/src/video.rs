@@ -1,4 +1,4 @@
-//! Residual networks for short videos: three-dimensional convolutions, whole, mixed, or split into space and time.
+//! Residual networks for short videos, with full, mixed or factorised three-dimensional convolutions.
 
 use super::net::{ConvLayer, Net, RELU, conv};
 use models::error::Result;
@@ -6,14 +6,13 @@ use models::graph::ValueId;
 
 const EPSILON: f64 = 1e-5;
 
-/// How the convolutions of a network see time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Time {
-    /// All are three-dimensional.
+    /// Three-dimensional convolutions everywhere.
     Whole,
-    /// Those of the first stage are; later ones look at single frames.
+    /// Three-dimensional convolutions in the first stage, two-dimensional ones later.
     Mixed,
-    /// A convolution over space, then one over time.
+    /// Each convolution is factorised into space and time.
     Split,
 }
 
@@ -37,7 +36,6 @@ pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: Time) -> Result<Vec<Val
     Ok(vec![net.dense("fc", x, 400)?])
 }
 
-/// One convolution of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Whole,
@@ -56,7 +54,7 @@ fn stem(net: &mut Net, x: ValueId, time: Time) -> Result<ValueId> {
 
 fn block(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64, kind: Kind) -> Result<ValueId> {
     let channels = net.channels(x)?;
-    // As many as make the split convolution the size of the whole one.
+    // The width at which the factorised convolution has as many weights as the full one.
     let middle = (channels * out * 27) / (channels * 9 + 3 * out);
     let y = filter(net, &format!("{scope}.conv1"), x, out, middle, stride, kind)?;
     let y = net.relu(&format!("{scope}.relu1"), y)?;

@@ -1,11 +1,11 @@
-//! Small detectors: grids of boxes, before boxes are chosen among them.
+//! Small YOLO detectors, without the final selection of boxes.
 
 use super::net::{ConvLayer, Net, same};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Pool, PoolMode, Resize, ResizeMode, Unary, UnaryOp};
 
-/// Three boxes per cell, each with four sides, a certainty and 80 classes.
+/// Channels of three boxes per cell, each with four sides, a confidence and 80 classes.
 const OUTPUTS: i64 = 3 * (4 + 1 + 80);
 
 pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
@@ -17,7 +17,7 @@ pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
     let fine = layer(net, "layers.8", x, 256, 3)?;
     let x = net.max_pool("layers.9", fine, 2, 2, 0)?;
     let x = layer(net, "layers.10", x, 512, 3)?;
-    // Stride 1 with a pad at the end only, so that the extents stay.
+    // Stride 1 with padding only at the end keeps the extents.
     let pool = Op::Pool(Pool {
         mode: PoolMode::Max,
         kernel: vec![2; 2],
@@ -46,12 +46,12 @@ fn layer(net: &mut Net, scope: &str, x: ValueId, channels: i64, kernel: i64) -> 
     net.conv_norm_act(scope, x, &same(channels, kernel), 1e-5, &leaky)
 }
 
-/// Classes and the bins of each side of a box.
+/// Number of classes, and bins per side of a box.
 const CLASSES: i64 = 80;
 const BINS: i64 = 16;
 
-/// YOLOv8 in its smallest size: a backbone of split blocks, a path up and one down, and at each of three grids a branch for
-/// boxes, whose sides are distributions over bins, and one for classes. Sides are not summed up, boxes not chosen.
+/// Builds YOLOv8 nano: a backbone of split blocks, a path up and one down, and branches for boxes and classes at three
+/// grids. Sides stay distributions over bins, and boxes are not selected.
 pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = smooth(net, "model.0", x, &same(16, 3).stride(&[2, 2]))?;
     let x = smooth(net, "model.1", x, &same(32, 3).stride(&[2, 2]))?;
@@ -78,7 +78,6 @@ pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
     grids.map(|(place, grid)| detect(net, &format!("model.22.{place}"), grid)).collect()
 }
 
-/// What both branches say of every cell of a grid.
 fn detect(net: &mut Net, scope: &str, grid: ValueId) -> Result<ValueId> {
     let mut branch = |name: &str, width: i64, out: i64| {
         let x = smooth(net, &format!("{scope}.{name}.0"), grid, &same(width, 3))?;
@@ -90,7 +89,7 @@ fn detect(net: &mut Net, scope: &str, grid: ValueId) -> Result<ValueId> {
     net.concat(scope, &[boxes, classes])
 }
 
-/// Half of the channels passes by, the other goes through blocks, and what comes out of each is kept.
+/// Builds a split block: half of the channels bypasses the inner blocks, and all intermediate results are concatenated.
 fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, is_residual: bool) -> Result<ValueId> {
     let half = out / 2;
     let x = smooth(net, &format!("{scope}.first"), x, &same(out, 1))?;
@@ -108,7 +107,7 @@ fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, 
     smooth(net, &format!("{scope}.last"), x, &same(out, 1))
 }
 
-/// Windows of 5, 9 and 13, as pools of 5 behind each other.
+/// Builds spatial pyramid pooling: windows of 5, 9 and 13 by chained pools of 5.
 fn pyramid(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
     let mut parts = vec![smooth(net, &format!("{scope}.first"), x, &same(out / 2, 1))?];
     for pool in 0..3 {
@@ -118,7 +117,7 @@ fn pyramid(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> 
     smooth(net, &format!("{scope}.last"), x, &same(out, 1))
 }
 
-/// A coarse grid, spread over the cells of a finer one, beside it.
+/// Upsamples a coarse grid and concatenates a finer one.
 fn onto(net: &mut Net, scope: &str, coarse: ValueId, fine: ValueId) -> Result<ValueId> {
     let extents = net.extents(fine)?[2..].to_vec();
     let x = net.push(scope, Op::Resize(Resize { mode: ResizeMode::Nearest, extents }), &[coarse])?;

@@ -1,4 +1,4 @@
-//! Which operators become one task.
+//! Tests which operators are fused into one task.
 #![allow(missing_docs)]
 
 use expect_test::{Expect, expect};
@@ -15,7 +15,7 @@ fn check(graph: &Graph, fuse: Fuse, expected: Expect) {
     expected.assert_eq(&lines.concat());
 }
 
-/// The calls can run in their order and compute every output.
+/// Checks that the calls can run in order and compute every output.
 fn check_runs(graph: &Graph, plan: &Plan) {
     let mut is_made: Vec<bool> = graph.values.iter().map(|value| value.data.is_some()).collect();
     graph.inputs.iter().for_each(|id| is_made[id.0 as usize] = true);
@@ -94,13 +94,13 @@ fn what_ends_a_group() {
     let relu = || Op::Unary(Unary { function: UnaryOp::Relu });
     let x = builder.input("x", TensorType::f32(&[2, 3, 4])).unwrap();
     let softmax = builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
-    // A view in between: the pointwise operator has another shape.
+    // A view between operators changes the shape of the pointwise operator.
     let view = builder.push(Op::Reshape(Reshape { shape: vec![6, 4] }), &[softmax]).unwrap();
     let positive = builder.push(relu(), &[view]).unwrap();
-    // The same value twice: squaring is no epilogue of what it squares, but takes one itself.
+    // An operator that uses the same value twice cannot be an epilogue of it, but can have one.
     let square = builder.push(Op::Binary(Binary { function: BinaryOp::Mul }), &[positive, positive]).unwrap();
     let tanh = builder.push(Op::Unary(Unary { function: UnaryOp::Tanh }), &[square]).unwrap();
-    // An output in between, and a shape that grows.
+    // An output between operators, and a shape that grows.
     let y = builder.input("y", TensorType::f32(&[5, 1, 1])).unwrap();
     let sum = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[tanh, y]).unwrap();
     let graph = builder.finish(&[tanh, sum]).unwrap();

@@ -1,4 +1,4 @@
-//! What a partner takes of a network.
+//! Tests which parts of a network a partner library takes.
 #![allow(missing_docs)]
 
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Passes over every network.
+//! Runs the passes on every network.
 #![allow(missing_docs)]
 
 use passes::simplify;

@@ -1,4 +1,4 @@
-//! Plans of networks compute what their graphs do.
+//! Tests that plans of networks compute what their graphs compute.
 #![allow(missing_docs)]
 
 use models::{Class, Fuse, Graph, Task, TensorType, plan};

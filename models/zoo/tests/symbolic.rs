@@ -1,4 +1,4 @@
-//! Tasks of a transformer whose sizes stay open.
+//! Tests symbolic tasks of a transformer.
 #![allow(missing_docs)]
 
 use models::fuse::{Fuse, tasks};
@@ -6,7 +6,7 @@ use models::symbolic::unify;
 use passes::simplify;
 use zoo::transformers::{self, Options};
 
-/// A transformer at two lengths is one list of families.
+/// A transformer at two lengths gives one list of task families.
 #[test]
 fn a_transformer_keeps_its_length() {
     let cut = |sequence: i64| {

@@ -1,4 +1,4 @@
-//! Networks and their tasks are what they were after they were written and read.
+//! Tests that networks and tasks survive a round trip through text.
 #![allow(missing_docs)]
 
 use models::fuse::{Fuse, tasks};

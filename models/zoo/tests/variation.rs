@@ -1,4 +1,4 @@
-//! Variations of the tasks of networks.
+//! Tests variations of the tasks of networks.
 #![allow(missing_docs)]
 
 use models::{Fuse, tasks, variation};

@@ -6,6 +6,7 @@ use crate::{DONE, WORSE, begin, finish, paper, print, print_json};
 use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
+use models::Choice;
 use predictor::evaluate::{EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate};
 use predictor::{Error, Result, pages};
 use report::terminal::print_notes;

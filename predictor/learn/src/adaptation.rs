@@ -1,4 +1,4 @@
-//! A predictor for a device it did not learn from, corrected by a few measurements of it, and which those should be.
+//! Adapts a predictor to a new device by a few measurements, and suggests which shapes to measure.
 
 use crate::calibration::half_width;
 use crate::ensemble::Ensemble;
@@ -11,25 +11,22 @@ use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Shapes below which the width of intervals stays that of devices that were never seen.
+/// Below this number of shapes, intervals keep the width for unseen devices.
 const FEWEST: usize = 20;
 
-/// What measurements of a device changed for one operator.
+/// The effect of a device's measurements on the predictions for one operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The operator.
     pub operator: String,
-    /// The device.
     pub device: String,
-    /// Measurements.
     pub rows: usize,
-    /// Mean absolute error in percent before any was seen.
+    /// Mean absolute error in percent without the measurements.
     pub before: f64,
-    /// The same of each half of the shapes when only the other had been seen; nothing where there is but one.
+    /// Mean absolute error in percent by two-fold cross-validation over shapes, or None if there is only one shape.
     pub after: Option<f64>,
 }
 
-/// Corrects a predictor for every device it did not learn from.
+/// Corrects a predictor for every device in the samples that is not in its training data.
 pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>> {
     let samples = samples.with_features(&predictor.about.names);
     let learned = &predictor.learned;
@@ -70,23 +67,22 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     Ok(changes)
 }
 
-/// A shape whose time is informative of a device that was not learned from.
+/// A shape that is worth measuring on a new device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// The operator.
     pub operator: String,
-    /// Its sizes, those left out that are the same for all shapes of the operator.
+    /// Sizes of the shape, without those that are equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,
 }
 
-/// Picks so many shapes of each operator among those of some samples, the most informative first: what a new device does with
-/// one says least about what it does with the next.
+/// Returns up to `count` shapes of each operator whose times would reduce the uncertainty about all shapes most, best
+/// first.
 pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
     let mut suggestions = Vec::new();
     for (operator, rows) in by_operator(&samples, &default) {
-        // Shapes are the same whatever ran them; the device that ran most of them stands for all.
+        // The devices share their shapes, so the device with the most rows represents all of them.
         let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
         let columns = sizes_that_differ(&samples, &rows);
         for row in predictor.learned.most_informative(&samples, &rows, count) {
@@ -104,7 +100,7 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
     }
 }
 
-/// The sizes that differ among rows; none that repeats another one.
+/// Returns the columns of sizes that differ among the rows, without duplicates of another column.
 fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
     let mut found: Vec<usize> = Vec::new();
@@ -119,14 +115,14 @@ fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     found
 }
 
-/// Residuals: logarithms of answers over measured times.
+/// Returns the log ratios of predicted to measured times.
 fn residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let times = learned.predict(samples, rows);
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Residuals of two-fold cross-validation over the shapes of the rows; nothing where there is but one shape. Leaves the last
-/// correction behind.
+/// Returns the residuals of two-fold cross-validation over shapes, or nothing for a single shape. The last fold's
+/// correction stays in `learned`.
 fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if shapes(samples, rows) < 2 {
@@ -140,7 +136,7 @@ fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) ->
     by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
 }
 
-/// How many shapes some rows have: schedules of one tell of each other.
+/// Counts distinct shapes, because the times of several schedules of one shape are correlated.
 fn shapes(samples: &Samples, rows: &[usize]) -> usize {
     rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>().len()
 }

@@ -1,10 +1,8 @@
-//! The applicability domain: how far a question lies from the training data, and how much wider its interval must be for it.
+//! The applicability domain: the distance of a query from the training data, and how much wider its interval must be.
 //!
-//! Shapes held out at random lie among those that were learned, so they say how far off answers are there and nothing
-//! about anywhere else: networks ask for sizes that are all multiples of 64, or for one row, which drawing hardly ever
-//! meets. So whole regions are held out, too: the largest tenth of each size and the roundest numbers, then the smallest
-//! tenth. What lies there is further from what is left than drawn shapes are from each other; by how much answers are
-//! further off for it says how intervals widen with that distance.
+//! Randomly held-out shapes lie among the training shapes, so their errors say nothing about extrapolation. Therefore
+//! whole regions are held out, too: the largest tenth of each size together with the roundest sizes, then the smallest
+//! tenth. The errors there, as a function of distance, determine how intervals widen.
 
 use super::COVERAGE;
 use samples::Samples;
@@ -13,38 +11,36 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The features that place a question: how large it is, and how round its numbers are.
+/// Features that locate a query: its sizes and their alignments.
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
-/// Learned shapes that are kept to measure distances to.
+/// Maximum number of training shapes that are stored for distances.
 const MOST_POINTS: usize = 512;
-/// Shapes of an operator below which there are no regions worth the name.
+/// Operators with fewer shapes get no domain, because a region would hold too few of them.
 const FEWEST_SHAPES: usize = 40;
-/// The neighbours whose mean distance counts.
 const NEIGHBOURS: usize = 5;
-/// The share of shapes that each region holds.
+/// Share of shapes that each held-out region contains.
 const REGION: f64 = 0.1;
-/// The distances that are told apart, as multiples of the usual one beyond it, and the rows that each must have.
+/// Upper ends of the distance bins, in usual distances beyond the first; each bin needs `FEWEST_ROWS` rows.
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FEWEST_ROWS: usize = 40;
 
-/// Training shapes of an operator, as points, and how intervals widen away from them.
+/// The training shapes of one operator as points, and the interval widening as a function of the distance to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicabilityDomain {
-    /// Indices of the features that differ among what was learned.
+    /// Indices of the features that vary in the training data.
     columns: Vec<usize>,
-    /// What each is divided by.
     scales: Vec<f32>,
-    /// Learned shapes, scaled.
     points: Vec<Vec<f32>>,
-    /// The distance that nine tenths of other learned shapes have at most.
+    /// The 90th percentile of the distance between training shapes.
     usual_distance: f64,
-    /// How many times as wide intervals are at so many usual distances beyond the first, ascending; by the regions held out.
+    /// Interval widening factors by distance in usual distances beyond the first, ascending; fitted on held-out
+    /// regions.
     widths: Vec<(f64, f64)>,
 }
 
-/// Which end of each coordinate is held out.
+/// The end of each coordinate that is held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Large,
@@ -52,13 +48,13 @@ pub(super) enum End {
 }
 
 impl ApplicabilityDomain {
-    /// The domain of some samples of one operator; nothing where their shapes are few.
+    /// Fits the domain of one operator, or returns None if the operator has too few shapes.
     pub(super) fn fit(samples: &Samples, rows: &[usize]) -> Option<ApplicabilityDomain> {
         let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
         if shapes.len() < FEWEST_SHAPES {
             return None;
         }
-        // Shapes are hashes, so their order is that of a draw: half of them are points, the others try the distance.
+        // Shapes are hashes, so their order is random: half of them become points, the other half probe the distance.
         let shapes: Vec<usize> = shapes.into_values().collect();
         let (points, probes) = shapes.split_at(shapes.len() / 2);
         let row = |row: &usize| samples.features.row(*row);
@@ -79,7 +75,7 @@ impl ApplicabilityDomain {
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
-    /// How many times as wide as usual the interval of a question is.
+    /// Returns the factor by which the interval of a query is wider than usual.
     pub fn widening(&self, row: &[f32]) -> f64 {
         let beyond = self.excess_distance(row);
         let (mut from, mut width) = (0.0, 1.0);
@@ -89,11 +85,11 @@ impl ApplicabilityDomain {
             }
             (from, width) = (*to, *wider);
         }
-        // Where no region was as far, errors grow on, ever more slowly.
+        // Beyond the farthest held-out region, errors are extrapolated with the square root of the distance.
         if from > 0.0 { 1.0 + (width - 1.0) * (beyond / from).sqrt() } else { 1.0 }
     }
 
-    /// Usual distances beyond the first.
+    /// Returns the distance beyond the usual one, in usual distances.
     fn excess_distance(&self, row: &[f32]) -> f64 {
         (self.distance(row) / self.usual_distance - 1.0).max(0.0)
     }
@@ -102,7 +98,6 @@ impl ApplicabilityDomain {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    /// The mean distance to the nearest points.
     fn distance(&self, row: &[f32]) -> f64 {
         let place = self.standardised(row);
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
@@ -118,7 +113,7 @@ impl ApplicabilityDomain {
         found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
     }
 
-    /// Whether its parts fit together and rows of so many features.
+    /// Checks that the parts are consistent with each other and with rows of `width` features.
     pub fn is_sound(&self, width: usize) -> bool {
         let count = self.columns.len();
         self.scales.len() == count
@@ -134,12 +129,11 @@ impl ApplicabilityDomain {
             && self.widths.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1)
     }
 
-    /// The error of a row of a region held out, in half-widths, at its distance.
     pub(super) fn held_out_error(&self, row: &[f32], off: f64) -> HeldOutError {
         HeldOutError { excess_distance: self.excess_distance(row), half_widths: off }
     }
 
-    /// Finds how wide intervals must be to hold what they should at every distance that some rows had.
+    /// Fits the widening factors so that the widened intervals reach their coverage in every distance bin.
     pub(super) fn fit_widening(&mut self, errors: &[HeldOutError]) {
         self.widths.clear();
         for (place, from) in STEPS.iter().enumerate() {
@@ -158,16 +152,15 @@ impl ApplicabilityDomain {
     }
 }
 
-/// The error of a row of a region held out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldOutError {
-    /// Usual distances beyond the first.
+    /// Distance in usual distances beyond the first.
     excess_distance: f64,
-    /// How many half-widths its answer was off by.
+    /// Error in half-widths of the interval.
     half_widths: f64,
 }
 
-/// Some rows of one operator as those to learn from and those in any region at one end of a coordinate.
+/// Splits the rows of one operator into training rows and rows that lie in the region at one end of any coordinate.
 pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Vec<usize>, Vec<usize>) {
     let mut held: BTreeSet<usize> = BTreeSet::new();
     for column in coordinates() {
@@ -187,7 +180,7 @@ pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Ve
     rows.iter().partition(|row| !held.contains(row))
 }
 
-/// The columns of the coordinates.
+/// Returns the feature indices of the coordinates.
 pub fn coordinates() -> impl Iterator<Item = usize> {
     (0..FEATURES.len()).filter(|column| COORDINATES.contains(&FEATURES[*column].name))
 }
@@ -214,7 +207,8 @@ mod tests {
         let factors: Vec<f64> =
             [9.0, 10.0, 10.5, 11.0, 12.0, 20.0, 40.0].map(|place| domain.widening(&[place])).to_vec();
         assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
-        // 30.75 from the nearest five is 60.5 usual distances beyond the first: 1 + (3 - 1) √(60.5 / 4).
+        // The mean distance to the five nearest points is 30.75, which is 60.5 usual distances beyond the first: 1 + (3
+        // - 1) √(60.5 / 4).
         assert!((factors[6] - 8.778).abs() < 0.001, "{factors:?}");
         assert_eq!(ApplicabilityDomain { widths: Vec::new(), ..domain }.widening(&[40.0]), 1.0);
     }
@@ -223,7 +217,7 @@ mod tests {
     fn widths_hold_what_they_should_at_every_distance() {
         let mut domain = line();
         let rows: Vec<[f32; 1]> = (0..400).map(|place| [9.0 + place as f32 / 100.0]).collect();
-        // Off by one half-width and two more for each usual distance; then by nothing that distance explains.
+        // The error is one half-width plus two per usual distance; after that, distance explains nothing.
         let off: Vec<f64> = rows.iter().map(|row| 1.0 + 2.0 * domain.excess_distance(row)).collect();
         let errors: Vec<HeldOutError> =
             rows.iter().zip(&off).map(|(row, off)| domain.held_out_error(row, *off)).collect();

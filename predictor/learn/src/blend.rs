@@ -1,8 +1,8 @@
-//! The blend that answers for devices that were not learned from: transfer trees, and trees of single devices.
+//! The blend of transfer trees and per-device trees that predicts for devices outside of the training data.
 //!
-//! Some operators behave alike on all devices once their bound is known; then what one device taught, averaged over
-//! devices, says more about another one than what devices have in common by their figures. Of other operators the reverse
-//! is true. So each known device is held out once, and a few weights are compared that the trees of single devices may have.
+//! Some operators behave alike on all devices once their bound is known; then the average of per-device trees is
+//! better. For other operators the transfer trees, which use device features, are better. Each known device is held out
+//! once to choose a weight per operator.
 
 use super::Fitted;
 use super::boosted::BoostingParameters;
@@ -11,16 +11,16 @@ use super::{by_device, by_operator};
 use crate::error::Result;
 use samples::Samples;
 
-/// Weights of the trees of single devices that are compared.
+/// Candidate weights of the per-device trees.
 const WEIGHTS: &[f64] = &[0.0, 0.5, 1.0];
-/// With fewer devices there is nothing to compare: what devices have in common is not known when one is held out.
+/// Minimum number of devices. With fewer, holding one out leaves too few for transfer trees.
 const FEWEST_DEVICES: usize = 4;
-/// Rows of each device that are looked at; more are thinned out evenly.
+/// Maximum number of rows per device; larger sets are thinned evenly.
 const MOST_ROWS: usize = 4000;
-/// A larger weight must be so much better than the one before it, as a part of the error.
+/// Relative reduction of the error that a larger weight must bring.
 const WORTH: f64 = 0.02;
 
-/// Gives trees of single devices the weight in every operator's answers that would have been best for the known devices.
+/// Sets the weight of the per-device trees in each operator's predictions to the best one for held-out known devices.
 pub(super) fn fit_blend(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -50,7 +50,7 @@ fn best_per_device_weight(
     }
     let name = &samples.operators[operator as usize];
     let parameters = BoostingParameters { rounds: parameters.rounds.div_ceil(3), ..parameters.clone() };
-    // What one device taught alone is the same whichever other one is held out.
+    // Per-device trees do not depend on which other device is held out, so they are fitted once.
     let mut whole = Ensemble::default();
     let all = devices.concat();
     whole.fit_statistics(samples, operator, &all);
@@ -75,7 +75,7 @@ fn best_per_device_weight(
     Ok(best(&errors))
 }
 
-/// The smallest weight that no larger one is clearly better than.
+/// Returns the smallest weight that no larger weight clearly beats.
 fn best(errors: &[f64]) -> f64 {
     let mut best = 0;
     for place in 1..errors.len() {

@@ -1,4 +1,4 @@
-//! Gradient-boosted trees: parameters, fitting by XGBoost, answering by `Trees`.
+//! Gradient-boosted trees: parameters, fitting by XGBoost, and the check of `Trees` against XGBoost.
 
 use super::trees::Trees;
 use crate::error::{Error, Result};
@@ -6,45 +6,38 @@ use crate::xgboost::{Booster, Data, Output};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
 
-/// What trees minimise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Squared errors: answers are means.
+    /// Squared error; predictions are means.
     SquaredError,
-    /// Errors that weigh differently above and below (the pinball loss): this share of labels lies below answers.
+    /// Pinball loss; the given share of labels lies below the predictions.
     Quantile(f64),
-    /// Pairs of rows of one group that stand in the wrong order.
+    /// Number of misordered pairs of rows within a group.
     PairwiseRanking,
 }
 
-/// The hyperparameters of boosting, named as XGBoost names them; in files as they always were.
+/// Hyperparameters of boosting under XGBoost's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoostingParameters {
-    /// What is minimised.
     pub objective: Objective,
-    /// Trees.
     pub rounds: usize,
-    /// Share of each tree that counts.
+    /// Factor applied to the output of each tree.
     pub learning_rate: f64,
-    /// Splits from the root to a leaf, at most.
     pub max_depth: usize,
-    /// Rows a leaf must hold.
+    /// Minimum number of rows in a leaf.
     pub min_child_weight: f64,
-    /// A split that saves no more than this much of what is minimised is taken back: it would fit noise, and take room.
+    /// Minimum loss reduction of a split (XGBoost's `gamma`). Smaller gains fit noise and enlarge the model.
     pub min_split_loss: f64,
-    /// Share of rows a tree sees.
     pub subsample: f64,
-    /// Share of features a tree sees.
     pub colsample: f64,
-    /// L2 penalty on leaves.
+    /// L2 penalty on leaf values.
     pub lambda: f64,
-    /// Threads while growing.
     pub threads: usize,
 }
 
 impl BoostingParameters {
-    /// Boosting as this program does it by default.
+    /// Returns the default hyperparameters of this program.
     pub fn usual() -> BoostingParameters {
         BoostingParameters {
             objective: Objective::SquaredError,
@@ -60,7 +53,7 @@ impl BoostingParameters {
         }
     }
 
-    /// The same for devices that were not learned from: fewer, smaller trees, because what they share is coarse.
+    /// Returns parameters for transfer trees: fewer and smaller trees, because what devices have in common is coarse.
     pub fn for_transfer(&self) -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.08, 7, 5.0);
         let (subsample, colsample) = (0.7, 0.4);
@@ -75,7 +68,7 @@ impl BoostingParameters {
         }
     }
 
-    /// XGBoost's own defaults.
+    /// Returns XGBoost's own defaults.
     pub fn of_xgboost() -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.3, 6, 1.0);
         BoostingParameters {
@@ -117,18 +110,17 @@ impl BoostingParameters {
     }
 }
 
-/// Values of a feature that are told apart: with few rows, more of them only take time; more than a byte can count take
-/// twice the memory.
+/// Returns the number of histogram bins. With few rows, more bins only cost time; more than a byte can count double the
+/// memory.
 fn bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
 
-/// Grows trees on rows and what is to be learned of each.
 pub fn fit(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
     grow(matrix, Data::new(matrix)?.with_labels(labels)?, parameters, seed)
 }
 
-/// Grows trees that order the rows of each group by their labels, highest first; groups stand one after the other.
+/// Fits trees that rank the rows of each group by label, highest first. Rows of a group are contiguous.
 pub fn fit_ranking(
     matrix: &Matrix,
     labels: &[f32],
@@ -146,7 +138,7 @@ fn grow(matrix: &Matrix, data: Data, parameters: &BoostingParameters, seed: u64)
     Ok(trees)
 }
 
-/// Makes sure that our reading of the trees is XGBoost's, on some rows.
+/// Checks on a sample of rows that `Trees` predicts what XGBoost predicts.
 fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
     const ROWS: usize = 64;
     let some: Vec<usize> = (0..matrix.rows()).step_by(matrix.rows().div_ceil(ROWS).max(1)).collect();
@@ -165,7 +157,7 @@ fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Rows with a law, some of whose numbers are absent.
+    /// Returns rows whose labels follow a rule, some with missing values.
     fn synthetic() -> (Matrix, Vec<f32>) {
         let mut matrix = Matrix::new(3);
         let mut labels = Vec::new();
@@ -183,7 +175,7 @@ mod tests {
         let parameters = BoostingParameters { rounds: 60, ..BoostingParameters::usual() };
         let trees = fit(&matrix, &labels, &parameters, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
-        // XGBoost reads what we write, which is what it wrote before.
+        // XGBoost must read our JSON and predict the same from it.
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
         let data = Data::new(&matrix).expect("rows");
         let theirs = booster.predict(&data, Output::Margin).expect("answers");

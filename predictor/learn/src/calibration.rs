@@ -1,8 +1,8 @@
-//! Calibration of intervals by split conformal prediction, per operator and device.
+//! Calibrates intervals by split conformal prediction, per operator and device.
 //!
-//! A fifth of the shapes is held out, the rest is learned, and the nonconformity scores (absolute errors, as logarithms) of
-//! what was held out are ranked; the one at 90 % is the half-width. For devices that were never seen, every device is held
-//! out once. Away from the training data intervals are wider (`applicability`), by what is found in regions held out whole.
+//! A fifth of the shapes is held out. The half-width is the 90 % quantile of its nonconformity scores (absolute log
+//! errors). For unseen devices, every device is held out once. `applicability` widens intervals away from the training
+//! data.
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
@@ -15,10 +15,10 @@ use samples::features::View;
 use samples::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// Devices with fewer scores share those of all.
+/// Devices with fewer scores use the scores of all devices.
 const FEWEST: usize = 30;
 
-/// Finds the half-widths of a fitted predictor's intervals.
+/// Computes the half-widths of a fitted predictor's intervals.
 pub fn calibrate(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -69,7 +69,7 @@ pub fn calibrate(
     Ok(())
 }
 
-/// Those of some rows that are asked where so much is known of schedules: default ones where only sizes are.
+/// Returns the rows that can be queried in a view: default schedules if only sizes are known.
 pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
     let asks = |row: &&usize| match view {
         View::Sizes => samples.rows[**row].is_default,
@@ -78,8 +78,7 @@ pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Ve
     rows.iter().filter(asks).copied().collect()
 }
 
-/// Finds how intervals widen away from what was learned: each operator's regions are held out, those at one end of all sizes
-/// at once.
+/// Fits how intervals widen away from the training data. The regions at one end of all sizes are held out together.
 fn calibrate_widening(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -124,14 +123,12 @@ fn calibrate_widening(
     Ok(())
 }
 
-/// The half-width that holds what it should, from nonconformity scores on what was held out; with the
-/// correction for a finite number of them that makes the promise hold.
+/// Returns the half-width with the promised coverage, including the finite-sample correction of conformal prediction.
 pub fn half_width(scores: &mut [f64]) -> f64 {
     let share = COVERAGE * (scores.len() + 1) as f64 / scores.len() as f64;
     quantile(scores, share.min(1.0))
 }
 
-/// What the error was on samples that were held out.
 fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Samples, rows: &[usize]) {
     for (operator, rows) in by_operator(samples, rows) {
         let off = rows.iter().zip(trial.predict(samples, &rows));
@@ -142,10 +139,10 @@ fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Sample
     }
 }
 
-/// By operator and device; by none where devices are not told apart.
+/// Nonconformity scores by operator and device; the device is None if devices are pooled.
 type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
-/// Nonconformity scores: absolute errors as logarithms; as if no more were known of schedules than the view says.
+/// Returns the nonconformity scores (absolute log errors), limited to the schedule knowledge of `view`.
 fn nonconformity_scores(
     trial: &Ensemble,
     samples: &Samples,
@@ -166,7 +163,7 @@ fn nonconformity_scores(
 
 fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, view: Option<View>) {
     let name_of = |device: Option<u32>| device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
-    // Operators of too few shapes to hold one out are as far off as all operators together.
+    // Operators with too few shapes to hold one out use the scores of all operators together.
     let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for ((_, device), scores) in found {
         all.entry(name_of(*device)).or_default().extend(scores);

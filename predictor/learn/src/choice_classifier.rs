@@ -1,8 +1,7 @@
-//! Classifies what a library chooses: which of its kernels runs an operator of some sizes, one against the rest.
+//! Classifies which kernel of a vendor library runs an operator of given sizes, one class against the rest.
 //!
-//! That is known only after the run, so nobody can be asked for it; but where the data says it, it is learned from twice.
-//! Trees that predict times see what was chosen, and other trees classify it: for each kernel that a device ran often
-//! enough, how likely it is. A question is answered with the likeliest.
+//! The choice is only known after the run, so a query cannot contain it. The trees that predict times see the recorded
+//! choice; for a query, this classifier supplies the most likely one.
 
 use super::boosted::{self, BoostingParameters};
 use super::trees::Trees;
@@ -11,20 +10,20 @@ use samples::features::Matrix;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What was chosen less often on a device is no class.
+/// Choices with fewer occurrences on a device are no class.
 const FEWEST: usize = 20;
-/// Classes; the choices beyond are the rarest.
+/// Maximum number of classes; rarer choices are dropped.
 const MOST: usize = 128;
 
-/// Classifies what the library of one device chooses.
+/// A classifier of the library's choices on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChoiceClassifier {
-    /// Each number that a choice has among the features, with trees that say how likely it is.
+    /// Feature value of each choice, with the trees that predict its score.
     pub classes: Vec<(u32, Trees)>,
 }
 
 impl ChoiceClassifier {
-    /// Learns from rows that do not see the choice, and the choice of each; nothing where there is none to be made.
+    /// Fits a classifier to rows with their choices, or returns None if there are fewer than two classes.
     pub fn fit(
         matrix: &Matrix,
         chosen: &[u32],
@@ -50,12 +49,12 @@ impl ChoiceClassifier {
         Ok(Some(ChoiceClassifier { classes }))
     }
 
-    /// The numbers of its choices.
+    /// Returns the feature values of all choices.
     pub fn choices(&self) -> impl Iterator<Item = u32> {
         self.classes.iter().map(|(choice, _)| *choice)
     }
 
-    /// The number of the likeliest choice for each row.
+    /// Returns the feature value of the most likely choice for each row.
     pub fn predict(&self, matrix: &Matrix) -> Vec<f32> {
         let mut best = vec![(f32::NEG_INFINITY, 0); matrix.rows()];
         for (choice, trees) in &self.classes {
@@ -69,7 +68,7 @@ impl ChoiceClassifier {
     }
 }
 
-/// Choices follow simple rules: few, coarse trees.
+/// Library heuristics are simple rules, so few shallow trees suffice.
 fn parameters() -> BoostingParameters {
     BoostingParameters {
         rounds: 80,

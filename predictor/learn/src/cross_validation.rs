@@ -1,7 +1,5 @@
-//! How far off answers are for shapes that were held out, by operator and by what was known of the schedule.
-//!
-//! All shapes are divided into parts, and each part is answered by what was learned of the others; so every shape is held out
-//! once, with all its rows.
+//! Cross-validated errors by operator and view. The shapes are divided into folds, and every shape is held out once
+//! with all its rows.
 
 use super::by_operator;
 use super::calibration::asked_in_view;
@@ -14,24 +12,21 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The error of an operator's answers on shapes that were held out.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossValidatedError {
-    /// Median of the absolute errors, in percent of the measured time.
+    /// Median absolute error in percent of the measured time.
     pub median_percent: f64,
-    /// Shapes, each of which was held out once.
+    /// Number of shapes, each of which was held out once.
     pub shapes: usize,
-    /// Rows of these shapes.
+    /// Number of rows of these shapes.
     pub rows: usize,
 }
 
-/// By operator and view.
 pub type CrossValidatedErrors = BTreeMap<String, BTreeMap<View, CrossValidatedError>>;
 
-/// Absolute errors in percent, and the shapes they are of.
 type Errors = (Vec<f64>, BTreeSet<u64>);
 
-/// Holds out every shape of some samples once. The devices are those that were learned from.
+/// Cross-validates over shapes; the devices are those of the training data.
 pub(crate) fn cross_validate(
     samples: &Samples,
     rows: &[usize],
@@ -46,7 +41,7 @@ pub(crate) fn cross_validate(
         let held_out = pick(&fold.test);
         for view in &samples.views {
             for (operator, rows) in by_operator(samples, &asked_in_view(samples, &held_out, *view)) {
-                // Where all shapes of an operator are in one part, nothing was learned of it.
+                // If all shapes of an operator are in one fold, the trial learned nothing about it.
                 if !trial.operators.contains_key(&samples.operators[operator as usize]) {
                     continue;
                 }

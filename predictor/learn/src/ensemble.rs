@@ -1,13 +1,12 @@
-//! Boosted trees on utilisation: measured time over what is attainable, launch overhead included.
+//! Boosted trees per operator that predict the log ratio of the measured to the attainable time.
 //!
-//! What is attainable is the roofline plus what the smallest operators cost on the device at all; trees learn the
-//! logarithm of the ratio, per operator. Where the code is known, what its instructions should take stands in for the
-//! roofline. Outside of the data a tree holds the value of its boundary, and no time falls below the bound times the best
-//! ratio ever seen. How much is known of the schedule decides which trees answer (`features::View`).
+//! The attainable time is the roofline plus the launch overhead of the operator on the device. If the code is known,
+//! the estimated time of its instructions replaces the roofline. Predictions are never below the attainable time
+//! multiplied by the best ratio in the training data, because trees extrapolate as constants. The known part of the
+//! schedule selects the trees (`features::View`).
 //!
-//! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
-//! relative to the device and answer for devices that were never measured; a few measurements of such a device then
-//! correct it (`gaussian_process`).
+//! Known devices have trees that see device descriptors. Transfer trees see sizes mostly relative to the device and
+//! predict for unmeasured devices; `gaussian_process` corrects them by a few measurements.
 
 use super::boosted::{self, BoostingParameters};
 use super::choice_classifier::ChoiceClassifier;
@@ -21,41 +20,40 @@ use samples::Samples;
 use samples::features::{FEATURES, Feature, Matrix, Origin, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operators with fewer rows learn from others, too.
+/// Operators with fewer rows also use the pooled trees.
 const FEW: usize = 400;
-/// Operators with fewer shapes learn from others alone: their own trees would only know these.
+/// Operators with fewer shapes use only the pooled trees, because their own would overfit.
 const FEW_SHAPES: usize = 8;
-/// Shapes of an operator among which the most informative are looked for; more are thinned out evenly.
+/// Maximum number of shapes considered for active selection; larger sets are thinned evenly.
 const MOST_CANDIDATES: usize = 1500;
 
-/// What is asked of a predictor, which decides what must be learned.
+/// The devices that a predictor must support, which decides which trees are fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Answers for devices that were learned from.
+    /// Devices of the training data.
     Known,
-    /// Answers for other devices.
+    /// Devices outside of the training data.
     Transfer,
-    /// Both.
+    /// Both kinds of devices.
     Both,
 }
 
-/// An ensemble of boosted trees per operator: the learner `ours`.
+/// The learner `ours`: an ensemble of boosted trees per operator.
 #[derive(Clone, Debug, Default)]
 pub struct Ensemble {
-    /// By name of the operator.
     pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
-/// Features that tell devices apart and not how they differ: trees for other devices do not see them.
+/// Features that identify a device without describing how devices differ; transfer trees do not see them.
 const IDENTIFYING_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
-/// Whether a feature says anything about the device by itself.
+/// Returns whether a feature describes the device alone.
 fn identifies_device(feature: &Feature) -> bool {
     IDENTIFYING_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
 }
 
-/// Rows with some features masked, which trees then cannot ask for.
+/// Returns the rows with the given columns set to a constant, so that trees cannot split on them.
 fn masked(matrix: &Matrix, columns: &[usize]) -> Matrix {
     let mut blank = matrix.clone();
     for row in 0..matrix.rows() {
@@ -68,13 +66,11 @@ fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
     (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect()
 }
 
-/// Features and labels, as one view sees them.
+/// Features and labels as one view sees them.
 type TrainingSet = (Matrix, Vec<f32>);
 
-/// How trees of an operator are grown, by its name.
 pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
 
-/// Learns from some samples.
 pub fn fit(
     samples: &Samples,
     train: &[usize],
@@ -106,7 +102,7 @@ pub fn fit(
                 scarce.push((name.clone(), shapes.len()));
             }
             if is_pooled {
-                // What one operator's library chooses means nothing for another.
+                // The choice numbers of one operator's library have no meaning for another operator.
                 let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
                 let shared = |(matrix, labels): TrainingSet| (masked(&matrix, &hidden), labels);
                 views.into_iter().for_each(|(view, set)| pool.entry(view).or_insert_with(Vec::new).push(shared(set)));
@@ -119,7 +115,7 @@ pub fn fit(
     }
     if !scarce.is_empty() && is_pooled {
         let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
-        // One setting holds for all operators.
+        // The pooled trees serve all operators, so one operator's setting decides.
         let min_split_loss = parameters_of(&scarce[0].0).min_split_loss;
         let parameters = BoostingParameters { min_split_loss, ..BoostingParameters::usual().for_transfer() };
         let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &parameters, seed))?;
@@ -135,7 +131,7 @@ pub fn fit(
     Ok(fitted)
 }
 
-/// Trees of each view, gated by how much is known; of the only one where there are no schedules.
+/// Fits trees per view and selects between them by the feature for schedule knowledge, if that feature exists.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -146,15 +142,15 @@ fn gated_by_view(
     Ok(Trees::gated_by(known as u16, &sets))
 }
 
-/// Training sets of many operators as one: what few rows cannot teach, operators of other names may.
+/// Concatenates the training sets of many operators, so that operators with few rows learn from others.
 fn concatenated(parts: &[TrainingSet]) -> TrainingSet {
     let columns = parts.first().map_or(1, |(matrix, _)| matrix.columns());
     let values = parts.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
     (Matrix::of(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// The feature that tells most devices apart, and its values, ascending; nothing where there is but one device, or a device
-/// has none of its values.
+/// Returns the feature that distinguishes the most devices, with its ascending values. Returns None for a single
+/// device, or if a device lacks the feature.
 fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -168,7 +164,7 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
 }
 
-/// Trees per device, gated by the device: what one device does is not bent to what the others do.
+/// Fits trees per device and selects between them by device, so that devices do not distort each other's fit.
 fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
     let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, parameters, seed) };
     let mut sets = Vec::new();
@@ -181,7 +177,7 @@ fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParamete
 }
 
 impl Ensemble {
-    /// Fits the plain statistics of an operator; returns its training set.
+    /// Fits the statistics of an operator and returns its training set.
     pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
         let name = &samples.operators[operator as usize];
         let statistics = operator_statistics::of(samples, rows);
@@ -196,7 +192,7 @@ impl Ensemble {
         (matrix, labels)
     }
 
-    /// Fits an operator's transfer trees: what devices have in common, for those that were not learned from.
+    /// Fits an operator's transfer trees for devices outside of the training data.
     pub(super) fn fit_transfer(
         &mut self,
         operator: &str,
@@ -204,8 +200,8 @@ impl Ensemble {
         parameters: &BoostingParameters,
         seed: u64,
     ) -> Result<()> {
-        // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
-        // what tells devices apart are averaged.
+        // With few devices, the best set of device features cannot be learned. Three sets of trees are averaged:
+        // without, with some and with all of them.
         let hides_one = |feature: &Feature| IDENTIFYING_DEVICE.contains(&feature.name);
         let parameters = parameters.for_transfer();
         let transfer = vec![
@@ -217,7 +213,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Fits an operator's trees of single devices, in the order of devices.
+    /// Fits an operator's per-device trees, in device order.
     pub(super) fn fit_per_device(
         &mut self,
         samples: &Samples,
@@ -238,13 +234,12 @@ impl Ensemble {
         Ok(())
     }
 
-    /// The training set of an operator in each view that is asked for.
     fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// The training set of an operator in a view, without what it must not see: default schedules where knobs are not known,
-    /// and all where there are too few of the right kind.
+    /// Returns the training set of an operator in one view, with the features masked that the view hides. The sizes
+    /// view uses default schedules; all rows are used if too few match.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
@@ -265,7 +260,7 @@ impl Ensemble {
         (matrix, labels)
     }
 
-    /// Finds what was chosen for an operator's rows, ranked by the mean label.
+    /// Ranks the library choices of an operator by their mean label.
     fn rank_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
         let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for (row, label) in rows.iter().zip(labels) {
@@ -282,14 +277,13 @@ impl Ensemble {
         }
     }
 
-    /// The number of what was chosen for a sample; 0 where that is not known.
+    /// Returns the feature value of a sample's choice, or 0 if the choice is unknown.
     fn chosen(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
         let known = self.operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
         name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
-    /// Classifiers of what each device's library chooses.
     fn choice_classifiers(
         &self,
         samples: &Samples,
@@ -320,35 +314,35 @@ impl Ensemble {
         correction.map_or_else(|| self.usual_overhead_ns(samples, row, view), |correction| correction.overhead_ns)
     }
 
-    /// The overhead before any correction.
     fn usual_overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
-        // What a schedule does with its threads is only known with it.
+        // The number of busy threads is known only with the schedule.
         let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
         let of = |known: &OperatorEnsemble| known.statistics.overhead_ns(samples.device_name(row), threads);
         self.operator(samples, row).map_or(0.0, of)
     }
 
-    /// The bound, overhead included.
+    /// Returns the bound plus the overhead.
     fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
         samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.view(row))
     }
 
-    /// What times are compared with: the bound, or what the instructions should take where they are known.
+    /// Returns the reference of the ratio: the bound, or the instruction estimate if the code is known, plus the
+    /// overhead.
     fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
         let of_code = sample.estimated_ns.filter(|_| view == View::Code);
         of_code.unwrap_or(sample.attainable_ns) + self.overhead_ns(samples, row, view)
     }
 
-    /// The time of a sample from the logarithm of its ratio.
+    /// Converts a predicted log ratio to a time.
     pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
         let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
         let least_ns = self.attainable_ns(samples, row) * best_log.exp();
         (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
     }
 
-    /// The label of a sample: the logarithm of its time over what it is compared with.
+    /// Returns the label of a sample: the logarithm of its time over the reference.
     pub fn label(&self, samples: &Samples, row: usize) -> f32 {
         self.label_in_view(samples, row, samples.view(row))
     }
@@ -357,12 +351,11 @@ impl Ensemble {
         (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
     }
 
-    /// The table's features and how the bound compares with the overhead.
+    /// Returns the feature matrix, with the log ratio of bound to overhead as the last column.
     pub fn matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
         self.matrix_of(samples, rows, |row| samples.view(row))
     }
 
-    /// The same as if no more were known of the schedules.
     fn matrix_in_view(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
         self.matrix_of(samples, rows, |_| view)
     }
@@ -384,7 +377,7 @@ impl Ensemble {
         matrix
     }
 
-    /// Corrects the answers for devices that were not learned from by a few of their samples.
+    /// Fits corrections for devices outside of the training data from a few of their samples.
     pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
         for rows in by_operator(samples, few).into_values() {
             let name = &samples.operators[samples.rows[rows[0]].operator as usize];
@@ -406,8 +399,8 @@ impl Ensemble {
         }
     }
 
-    /// Active selection: the samples whose times would tell most about all of them, the most informative first: so many of each
-    /// operator and device that was not learned from, each shape once. Their times are not looked at.
+    /// Selects the samples whose times would reduce the posterior variance most, best first: `count` shapes per
+    /// operator and unseen device. Does not read their times.
     pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for rows in by_operator(samples, rows).into_values() {
@@ -417,7 +410,7 @@ impl Ensemble {
                 let shapes: Vec<usize> = rows.into_iter().filter(|row| seen.insert(samples.rows[*row].shape)).collect();
                 let step = shapes.len().div_ceil(MOST_CANDIDATES);
                 let some: Vec<usize> = shapes.into_iter().step_by(step).collect();
-                // As before any correction: what was measured until now changes nothing.
+                // Corrections are ignored, so that earlier measurements do not change the selection.
                 let mut matrix = self.matrix(samples, &some);
                 let share = matrix.columns() - 1;
                 for (place, row) in some.iter().enumerate() {
@@ -431,8 +424,8 @@ impl Ensemble {
         found
     }
 
-    /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
-    /// than the view says.
+    /// Returns the log ratios of samples of one operator, without corrections and limited to the schedule knowledge of
+    /// `view`.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));
@@ -454,7 +447,7 @@ impl Ensemble {
     }
 }
 
-/// What the smallest operators cost on a device with few samples: no more than any of them took.
+/// Estimates the overhead on a device with few samples: at most the shortest measured time.
 fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
     let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
     smallest.min(2.0 * usual_ns)
@@ -466,7 +459,7 @@ impl Fitted for Ensemble {
             let (device, features) = (samples.device_name(*row), samples.features.row(*row));
             self.operator(samples, *row)?.statistics.half_width_of(device, samples.view(*row), features)
         };
-        // An operator that was never seen is no better known than the least known.
+        // An operator without training data gets the widest half-width of all operators.
         let widest =
             self.operators.values().flat_map(|known| known.statistics.half_widths.values()).copied().reduce(f64::max);
         let both =
@@ -489,7 +482,6 @@ impl Fitted for Ensemble {
 }
 
 impl Ensemble {
-    /// Times of some samples as if no more were known of their schedules than the view says.
     pub(super) fn predict_in_view(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let name = &samples.operators[operator as usize];

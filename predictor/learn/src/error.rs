@@ -1,18 +1,16 @@
-//! What can go wrong between samples and an answer, said so that a person can act.
+//! Errors of training and prediction.
 
-/// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data does not allow what was asked.
+    /// The training data is unsuitable.
     #[error("{0}")]
     Data(String),
-    /// The question is outside of what can be answered.
+    /// The query cannot be predicted.
     #[error("{0}")]
     Query(String),
-    /// XGBoost's library is missing or refused a call.
+    /// The XGBoost library is missing or returned an error.
     #[error("{0}")]
     XgBoost(String),
 }
 
-/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

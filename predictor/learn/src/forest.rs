@@ -1,7 +1,7 @@
-//! A random forest: each tree is grown to its leaves on rows drawn with replacement; answers are averaged.
+//! A random forest of full-depth regression trees on bootstrap samples.
 //!
-//! Features are cut into at most 256 bins once. A large node counts its rows by bin, a small one sorts them; both find
-//! the split that reduces the squared error most. The result is `Trees` like any other.
+//! Features are quantised into at most 256 bins once. Large nodes build histograms, small nodes sort their rows; both
+//! find the split with the largest reduction of the squared error.
 
 use super::trees::{Grown, Trees};
 use rand::seq::SliceRandom;
@@ -10,22 +10,21 @@ use rand_chacha::ChaCha8Rng;
 use samples::features::Matrix;
 
 const TREES: usize = 100;
-/// Rows below which a node is a leaf.
+/// Minimum number of rows of a split node.
 const SPLIT_ROWS: usize = 2;
 const BINS: usize = 256;
-/// Nodes with fewer rows sort them.
+/// Minimum number of rows for a histogram; smaller nodes sort.
 const COUNTED_ROWS: usize = 128;
 const MAX_DEPTH: usize = 64;
 
-/// Features cut into bins.
 struct Binned {
-    /// By feature, then row.
+    /// Bin index by feature, then row.
     bins: Vec<Vec<u8>>,
-    /// By feature, then bin: the smallest and the largest value in it.
+    /// Smallest and largest value in each bin, by feature.
     values: Vec<Vec<(f32, f32)>>,
 }
 
-/// Where a node is split: neighbouring bins, of those that its rows are in.
+/// A split between two neighbouring occupied bins.
 #[derive(Clone, Copy)]
 struct Cut {
     feature: usize,
@@ -33,7 +32,6 @@ struct Cut {
     right: u8,
 }
 
-/// Grows a forest.
 pub fn fit(matrix: &Matrix, labels: &[f32], seed: u64) -> Trees {
     let binned = bin(matrix);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -50,7 +48,7 @@ pub fn fit(matrix: &Matrix, labels: &[f32], seed: u64) -> Trees {
 fn bin(matrix: &Matrix) -> Binned {
     let mut binned = Binned { bins: Vec::new(), values: Vec::new() };
     for column in 0..matrix.columns() {
-        // What is absent stands below everything.
+        // Missing values sort below all others.
         let value = |row: usize| Some(matrix.row(row)[column]).filter(|value| !value.is_nan()).unwrap_or(f32::MIN);
         let mut sorted: Vec<f32> = (0..matrix.rows()).map(value).collect();
         sorted.sort_unstable_by(f32::total_cmp);
@@ -80,7 +78,7 @@ fn middle(low: f32, high: f32) -> f32 {
     if middle > low { middle } else { high }
 }
 
-/// Splits nodes until their rows agree; children stand behind their parents.
+/// Splits nodes until their labels agree; children follow their parents in the array.
 fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown>, random: &mut ChaCha8Rng) {
     let mean = |rows: &[u32]| {
         (rows.iter().map(|row| f64::from(labels[*row as usize])).sum::<f64>() / rows.len() as f64) as f32
@@ -95,7 +93,7 @@ fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown
         if rows.len() < SPLIT_ROWS || depth == MAX_DEPTH {
             continue;
         }
-        // Of few rows most features tell as much; which of them is asked for is a draw, so that trees differ.
+        // With few rows, many features give the same gain; a random order makes the trees differ.
         features.shuffle(random);
         let Some(cut) = best_split(binned, labels, rows, &features) else { continue };
         let bins = &binned.bins[cut.feature];
@@ -107,7 +105,7 @@ fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown
         nodes.push(leaf(&rows[left..]));
         nodes[place] = Grown {
             feature: cut.feature as u16,
-            // In the middle of what the node's own rows leave open, where neither side has been seen.
+            // The threshold is the midpoint between the node's own rows, in the interval without data.
             threshold: middle(values[usize::from(cut.left)].1, values[usize::from(cut.right)].0),
             left: child as u32,
             ..nodes[place]
@@ -117,11 +115,11 @@ fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown
     }
 }
 
-/// The cut that reduces the squared error most; of equals that of the first feature in this order.
+/// Returns the cut with the largest error reduction; ties go to the first feature in the given order.
 fn best_split(binned: &Binned, labels: &[f32], rows: &[u32], features: &[usize]) -> Option<Cut> {
     let total: f64 = rows.iter().map(|row| f64::from(labels[*row as usize])).sum();
     let count = rows.len() as f64;
-    // A split that gains less than rounding is none.
+    // A gain within rounding error is no split.
     let mut best_gain = 1e-9 * count.max(1.0);
     let mut best = None;
     let mut consider = |cut: Cut, sum: f64, left: f64| {
@@ -175,13 +173,13 @@ mod tests {
     use super::*;
     use smartcore::ensemble::random_forest_regressor::{RandomForestRegressor, RandomForestRegressorParameters};
 
-    /// Seeds that both forests are grown with: what they differ by from seed to seed says how near their means have to be.
+    /// Number of seeds per library. The spread between seeds gives the tolerance for the difference of means.
     const SEEDS: u64 = 12;
 
     #[test]
     fn forests_answer_as_smartcores_do() {
         let (samples, learned, asked) = synthetic::samples();
-        // Where features say the same thing, which of them splits is a draw; three sizes say different things.
+        // With redundant features the choice of split is random, so only three independent sizes are used.
         let column = |name: &str| samples.names.iter().position(|known| known == name).expect("a feature");
         let columns = ["rows", "columns", "depth"].map(column);
         let logs: Vec<f32> = learned.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
@@ -209,13 +207,13 @@ mod tests {
         };
         let ours: Vec<Vec<f64>> = (0..SEEDS).map(of_ours).collect();
         let theirs: Vec<Vec<f64>> = (0..SEEDS).map(of_theirs).collect();
-        // How far off they are: the difference of their means, in standard errors of it.
+        // First compares the mean error of both libraries.
         let off = |runs: &[Vec<f64>]| {
             Spread::of(&runs.iter().map(|run| synthetic::apart(run, &truth).0).collect::<Vec<f64>>())
         };
         let (one, two) = (off(&ours), off(&theirs));
         assert!(one.errors_from(&two) < 3.0, "off by {one:?}, theirs by {two:?}");
-        // And what they say to each question, over all of them.
+        // Then compares the predictions for each query.
         let answers =
             |runs: &[Vec<f64>], place: usize| Spread::of(&runs.iter().map(|run| run[place]).collect::<Vec<f64>>());
         let squares = (0..asked.len()).map(|place| answers(&ours, place).errors_from(&answers(&theirs, place)).powi(2));
@@ -223,7 +221,6 @@ mod tests {
         assert!(typical < 1.5, "{typical} standard errors apart");
     }
 
-    /// A mean over seeds, and how well it is known.
     #[derive(Debug)]
     struct Spread {
         mean: f64,
@@ -238,7 +235,6 @@ mod tests {
             Spread { mean, standard_error: (variance / count).sqrt() }
         }
 
-        /// How many standard errors of the difference two means are apart.
         fn errors_from(&self, other: &Spread) -> f64 {
             (self.mean - other.mean).abs() / self.standard_error.hypot(other.standard_error)
         }

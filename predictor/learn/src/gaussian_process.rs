@@ -1,64 +1,62 @@
-//! Few-shot correction of answers for a new device: a Gaussian process over the residuals of its measurements.
+//! Few-shot correction for a new device: a Gaussian process over the residuals of its measurements.
 //!
-//! Where measurements are near, the correction is theirs; far from all of them it is their mean, leaning to those members of
-//! the ensemble that the measurements agree with: each known device has trees of its own, and a new device may be like some
-//! of them. Trees also define similarity: what shares leaves is corrected alike (a forest kernel). The hyperparameters of the
-//! kernel are those of the largest marginal likelihood on a small grid, with a prior at settings that did well for devices
-//! held out. The same process selects actively which shapes to measure first, by how much each reduces the variance of all.
+//! The kernel is a sum of a constant, a linear part over the deviations of the per-device trees (a new device may
+//! resemble some known ones), a squared-exponential part over sizes and a forest kernel (shared leaves).
+//! Hyperparameters maximise the posterior on a small grid; the prior is centred on settings that did well for held-out
+//! devices. Active selection uses the same process.
 
 use super::linear::Cholesky;
 use serde::{Deserialize, Serialize};
 
-/// Measurements that are used; more are thinned out evenly.
+/// Maximum number of measurements; larger sets are thinned evenly.
 const MOST: usize = 1024;
-/// Measurements that the marginal likelihood is computed of.
+/// Maximum number of measurements in the marginal likelihood.
 const MOST_OF_LIKELIHOOD: usize = 256;
-/// Variance of the mean before anything is measured.
+/// Prior variance of the constant mean.
 const MEAN_VARIANCE: f64 = 0.25;
-/// The grid of hyperparameters, each ascending.
+/// Grid of hyperparameters, each ascending.
 const GRID: [&[f64]; 5] = [
-    // Length scale: distances in doublings over which corrections agree.
+    // Length scale in doublings of a size.
     &[1.5, 3.0, 6.0],
-    // Variance of the squared-exponential part, as squared logarithms.
+    // Variance of the squared-exponential part, in squared logarithms.
     &[0.005, 0.02, 0.08, 0.3],
-    // Variance of the weight of each ensemble member's deviation: the linear part.
+    // Variance of the linear weights of the ensemble members' deviations.
     &[0.01, 0.03, 0.1, 0.3],
     // Variance of the forest kernel.
     &[0.005, 0.02, 0.08, 0.3],
-    // Variance of the noise of measurements, as squared logarithms.
+    // Variance of the measurement noise, in squared logarithms.
     &[0.0004, 0.002, 0.01, 0.04],
 ];
-/// The mode of the prior, as places in the grid: what did well for devices held out.
+/// Mode of the prior as grid indices: the settings that did well for held-out devices.
 const PRIOR_MODE: [usize; 5] = [1, 1, 2, 1, 1];
-/// Minus twice the logarithm of the prior of one step away from its mode.
+/// Minus twice the log prior of one grid step from the mode.
 const PRIOR_PENALTY: f64 = 3.0;
 
-/// What corrects answers for one device: the overhead and the posterior mean of the residuals. The names in files are those
-/// of the formats that they came with.
+/// The correction of one operator on one device: the launch overhead and the posterior mean of the residuals. Field
+/// names are part of the file format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
-    /// What the smallest operators cost on the device.
+    /// Launch overhead on the device.
     pub overhead_ns: f64,
     kernel: Kernel,
     inputs: Vec<Input>,
     weights: Vec<f64>,
 }
 
-/// A question as the process sees it.
+/// A query as the process sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Its sizes, as logarithms.
+    /// Sizes as logarithms.
     pub sizes: Vec<f32>,
-    /// How far the answer of each ensemble member is from that of the ensemble.
+    /// Difference between each ensemble member's prediction and the ensemble's.
     pub deviations: Vec<f32>,
-    /// The leaves it comes to in some trees.
+    /// Leaves that the query reaches in some trees.
     #[serde(default)]
     pub leaves: Vec<u32>,
 }
 
-/// The kernel, as its hyperparameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kernel {
@@ -69,14 +67,13 @@ struct Kernel {
     noise_variance: f64,
 }
 
-/// What the kernel needs of two inputs, whatever its hyperparameters.
+/// The statistics of two inputs that the kernel needs, independent of the hyperparameters.
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
-    /// Squared distance of their sizes.
     squared_distance: f64,
-    /// Dot product of their deviations: how much the same members are off to the same side.
+    /// Dot product of the deviations.
     deviation_product: f64,
-    /// The share of trees in which they come to the same leaf.
+    /// Share of trees in which both inputs reach the same leaf.
     shared_leaves: f64,
 }
 
@@ -93,12 +90,12 @@ impl Similarity {
 }
 
 impl Correction {
-    /// An overhead and nothing else.
+    /// Returns a correction with an overhead and no residuals.
     pub fn of_overhead(overhead_ns: f64) -> Correction {
         Correction { overhead_ns, ..Correction::default() }
     }
 
-    /// Whether its parts fit together and are usable.
+    /// Checks that all parts are consistent and finite.
     pub fn is_sound(&self) -> bool {
         let widths = |input: &Input| (input.sizes.len(), input.deviations.len(), input.leaves.len());
         self.inputs.len() == self.weights.len()
@@ -108,7 +105,7 @@ impl Correction {
             && self.overhead_ns > 0.0
     }
 
-    /// What to add to the logarithm of the ratio at an input: the posterior mean.
+    /// Returns the posterior mean of the residual at an input, to be added to the log ratio.
     pub fn mean(&self, input: &Input) -> f64 {
         let covariance = |other| self.kernel.covariance(Similarity::of(other, input));
         self.inputs.iter().zip(&self.weights).map(|(other, weight)| weight * covariance(other)).sum()
@@ -116,14 +113,12 @@ impl Correction {
 }
 
 impl Kernel {
-    /// The hyperparameters at some places of the grid.
     fn of(places: [usize; 5]) -> Kernel {
         let [length_scale, signal_variance, linear_variance, forest_variance, noise_variance] =
             std::array::from_fn(|which| GRID[which][places[which]]);
         Kernel { length_scale, signal_variance, linear_variance, forest_variance, noise_variance }
     }
 
-    /// The prior covariance of the residuals at two inputs.
     fn covariance(&self, pair: Similarity) -> f64 {
         let near = (-pair.squared_distance / (2.0 * self.length_scale * self.length_scale)).exp();
         MEAN_VARIANCE
@@ -132,7 +127,6 @@ impl Kernel {
             + self.forest_variance * pair.shared_leaves
     }
 
-    /// The covariance matrix of measurements, noise included, factored.
     fn factored(&self, pairs: &[Vec<Similarity>]) -> Cholesky {
         let width = pairs.len();
         let mut lower = vec![0.0; width * width];
@@ -144,7 +138,7 @@ impl Kernel {
         Cholesky::of(lower, width)
     }
 
-    /// Minus twice the logarithm of the marginal likelihood of residuals, up to a constant.
+    /// Returns minus twice the log marginal likelihood, up to a constant.
     fn deviance(&self, pairs: &[Vec<Similarity>], residuals: &[f64]) -> f64 {
         let factored = self.factored(pairs);
         let weights = factored.solve(residuals.to_vec());
@@ -153,7 +147,6 @@ impl Kernel {
     }
 }
 
-/// Fits a correction to the residuals at some inputs.
 pub fn fit(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
     let thin = |most: usize| inputs.len().div_ceil(most).max(1);
     let some: Vec<Input> = inputs.iter().step_by(thin(MOST_OF_LIKELIHOOD)).cloned().collect();
@@ -165,12 +158,11 @@ pub fn fit(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correctio
     Correction { overhead_ns, kernel, weights: kernel.factored(&pairs(&inputs)).solve(residuals), inputs }
 }
 
-/// Active selection: the inputs to measure, the most informative first. Each reduces the posterior variance of all inputs by
-/// as much as any can after those before it.
+/// Selects the inputs to measure, greedily: each one minimises the total posterior variance given those before it.
 pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     let kernel = Kernel::of(PRIOR_MODE);
     let width = inputs.len();
-    // The posterior covariance of all inputs, given those that were selected.
+    // Posterior covariance of all inputs, given the selected ones.
     let mut covariance = vec![0.0; width * width];
     for (row, pairs) in pairs(inputs).into_iter().enumerate() {
         for (column, pair) in pairs.into_iter().enumerate() {
@@ -198,14 +190,14 @@ pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     selected
 }
 
-/// Every input with itself and all before it.
+/// Returns the similarity of every input with itself and with all inputs before it.
 fn pairs(inputs: &[Input]) -> Vec<Vec<Similarity>> {
     let with_all_before =
         |(row, one): (usize, &Input)| inputs[..=row].iter().map(|two| Similarity::of(one, two)).collect();
     inputs.iter().enumerate().map(with_all_before).collect()
 }
 
-/// The kernel of the largest posterior probability, by steps on the grid from the mode of the prior.
+/// Returns the kernel with the largest posterior probability, by coordinate search from the prior's mode.
 fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> Kernel {
     let cost = |places: [usize; 5]| {
         let steps: usize = places.iter().zip(PRIOR_MODE).map(|(one, mode)| one.abs_diff(mode).pow(2)).sum();

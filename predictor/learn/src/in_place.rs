@@ -1,35 +1,31 @@
-//! What running in its place does to an operator: the time there over the time alone, learned of operators that are known both
-//! ways.
+//! Predicts an operator's time in the network from its time alone, learned from operators with both times.
 //!
-//! The logarithm of the ratio is a line over that of the time alone, with an offset for each kind of operator that is drawn
-//! to the others the less is known of it. What it is worth is measured on tasks that were held out, beside doing nothing;
-//! where it is worth nothing, it is not used.
+//! The log ratio of both times is linear in the log time alone, with an offset per operator kind that shrinks towards
+//! the common one if there is little data. The model is used only if it beats the time alone on held-out tasks.
 
 use samples::placed::PlacedNetwork;
 use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operators that are needed to learn anything.
+/// Minimum number of operators with both times.
 const LEAST: usize = 10;
-/// Parts that tasks are held out in.
 const FOLDS: usize = 5;
-/// As many operators of a kind as are needed to be believed half.
+/// Shrinkage: with this many operators of a kind, half of its own offset is used.
 const DRAW: f64 = 4.0;
 
-/// What was learned of one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InPlace {
     line: Line,
-    /// Operators that are known both ways.
+    /// Number of operators with both times.
     pub operators: usize,
-    /// Networks they stand in.
+    /// Number of networks that contain them.
     pub networks: usize,
-    /// Mean error of the time in its place, of tasks that were held out: by the time alone as it is.
+    /// Mean error on held-out tasks if the time alone is used as the prediction.
     pub error_alone: f64,
-    /// The same by what was learned.
+    /// Mean error on held-out tasks of the fitted model.
     pub error_learned: f64,
-    /// What a run takes beside its operators, for each call; of networks that were timed as a whole.
+    /// Time of a run outside of its operators, per call; from networks that were timed as a whole.
     pub beside_call_ns: Option<f64>,
 }
 
@@ -37,14 +33,13 @@ pub struct InPlace {
 struct Line {
     middle: f64,
     slope: f64,
-    /// Logarithms are never beyond what was seen.
+    /// Range of the training data, which bounds the predicted logarithm.
     least: f64,
     most: f64,
     offset: f64,
     offsets: BTreeMap<String, f64>,
 }
 
-/// An operator that is known both ways.
 struct Known<'a> {
     kind: &'a str,
     task: &'a str,
@@ -53,7 +48,7 @@ struct Known<'a> {
 }
 
 impl InPlace {
-    /// What is learned of the networks on one device; nothing of too few operators.
+    /// Fits the model to the networks on one device, or returns None if there are too few operators.
     pub fn learn(networks: &[&PlacedNetwork]) -> Option<InPlace> {
         let operators = networks.iter().flat_map(|network| &network.operators);
         let known: Vec<Known<'_>> = operators
@@ -80,17 +75,16 @@ impl InPlace {
         })
     }
 
-    /// Whether it was nearer than the time alone on tasks that were held out.
+    /// Returns whether the model beats the time alone on held-out tasks.
     pub fn is_worth_it(&self) -> bool {
         self.error_learned < self.error_alone
     }
 
-    /// The time in its place of an operator that takes so long alone.
+    /// Predicts the time in the network from the time alone.
     pub fn time_ns(&self, kind: &str, alone_ns: f64) -> f64 {
         if self.is_worth_it() { alone_ns * self.line.at(kind, alone_ns).exp() } else { alone_ns }
     }
 
-    /// Whether all numbers are some.
     pub fn is_sound(&self) -> bool {
         let Line { middle, slope, least, most, offset, offsets } = &self.line;
         let numbers = [middle, slope, least, most, offset, &self.error_alone, &self.error_learned];
@@ -100,7 +94,7 @@ impl InPlace {
 }
 
 impl Line {
-    /// Slope and offsets in turns, until they stand still.
+    /// Alternates between fitting the slope and the offsets until both converge.
     fn of(known: &[&Known<'_>]) -> Line {
         const TURNS: usize = 50;
         let count = known.len() as f64;
@@ -134,7 +128,7 @@ impl Line {
     }
 }
 
-/// Mean errors on tasks that were held out: of the time alone, and of what the others teach.
+/// Returns the mean errors on held-out tasks: of the time alone, and of the fitted model.
 fn held_out(known: &[Known<'_>]) -> (f64, f64) {
     let tasks: BTreeSet<&str> = known.iter().map(|one| one.task).collect();
     let part: BTreeMap<&str, usize> =
@@ -200,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_no_better_than_nothing_is_not_used() {
-        // Up and down without any rule.
+        // Ratios without any rule.
         let network = network(|_, alone_ns| if ((alone_ns * 7919.0) as u64).is_multiple_of(2) { 1.2 } else { 0.84 });
         let learned = InPlace::learn(&[&network]).expect("there are enough");
         let is_used = learned.time_ns("dense", 2000.0) != 2000.0;

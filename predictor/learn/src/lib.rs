@@ -1,8 +1,5 @@
-//! Learners: ours and those it must beat, all behind one function from samples to times; and the predictor that comes of
-//! ours, corrected for other devices by a few measurements.
-//!
-//! Knows of no files, words or pages: samples go in, a predictor that can be asked comes out. `xgboost.rs` is the crate's one
-//! fence.
+//! Learners behind one interface from samples to times, and the predictor, which is trained by our learner and adapted
+//! to other devices with a few measurements. `xgboost.rs` is the crate's only fence.
 
 pub mod adaptation;
 pub mod applicability;
@@ -45,86 +42,47 @@ use samples::statistics::median;
 use std::collections::BTreeMap;
 use trees::Trees;
 
-/// The share of measurements that intervals should hold.
+/// Nominal coverage of the intervals.
 pub const COVERAGE: f64 = 0.9;
-/// The name that half-widths of devices never seen stand under.
+/// Key of the half-widths for unseen devices.
 pub const UNSEEN: &str = "";
 
-/// Something that can be fitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Learner {
-    /// Boosted trees on utilisation: what `train` keeps.
-    Ensemble,
-    /// The same, each operator's parameters chosen by a search inside of what is learned from.
-    Tuned,
-    /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
-    Quantiles,
-    /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
-    Ranking,
-    /// XGBoost with its defaults on sizes and device, learning the time.
-    PlainXgboost,
-    /// A random forest per operator on sizes and device.
-    Forest,
-    /// Ridge regression of log time per operator on sizes, work and device.
-    Linear,
-    /// The same with a penalty that leaves most coefficients at 0.
-    Lasso,
-    /// Support vectors on the same numbers.
-    SupportVectors,
-    /// The nearest measured shapes of the operator.
-    Neighbours,
-    /// The operator's median utilisation times its bound.
-    OperatorMedian,
-    /// The bound itself.
-    Roofline,
+models::choice! {
+    /// Something that can be fitted; ours first, then what it must beat.
+    pub enum Learner {
+        /// Boosted trees on utilisation: what `train` keeps
+        Ensemble = "ours",
+        /// The same, each operator's parameters chosen by a search inside of what is learned from
+        Tuned = "tuned",
+        /// XGBoost's quantile objective on utilisation: the median, and an interval of its own for each question
+        Quantiles = "quantiles",
+        /// XGBoost's ranking objective: the order of schedules within a task and nothing else
+        Ranking = "order",
+        /// XGBoost with its defaults on sizes and device, learning the time
+        PlainXgboost = "xgboost",
+        /// A random forest per operator on sizes and device
+        Forest = "forest",
+        /// Ridge regression of log time per operator on sizes, work and device
+        Linear = "linear",
+        /// The same with a penalty that leaves most coefficients at 0
+        Lasso = "lasso",
+        /// Support vectors on the same numbers
+        SupportVectors = "svr",
+        /// The nearest measured shapes of the operator
+        Neighbours = "neighbours",
+        /// The operator's median utilisation times its bound
+        OperatorMedian = "median",
+        /// The bound itself
+        Roofline = "roofline",
+    }
 }
 
 impl Learner {
-    /// All learners; ours first, then what it must beat.
-    pub const ALL: &[Learner] = &[
-        Learner::Ensemble,
-        Learner::Tuned,
-        Learner::Quantiles,
-        Learner::Ranking,
-        Learner::PlainXgboost,
-        Learner::Forest,
-        Learner::Linear,
-        Learner::Lasso,
-        Learner::SupportVectors,
-        Learner::Neighbours,
-        Learner::OperatorMedian,
-        Learner::Roofline,
-    ];
-
-    /// The name in reports and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Learner::Ensemble => "ours",
-            Learner::Tuned => "tuned",
-            Learner::Quantiles => "quantiles",
-            Learner::Ranking => "order",
-            Learner::PlainXgboost => "xgboost",
-            Learner::Forest => "forest",
-            Learner::Linear => "linear",
-            Learner::Lasso => "lasso",
-            Learner::SupportVectors => "svr",
-            Learner::Neighbours => "neighbours",
-            Learner::OperatorMedian => "median",
-            Learner::Roofline => "roofline",
-        }
-    }
-
-    /// The learner of a name.
-    pub fn from_name(name: &str) -> Option<Learner> {
-        Learner::ALL.iter().copied().find(|learner| learner.name() == name)
-    }
-
-    /// Whether it tells times, and not only an order.
+    /// Returns whether the learner predicts times and not only an order.
     pub fn predicts_times(self) -> bool {
         self != Learner::Ranking
     }
 
-    /// Learns from some samples.
     pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
@@ -155,71 +113,66 @@ impl Learner {
     }
 }
 
-/// How a learner is fitted.
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
-    /// Seed of everything random.
     pub seed: u64,
-    /// What will be asked.
+    /// Devices that will be queried.
     pub purpose: Purpose,
-    /// Whether the width of intervals is learned, too, by those who can.
+    /// Whether to calibrate intervals, for learners that can.
     pub intervals: bool,
-    /// What a split of our trees must save.
+    /// [`BoostingParameters::min_split_loss`] of our trees.
     pub min_split_loss: f64,
 }
 
-/// How far an interval reaches below and above an answer, as logarithms.
+/// The reach of an interval below and above the prediction, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
-    /// Below.
+    /// Reach below the prediction.
     pub below: f64,
-    /// Above.
+    /// Reach above the prediction.
     pub above: f64,
 }
 
-/// Something that was fitted.
 pub trait Fitted {
-    /// Times in nanoseconds of some samples, whose own times are not looked at.
+    /// Predicts times in nanoseconds; does not read the measured times.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
-    /// How far the 90 % interval of each row reaches below and above its answer; none where that was not learned.
+    /// Returns the 90 % interval of each row, or None where intervals were not fitted.
     fn intervals(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         vec![None; rows.len()]
     }
 
-    /// Active selection: which samples, so many of each operator, it would have measured first; nothing where it cannot tell.
-    /// Their times are not looked at.
+    /// Selects up to `count` samples per operator that are worth measuring first, or returns None if the learner
+    /// cannot. Does not read their times.
     fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }
 
-    /// Corrects itself by a few samples; says whether it can.
+    /// Adapts the learner to a few samples; returns false if the learner cannot.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false
     }
 }
 
-/// Indices of samples by operator.
 pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
     groups
 }
 
-/// Indices of samples by device.
 pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].device).or_default().push(*row));
     groups
 }
 
-/// Columns whose features have one of these origins; what is no feature of the table counts as schedule.
+/// Returns the columns whose features have one of the origins; columns outside of the feature table count as schedule.
 pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);
     (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
 }
 
-/// What the field's learners are given: sizes, work, device, setting, schedule; no quantisation.
+/// Feature origins of the baseline learners; without quantisation features.
 const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
 
 struct Medians(BTreeMap<u32, f64>);
@@ -242,7 +195,6 @@ impl Fitted for Medians {
     }
 }
 
-/// Trees per operator on the logarithm of the time.
 struct TimeTrees {
     columns: Vec<usize>,
     trees: BTreeMap<u32, Trees>,
@@ -273,7 +225,7 @@ impl Fitted for TimeTrees {
     }
 }
 
-/// Predicts operator by operator and puts the answers back in order; what no operator answers gets its bound.
+/// Predicts each operator's rows and restores the order of rows; rows of unknown operators get their bound.
 pub(crate) fn predict_by_operator(
     samples: &Samples,
     rows: &[usize],

@@ -1,27 +1,25 @@
-//! Straight lines through the logarithm of the time, per operator, on sizes, work and device: ridge regression and lasso.
+//! Linear regression of the log time per operator on sizes, work and device features: ridge and lasso.
 
 use super::{BASIC, Fitted, by_operator, columns_of, predict_by_operator};
 use crate::split;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Ridge: the penalty on each standardised coefficient, in rows.
+/// Ridge: penalty on each standardised coefficient, in rows.
 const RIDGE_PENALTY: f64 = 1.0;
-/// Lasso: penalties that are tried, as shares of the one that leaves no coefficient.
+/// Lasso: candidate penalties, relative to the smallest one that sets all coefficients to 0.
 const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
-/// Lasso: sweeps over the coefficients, at most. Features that say nearly the same take thousands: after 200, coefficients of a
-/// small penalty are far from their optimum.
+/// Lasso: maximum number of sweeps. Nearly collinear features need thousands of them at small penalties.
 const SWEEPS: usize = 10_000;
-/// Lasso: a sweep that moves no coefficient by more, as a share of the largest product with the targets, is the last. It goes on
-/// for long in steps that are small and all to one side.
+/// Lasso: a sweep that moves every coefficient by less ends the fit, relative to the largest product with the targets.
+/// The value is small because convergence is slow and monotone.
 const CONVERGED: f64 = 1e-11;
 
-/// What keeps coefficients small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Penalty {
-    /// The L2 norm: ridge regression.
+    /// L2 norm: ridge regression.
     L2,
-    /// The L1 norm: lasso, which leaves most of them at 0.
+    /// L1 norm: lasso.
     L1,
 }
 
@@ -32,7 +30,6 @@ struct LinearRegression {
 
 struct LinearRegressions(BTreeMap<u32, LinearRegression>);
 
-/// Fits one line per operator.
 pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     let line = |rows: Vec<usize>| match penalty {
@@ -52,7 +49,6 @@ pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl 
     LinearRegressions(groups.map(|(operator, rows)| (operator, line(rows))).collect())
 }
 
-/// The penalty that is best for shapes held out.
 fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
     let (learned, held_out) = split::held_out_fifth(samples, rows, 0);
     if learned.is_empty() {
@@ -69,18 +65,17 @@ fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
     LASSO_PENALTIES.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO_PENALTIES[0])
 }
 
-/// Features of mean 0 and variance 1, and logarithms of times of mean 0.
+/// Standardises features to mean 0 and variance 1, and log times to mean 0.
 #[derive(Clone, Debug)]
 pub(super) struct Standardisation {
     columns: Vec<usize>,
     means: Vec<f64>,
     scales: Vec<f64>,
-    /// The mean logarithm.
+    /// Mean of the log times.
     pub mean_log: f64,
 }
 
 impl Standardisation {
-    /// Of some samples.
     pub fn of(samples: &Samples, rows: &[usize]) -> Standardisation {
         let count = rows.len() as f64;
         let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
@@ -92,7 +87,6 @@ impl Standardisation {
         Standardisation { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
     }
 
-    /// The standardised features of a sample.
     pub fn row(&self, samples: &Samples, row: usize) -> Vec<f64> {
         let places = self.columns.iter().zip(self.means.iter().zip(&self.scales));
         let standard = |(column, (mean, scale)): (&usize, (&f64, &f64))| {
@@ -101,7 +95,6 @@ impl Standardisation {
         places.map(standard).collect()
     }
 
-    /// The logarithm of a sample's time above the mean.
     pub fn log(&self, samples: &Samples, row: usize) -> f64 {
         samples.rows[row].time_ns.ln() - self.mean_log
     }
@@ -112,12 +105,11 @@ fn value(samples: &Samples, row: usize, column: usize) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// What lines are fitted from: the normal equations, summed over rows.
 struct NormalEquations {
     standard: Standardisation,
-    /// The Gram matrix of features, the lower half, row after row.
+    /// Lower triangle of the Gram matrix, row-major.
     gram: Vec<f64>,
-    /// Products of features and logarithms.
+    /// Products of the features with the log times.
     targets: Vec<f64>,
 }
 
@@ -144,17 +136,17 @@ impl NormalEquations {
         Cholesky::of(gram, width).solve(self.targets.clone())
     }
 
-    /// The smallest penalty that leaves no coefficient.
+    /// Returns the smallest lasso penalty that sets all coefficients to 0.
     fn largest(&self) -> f64 {
         self.targets.iter().fold(0.0, |largest, target| target.abs().max(largest))
     }
 
-    /// One coefficient after the other is made the best one for what the others leave.
+    /// Fits the lasso by cyclic coordinate descent.
     fn lasso(&self, penalty: f64) -> Vec<f64> {
         let width = self.targets.len();
         let product = |one: usize, two: usize| self.gram[one.max(two) * width + one.min(two)];
         let mut coefficients = vec![0.0f64; width];
-        // What each feature has in common with the residual.
+        // Products of each feature with the residual.
         let mut residual = self.targets.clone();
         for _ in 0..SWEEPS {
             let mut moved = 0.0f64;
@@ -179,7 +171,7 @@ impl NormalEquations {
     }
 }
 
-/// A number brought nearer to 0 by so much, and no further.
+/// Moves a number towards 0 by `by`, and not beyond.
 pub(super) fn soft_threshold(number: f64, by: f64) -> f64 {
     number.signum() * (number.abs() - by).max(0.0)
 }
@@ -201,14 +193,14 @@ impl Fitted for LinearRegressions {
     }
 }
 
-/// A symmetric positive matrix as the product of a lower half with itself, by Cholesky's method.
+/// The Cholesky factor of a symmetric positive definite matrix.
 pub(crate) struct Cholesky {
     lower: Vec<f64>,
     width: usize,
 }
 
 impl Cholesky {
-    /// Factors a matrix that is given by its lower half, row after row.
+    /// Factors a matrix given by its row-major lower triangle.
     pub fn of(mut lower: Vec<f64>, width: usize) -> Cholesky {
         for column in 0..width {
             for row in column..width {
@@ -221,7 +213,6 @@ impl Cholesky {
         Cholesky { lower, width }
     }
 
-    /// What the matrix makes this right side of.
     pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
         let (lower, width) = (&self.lower, self.width);
         for row in 0..width {
@@ -235,7 +226,6 @@ impl Cholesky {
         right
     }
 
-    /// The logarithm of the matrix's determinant.
     pub fn log_determinant(&self) -> f64 {
         (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }
@@ -250,7 +240,7 @@ mod tests {
     proptest! {
         #[test]
         fn solves_what_it_is_given(entries in prop::collection::vec(-2.0f64..2.0, 9), wanted in prop::collection::vec(-5.0f64..5.0, 3)) {
-            // A Aᵀ + I is symmetric and positive.
+            // A Aᵀ + I is symmetric positive definite.
             let at = |row: usize, column: usize| {
                 (0..3).map(|k| entries[row * 3 + k] * entries[column * 3 + k]).sum::<f64>() + f64::from(row == column)
             };
@@ -261,8 +251,8 @@ mod tests {
             }
         }
 
-        /// The lasso is at its best where no feature has more in common with the residual than the penalty, and features
-        /// in use have exactly that much.
+        /// Checks the optimality conditions of the lasso: no feature correlates with the residual by more than the
+        /// penalty, and active features correlate by exactly that much.
         #[test]
         fn no_coefficient_of_a_lasso_can_be_better(
             rows in prop::collection::vec((prop::collection::vec(-2.0f64..2.0, 4), -3.0f64..3.0), 8..40),
@@ -295,7 +285,6 @@ mod tests {
         }
     }
 
-    /// The same rows in both libraries: standardised features and logarithms above the mean.
     fn standardised(samples: &Samples, standard: &Standardisation, rows: &[usize]) -> Vec<Vec<f64>> {
         rows.iter().map(|row| standard.row(samples, *row)).collect()
     }
@@ -323,7 +312,7 @@ mod tests {
         let equations = NormalEquations::of(&samples, &learned);
         let standard = &equations.standard;
         let logs: Vec<f64> = learned.iter().map(|row| standard.log(&samples, *row)).collect();
-        // Constant features have no coefficient here; there they would make the rows dependent.
+        // Constant features have no coefficient here; in the other library they would make the matrix singular.
         let used: Vec<usize> = (0..equations.targets.len()).filter(|place| standard.scales[*place] > 1e-9).collect();
         let chosen = |rows: &[usize]| {
             let of = |row: Vec<f64>| used.iter().map(|place| row[*place]).collect();
@@ -331,9 +320,10 @@ mod tests {
         };
         for share in LASSO_PENALTIES {
             let penalty = share * equations.largest();
-            // It minimises the squared error and `alpha` times the rows, ours half of it and the penalty.
+            // The other library minimises the squared error plus `alpha` times the number of rows; ours minimises half
+            // the squared error plus the penalty.
             let alpha = 2.0 * penalty / learned.len() as f64;
-            // Without an intercept, which is nothing for centred logarithms, it refuses to answer.
+            // The other library fails without an intercept. For centred logarithms the intercept is 0.
             let parameters =
                 LassoParameters { fit_intercept: true, normalize: false, tol: 1e-8, max_iter: 5000, alpha };
             let theirs = Lasso::fit(&chosen(&learned), &logs, parameters).expect("a line");
@@ -341,7 +331,7 @@ mod tests {
             let line = LinearRegression { coefficients: equations.lasso(penalty), standard: standard.clone() };
             let ours: Vec<f64> = asked.iter().map(|row| line.log(&samples, *row) - standard.mean_log).collect();
             let (_, most) = synthetic::apart(&ours, &theirs);
-            // Both have come to the optimum, but for the smallest penalty: there it is so flat that the last sweeps still go on.
+            // The optimum is so flat at the smallest penalty that the last sweeps still move the coefficients.
             let slack = if *share < 1e-3 { 2e-3 } else { 1e-5 };
             assert!(most < slack, "penalty {share}: {most} apart");
         }

@@ -1,17 +1,17 @@
-//! The nearest measured shapes: same operator, same device where it was seen, else the one most alike; times are scaled
-//! by the ratio of the bounds.
+//! Nearest-neighbour prediction from measured shapes of the same operator and device, or the most similar device; times
+//! are scaled by the ratio of the bounds.
 
 use super::{Fitted, columns_of, predict_by_operator};
 use samples::Samples;
 use samples::features::Origin;
 use std::collections::BTreeMap;
 
-/// Neighbours that are averaged.
+/// Number of neighbours that are averaged.
 const NEAREST: usize = 5;
-/// Measured shapes of an operator on a device that are looked at: more are thinned out evenly.
+/// Maximum number of points per operator and device; larger sets are thinned evenly.
 const MOST: usize = 4096;
 
-/// A measured shape: where it lies, and the logarithm of its slowdown against the bound.
+/// Features of a measured shape, and the logarithm of its slowdown over the bound.
 type Point = (Vec<f32>, f64);
 
 struct Neighbours {
@@ -19,7 +19,6 @@ struct Neighbours {
     points: BTreeMap<(u32, u32), Vec<Point>>,
 }
 
-/// Remembers measured shapes.
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let columns = columns_of(samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
     let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
@@ -40,7 +39,7 @@ pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
 
 fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
     let features = samples.features.row(row);
-    // Counts would drown the logarithms they stand beside.
+    // Raw counts are clamped; otherwise they would dominate the distance over logarithmic features.
     let small = |value: f32| if value.is_nan() { 0.0 } else { value.clamp(-64.0, 64.0) };
     columns.iter().map(|column| small(features[*column])).collect()
 }

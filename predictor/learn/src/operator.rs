@@ -1,4 +1,4 @@
-//! The ensemble of one operator: sets of trees, averaged; what it was trained on decides who answers.
+//! The ensemble of one operator: several averaged sets of trees for known and for other devices.
 
 use super::choice_classifier::ChoiceClassifier;
 use super::gaussian_process::{Correction, Input};
@@ -7,28 +7,27 @@ use super::trees::Trees;
 use samples::features::{FEATURES, Matrix};
 use std::collections::BTreeMap;
 
-/// Trees of each device whose leaves the forest kernel looks at: the first ones, which ask for the most important.
+/// Number of trees per device in the forest kernel. The first trees split on the most important features.
 const TREES_OF_KERNEL: usize = 40;
 
-/// What was learned of one operator.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
-    /// Numbers that are stored as text.
+    /// The statistics, which are stored as text.
     pub statistics: OperatorStatistics,
-    /// Trees for the devices that were learned from; averaged.
+    /// Trees for devices of the training data; averaged.
     pub known: Vec<Trees>,
-    /// Trees for other devices; averaged.
+    /// Transfer trees for other devices; averaged.
     pub transfer: Vec<Trees>,
-    /// Trees of each known device by itself, where they help: a few measurements say which of them another device is like.
+    /// Trees of each known device, if they help. A few measurements show which known device a new one resembles.
     pub per_device: Vec<Trees>,
-    /// Classifiers of the library's choice, by device.
+    /// Classifiers of the library's choices, by device.
     pub choice_classifiers: BTreeMap<String, ChoiceClassifier>,
     /// Corrections from few measurements, by device.
     pub corrections: BTreeMap<String, Correction>,
 }
 
 impl OperatorEnsemble {
-    /// Logarithms of the ratios of rows, on devices that were learned from or on others.
+    /// Returns the log ratios of rows, all on known or all on other devices.
     pub fn log_ratios(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
         let mut log_ratios = vec![0.0; matrix.rows()];
         for (weight, trees) in self.trees(is_known) {
@@ -37,12 +36,11 @@ impl OperatorEnsemble {
         log_ratios
     }
 
-    /// The same for one row.
     pub fn log_ratio(&self, row: &[f32], is_known: bool) -> f64 {
         self.trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
     }
 
-    /// Fills in what the libraries of the rows' devices are expected to choose.
+    /// Sets the choice column to the predicted choices of the rows' devices.
     pub fn fill_choices(&self, matrix: &mut Matrix, column: usize, devices: &[&str]) {
         for (device, classifier) in &self.choice_classifiers {
             let rows: Vec<usize> = (0..devices.len()).filter(|row| devices[*row] == device).collect();
@@ -51,7 +49,6 @@ impl OperatorEnsemble {
         }
     }
 
-    /// Rows as corrections see them.
     pub(super) fn correction_inputs(&self, matrix: &Matrix) -> Vec<Input> {
         let ensemble = self.log_ratios(matrix, false);
         let input = |row: usize| {
@@ -68,18 +65,18 @@ impl OperatorEnsemble {
         inputs
     }
 
-    /// What measurements of a device add to the logarithms of rows on it.
+    /// Returns the corrections to the log ratios of rows on one device.
     pub fn corrected_by(&self, correction: &Correction, matrix: &Matrix) -> Vec<f64> {
         self.correction_inputs(matrix).iter().map(|input| correction.mean(input)).collect()
     }
 
-    /// All its trees, in the order of files.
+    /// Returns all trees in file order.
     pub fn all_trees(&self) -> impl Iterator<Item = &Trees> {
         let classes = self.choice_classifiers.values().flat_map(|classifier| &classifier.classes);
         self.known.iter().chain(&self.transfer).chain(&self.per_device).chain(classes.map(|(_, trees)| trees))
     }
 
-    /// The same to change.
+    /// Returns all trees in file order, mutably.
     pub fn all_trees_mut(&mut self) -> impl Iterator<Item = &mut Trees> {
         let classes = self.choice_classifiers.values_mut().flat_map(|classifier| &mut classifier.classes);
         self.known
@@ -89,8 +86,7 @@ impl OperatorEnsemble {
             .chain(classes.map(|(_, trees)| trees))
     }
 
-    /// The trees that answer and how much each counts: those for the other kind of device where there are none of the right
-    /// kind.
+    /// Returns the trees for known or other devices with their weights; falls back to the other kind if one is missing.
     pub fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         let weight = if self.per_device.is_empty() { 0.0 } else { self.statistics.per_device_weight };
@@ -104,7 +100,7 @@ impl OperatorEnsemble {
     }
 }
 
-/// The sizes of a row, and its bound against the overhead, which stands last.
+/// Returns the log sizes of a row, followed by its log ratio of bound to overhead.
 fn sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();

@@ -1,4 +1,4 @@
-//! The statistics that are learned of an operator beside its trees. The names in files are those of their formats.
+//! The statistics of an operator that are stored with its trees. Field names are part of the file format.
 
 use super::UNSEEN;
 use super::applicability::ApplicabilityDomain;
@@ -9,51 +9,50 @@ use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The share of an operator's times that lie below its overhead.
+/// Quantile of an operator's times that is used as its overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
-/// Times with so many threads that their overhead is told apart.
+/// Minimum number of times for an overhead of its own per thread count.
 const FEWEST_OF_THREADS: usize = 100;
 
-/// The statistics that were learned of one operator.
+/// The statistics of one operator's training data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStatistics {
-    /// Samples.
     pub rows: usize,
-    /// Time of the smallest operators by device.
+    /// Launch overhead by device.
     pub overheads_ns: BTreeMap<String, f64>,
-    /// The same with so many threads, ascending, where there were enough times of each.
+    /// Launch overhead by device and thread count, ascending, if there are enough times.
     pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
-    /// Overhead on other devices: the middle of those that were measured.
+    /// Launch overhead on other devices: the median of the known ones.
     pub overhead_ns: f64,
-    /// The smallest ratio that was measured, as a logarithm.
+    /// Logarithm of the smallest ratio in the training data.
     pub best_log: f64,
-    /// What libraries chose, where the data says it: the one that goes with the shortest times, as multiples of their bounds,
-    /// first. The first stands under 1 among the features.
+    /// Library choices, ranked by their mean ratio to the bound, best first. The feature value of a choice is its
+    /// position plus one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// The weight of trees of single devices in the blend that answers for other devices, against transfer trees.
+    /// Weight of the per-device trees against the transfer trees in the blend for other devices.
     pub per_device_weight: f64,
-    /// Smallest and largest value of each feature; nothing where it was always absent.
+    /// Minimum and maximum of each feature, or None if the feature is always missing.
     pub ranges: Vec<Option<(f32, f32)>>,
-    /// Mean absolute error in percent for shapes held out while learning; nothing where that was not tried.
+    /// Mean absolute error in percent on held-out shapes, if computed.
     pub held_out_mape: Option<f64>,
-    /// Half-widths of 90 % intervals, as logarithms, by device; under no name for devices never seen.
+    /// Half-widths of 90 % intervals as logarithms, by device; the empty name stands for unseen devices.
     pub half_widths: BTreeMap<String, f64>,
-    /// The same for questions that know less of the schedule than what was learned from.
+    /// Half-widths for queries with less schedule knowledge than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
-    /// What its sizes are called in the table that was learned from, by the names of features.
+    /// Names of the sizes in the source table, by feature name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
-    /// Its schedules; none of what was measured without any.
+    /// The operator's schedules; empty if the data has none.
     pub schedules: Schedules,
-    /// Where its training data lies, and how intervals widen away from it.
+    /// Applicability domain, which widens intervals away from the training data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applicability: Option<ApplicabilityDomain>,
 }
 
-/// The overheads of an operator's samples; all else is found later.
+/// Computes the overheads; the other statistics are filled in later.
 pub(super) fn of(samples: &Samples, rows: &[usize]) -> OperatorStatistics {
     let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for row in rows {
@@ -75,7 +74,7 @@ pub(super) fn of(samples: &Samples, rows: &[usize]) -> OperatorStatistics {
 fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, Vec<(f64, f64)>> {
     let mut times: BTreeMap<(&str, u64), Vec<f64>> = BTreeMap::new();
     for row in rows {
-        // Positive numbers stand in the order of their bits.
+        // Positive floats sort like their bits.
         let threads = samples.rows[*row].busy_threads.to_bits();
         times.entry((samples.device_name(*row), threads)).or_default().push(samples.rows[*row].time_ns);
     }
@@ -89,7 +88,6 @@ fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, V
     overheads
 }
 
-/// Smallest and largest value of each feature.
 pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
     let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
     for row in 0..matrix.rows() {
@@ -102,7 +100,7 @@ pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
 }
 
 impl OperatorStatistics {
-    /// Whether the numbers fit rows of so many features.
+    /// Checks that the numbers are valid for rows of `width` features.
     pub fn check(&self, width: usize) -> std::result::Result<(), String> {
         let is_time = |time: &f64| time.is_finite() && *time > 0.0;
         if self.ranges.len() != width {
@@ -132,18 +130,17 @@ impl OperatorStatistics {
         }
     }
 
-    /// Whether a device was learned from.
     pub fn has_seen(&self, device: &str) -> bool {
         self.overheads_ns.contains_key(device)
     }
 
-    /// The half-width of the 90 % interval of a question: that of the device, wider away from the training data.
+    /// Returns the half-width of a query's 90 % interval, widened away from the training data.
     pub fn half_width_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
         let factor = self.applicability.as_ref().map_or(1.0, |domain| domain.widening(row));
         Some(factor * self.half_width(device, view)?)
     }
 
-    /// The half-width on a device when so much is known; of one without its own, that of devices that were never seen.
+    /// Returns the half-width for a device and view; falls back to the one for unseen devices.
     pub fn half_width(&self, device: &str, view: View) -> Option<f64> {
         let of = |device: &str| {
             let of_view = self.half_widths_by_view.get(&view).and_then(|half_widths| half_widths.get(device));
@@ -152,7 +149,7 @@ impl OperatorStatistics {
         of(device).or_else(|| of(UNSEEN))
     }
 
-    /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
+    /// Returns the launch overhead for a thread count. Larger counts than known use the largest known one.
     pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
         let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
         let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());

@@ -1,4 +1,4 @@
-//! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
+//! The predictor: trained ensembles, their metadata, and single or batched queries.
 
 use super::boosted::BoostingParameters;
 use super::cross_validation::{CrossValidatedError, CrossValidatedErrors};
@@ -14,118 +14,97 @@ use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is known about a predictor beside its trees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// Version of the program that made it.
     pub program_version: String,
-    /// Version of XGBoost that grew its trees.
     pub xgboost_version: String,
-    /// Hash of the samples it learned from.
     pub data_hash: String,
-    /// Samples.
     pub rows: usize,
-    /// Rows that were left out, by reason.
     pub left_out: BTreeMap<String, u64>,
-    /// Names of the features, in order.
     pub names: Vec<String>,
-    /// Devices it learned from and others it was told of.
+    /// Devices of the training data, and other described devices.
     pub devices: BTreeMap<String, Device>,
-    /// Seed of everything random.
     pub seed: u64,
-    /// What a split had to save.
+    /// [`BoostingParameters::min_split_loss`] of the trees.
     pub min_split_loss: f64,
-    /// How trees were grown, by operator, where that was searched for; the usual way for all others.
+    /// Tuned hyperparameters by operator; other operators use the defaults.
     pub parameters: BTreeMap<String, BoostingParameters>,
-    /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
+    /// Operators with too few shapes to be judged, with their number of shapes. They were not trained.
     pub not_learned: BTreeMap<String, usize>,
-    /// What running in their places does to operators, by device, where that was seen.
+    /// Models of the time in the network, by device.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,
-    /// By the names of tasks, which of the operators that were learned stand for operators of neural networks.
+    /// Learned operators that stand for a network's operators, by task name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
-    /// How far off answers are for shapes that were held out, on devices that were learned from; empty in files of older programs.
+    /// Cross-validated errors on known devices; empty in files of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held_out: CrossValidatedErrors,
-    /// Where the records come from that it learned from; nothing in files of older programs, and of tables of others.
+    /// Origin of the training records; None in files of older versions and for foreign tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
 }
 
-/// A predictor.
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    /// What is known about it.
     pub about: About,
-    /// What it learned.
     pub learned: Ensemble,
 }
 
-/// One question.
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
-    /// The operator's name, as the data has it.
+    /// Name of the operator in the training data.
     pub operator: &'a str,
-    /// Its sizes and costs.
     pub work: &'a Work,
-    /// The device's name.
     pub device: &'a str,
-    /// Threads; nothing for [`Predictor::default_threads`].
+    /// Number of threads; None for [`Predictor::default_threads`].
     pub threads: Option<f64>,
-    /// Knobs and code features by name.
+    /// Schedule knobs and code features by name.
     pub extras: &'a BTreeMap<String, f64>,
 }
 
-/// What an answer rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Operators of such sizes.
+    /// Training operators of similar sizes.
     Learned,
-    /// Operators of the same kind whose sizes are others.
+    /// Training operators of the same kind with other sizes.
     Extrapolated,
-    /// The device's figures alone: no such operator was learned from, so this is the least it can take.
+    /// The device's roofline alone: the operator is not in the training data, so the time is a lower bound.
     Bound,
 }
 
-/// One answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The time in nanoseconds.
     pub time_ns: f64,
-    /// 90 % of measurements should lie between this …
+    /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// … and this; nothing where the predictor was not calibrated for it.
+    /// Upper end of the 90 % interval; not a number if intervals were not calibrated.
     pub high_ns: f64,
-    /// The time that no implementation can beat by the device's figures.
+    /// Roofline bound on the device.
     pub attainable_ns: f64,
-    /// What starting any operator of this kind takes on the device: the time of the smallest that were measured.
+    /// Launch overhead of this operator on the device.
     pub overhead_ns: f64,
-    /// What is known of the schedule: only `sizes` (it is the default one), its `knobs`, or figures of its `code`.
+    /// Known part of the schedule: only `sizes` (the default schedule), its `knobs`, or features of its `code`.
     pub known: View,
-    /// What the answer is a multiple of: the bound, or where the code is known what its instructions should take; with the
-    /// overhead.
+    /// Reference of the ratio: the bound, or the instruction estimate if the code is known, plus the overhead.
     pub reference_ns: f64,
-    /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
+    /// Dominant term of the reference: `arithmetic`, `memory` or `overhead`.
     pub bound: &'static str,
-    /// What the device's library is expected to run, where the data says what libraries ran.
+    /// Predicted choice of the device's library, if the training data has choices.
     pub choice: Option<String>,
-    /// What of the learned operators answered, where a foreign table has another name for it.
+    /// Name of the learned operator that was used, if a foreign table names it differently.
     pub learned_as: Option<String>,
-    /// Threads it is for.
     pub threads: f64,
-    /// How far off such answers are for shapes that were held out; nothing of a bound, of a device that was not learned from, and
-    /// where that was not recorded.
+    /// Cross-validated error; None for bounds, for unseen devices and for files without it.
     pub held_out: Option<CrossValidatedError>,
-    /// What the answer rests on.
     pub basis: Basis,
-    /// Why the question is outside of what was learned from; empty inside.
+    /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
 }
 
 impl Predictor {
-    /// Answers one question; refuses what was never learned.
+    /// Predicts one query; returns an error for operators without training data.
     pub fn predict(&self, query: &Query<'_>) -> Result<Prediction> {
         let mut resolved = self.resolve(query)?;
         self.fill_choices(&mut [&mut resolved]);
@@ -133,14 +112,14 @@ impl Predictor {
         Ok(resolved.prediction(log))
     }
 
-    /// The features of a question, as the trees see them.
+    /// Returns the features of a query as the trees see them.
     pub fn row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
         let mut resolved = self.resolve(query)?;
         self.fill_choices(&mut [&mut resolved]);
         Ok(resolved.features)
     }
 
-    /// Answers many questions; each that cannot be answered has its own error.
+    /// Predicts many queries; each has its own error.
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut resolved: Vec<Result<ResolvedQuery<'_>>> = queries.iter().map(|query| self.resolve(query)).collect();
         let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut ResolvedQuery<'_>)>> = BTreeMap::new();
@@ -164,8 +143,8 @@ impl Predictor {
             .collect()
     }
 
-    /// What of all that was learned is asked for an operator of a neural network: itself, where it was learned, or what a foreign table
-    /// has for it, with the sizes in the table's words; nothing where there is neither.
+    /// Returns the learned operator for a network's operator: the operator itself, or the stand-in of a foreign table
+    /// with the sizes in the table's terms. Returns None if there is neither.
     pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
         let is_learned = |name: &String| self.learned.operators.contains_key(name);
         match self.about.stand_ins.get(operator) {
@@ -177,7 +156,7 @@ impl Predictor {
         }
     }
 
-    /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
+    /// Returns a lower bound for an operator without training data: the roofline plus the smallest overhead.
     pub fn bound(&self, query: &Query<'_>) -> Result<Prediction> {
         let (device, threads) = self.place(query)?;
         let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(query.device, threads));
@@ -217,14 +196,14 @@ impl Predictor {
         })
     }
 
-    /// Returns how many threads a question is for that names none: all units of the device, or the most that were learned from on
-    /// it where those are fewer.
+    /// Returns the default number of threads: all units of the device, or the most in the training data if fewer.
     pub fn default_threads(&self, device: &str) -> Option<f64> {
         let units = self.about.devices.get(device)?.units;
         Some(self.learned_threads(device).map_or(units, |(_, most)| units.min(most)))
     }
 
-    /// The fewest and the most threads that operators were learned from which were seen on a device, on whichever devices.
+    /// Returns the fewest and the most threads in the training data of the operators that were measured on a device.
+    /// Other devices' rows of these operators are included.
     pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
         let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
         let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
@@ -234,7 +213,6 @@ impl Predictor {
         Some((f64::from(both.0), f64::from(both.1)))
     }
 
-    /// The device and the threads of a question that makes sense.
     fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(query.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
@@ -250,7 +228,6 @@ impl Predictor {
         Ok((device, threads))
     }
 
-    /// What was learned of an operator.
     pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
             let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
@@ -258,7 +235,7 @@ impl Predictor {
         })
     }
 
-    /// Everything about a question that its answer needs.
+    /// Computes everything a prediction needs from a query.
     fn resolve<'a>(&'a self, query: &Query<'a>) -> Result<ResolvedQuery<'a>> {
         let operator = self.operator(query.operator)?;
         let (device, threads) = self.place(query)?;
@@ -313,7 +290,6 @@ impl Predictor {
         })
     }
 
-    /// Fills in what libraries are expected to choose in questions of one operator, and its names.
     fn fill_choices(&self, group: &mut [&mut ResolvedQuery<'_>]) {
         let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
             return;
@@ -332,13 +308,12 @@ impl Predictor {
         }
     }
 
-    /// The feature that a library's choice stands under, where there is one.
+    /// Returns the column of the library's choice, if there is one.
     pub fn choice_column(&self) -> Option<usize> {
         self.about.names.iter().rposition(|name| name == features::CHOICE)
     }
 }
 
-/// A question with everything its answer needs.
 struct ResolvedQuery<'a> {
     operator: &'a OperatorEnsemble,
     device: &'a str,
@@ -358,7 +333,6 @@ struct ResolvedQuery<'a> {
     choice: Option<String>,
 }
 
-/// The features of some questions.
 fn matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
     let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
     group.iter().for_each(|resolved| matrix.push(&resolved.features));
@@ -389,7 +363,7 @@ impl ResolvedQuery<'_> {
     }
 }
 
-/// What bounds an operator: `arithmetic` or `memory`, or `overhead` where starting it takes longer than both.
+/// Returns the dominant term of an operator's time: `arithmetic`, `memory` or `overhead`.
 fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
     match () {
         () if overhead_ns > roofline_ns => "overhead",
@@ -398,28 +372,28 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
     }
 }
 
-/// Why a row lies outside of the ranges that were learned from, in the words of those who ask. The device's own figures do not
-/// count, nor does how many threads another device has.
+/// Returns why a row lies outside of the training ranges, in terms of the query. Device features and the thread counts
+/// of other devices are ignored.
 fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {
-        // Counts repeat the logarithms they stand beside, except for these.
+        // Counts duplicate the logarithmic sizes, except for `taps`.
         let counts = match feature.origin {
             Origin::Sizes => feature.unit != "count" || feature.name == "taps",
             origin => is_known && origin == Origin::Setting,
         };
-        // Half a doubling beyond the largest or below the smallest size is still a neighbour.
+        // Half a doubling beyond the range still counts as inside.
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
         if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
         {
-            // Sizes are said as a person knows them, not as trees see them.
+            // Messages show sizes and not their logarithms.
             let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
             let (value, low, high) = (said(*value), said(low), said(high));
             let name =
                 statistics.size_names.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
             let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
             let reason = format!("{name}: {value}, learned from {learned}");
-            // Groups are repetitions, too.
+            // Grouped operators repeat their sizes.
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }

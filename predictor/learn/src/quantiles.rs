@@ -1,9 +1,8 @@
-//! Quantiles of the utilisation by XGBoost's own objective: the middle answers, the outer ones make an interval.
+//! Predicts quantiles of the utilisation by XGBoost's quantile objective: the median and the ends of an interval.
 //!
-//! ApplicabilityDomain the spread of `ours`, which is one number per operator and device, such an interval is as wide as its
-//! neighbourhood asks for. Quantiles of training rows are too narrow for others, so a fifth of the shapes is held out
-//! once, and the interval is margins until it holds the promised share of them (conformalised quantile regression,
-//! Romano and others, 2019).
+//! The half-width of `ours` is one number per operator and device; a quantile interval adapts to each query. Quantiles
+//! of training rows are too narrow for new rows, so a fifth of the shapes is held out to widen the intervals
+//! (conformalised quantile regression, Romano and others, 2019).
 
 use super::COVERAGE;
 use super::boosted::{self, BoostingParameters, Objective};
@@ -16,19 +15,18 @@ use samples::Samples;
 use samples::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// The shares below the lower end, the answer and the upper end.
+/// Quantiles of the lower end, the median and the upper end.
 const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
 
 struct Quantiles {
-    /// Bounds and features; its own trees are none.
+    /// Bounds and features; its own trees are unused.
     known: Ensemble,
-    /// By operator, in the order of `SHARES`; only the middle without intervals.
+    /// Trees by operator in the order of `SHARES`; only the median without intervals.
     trees: BTreeMap<u32, Vec<Trees>>,
-    /// What conformal calibration widens intervals by on both sides, by operator.
+    /// Conformal widening on both sides, by operator.
     margins: BTreeMap<u32, f64>,
 }
 
-/// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
     let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
     let mut fitted = grow(samples, train, options.seed, shares)?;
@@ -60,14 +58,14 @@ fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result
 }
 
 impl Quantiles {
-    /// Logarithms of the ratio to the bound, one list per share; nothing for operators that were not learned.
+    /// Returns the log ratios to the bound, one list per quantile, or None for unknown operators.
     fn logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
         let trees = self.trees.get(&operator)?;
         let matrix = self.known.matrix(samples, rows);
         Some(trees.iter().map(|trees| trees.predict(&matrix)).collect())
     }
 
-    /// Nonconformity scores: how far rows of one operator lie outside of their interval; below 0 inside.
+    /// Returns the nonconformity scores: how far rows of one operator lie outside of their interval, negative inside.
     fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         let operator = rows.first().map(|row| samples.rows[*row].operator);
         let logs = operator.and_then(|one| self.logs(samples, one, rows)).unwrap_or_default();
@@ -99,7 +97,7 @@ impl Fitted for Quantiles {
             };
             let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { continue };
             for (place, row) in rows.iter().enumerate() {
-                // Trees of different shares are grown apart and may cross.
+                // Quantiles are fitted independently and may cross.
                 let reach = |to: f32, from: f32| (f64::from(to - from) + margins).max(0.0);
                 let (below, above) = (reach(middle[place], low[place]), reach(high[place], middle[place]));
                 found.insert(*row, LogInterval { below, above });

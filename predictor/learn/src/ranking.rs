@@ -1,6 +1,5 @@
-//! The order of schedules within a task by XGBoost's ranking objective, which is all that a tuner needs.
-//!
-//! Answers are no times: they are the bound, made longer the further behind a schedule should come.
+//! Ranks schedules within a task by XGBoost's ranking objective, which is all that a tuner needs. The predictions are
+//! no times, only the bound scaled by rank score.
 
 use super::boosted::{self, BoostingParameters, Objective};
 use super::trees::Trees;
@@ -11,7 +10,6 @@ use std::collections::BTreeMap;
 
 struct RankingTrees(BTreeMap<u32, Trees>);
 
-/// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
     let parameters = BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::usual() };
     let mut trees = BTreeMap::new();

@@ -1,24 +1,24 @@
-//! Shapley values of trees, by the path-dependent algorithm of Lundberg, Erion and Lee (2018): what each feature adds to
-//! the sum of the leaves against the average row that the trees were grown on.
+//! Shapley values of trees by the path-dependent algorithm of Lundberg, Erion and Lee (2018): each feature's
+//! contribution to the prediction, relative to the average training row.
 //!
-//! Computed here and not by XGBoost, so that explaining needs no library; XGBoost's own values are the test's oracle.
+//! Computed here, so that explanations need no XGBoost library; XGBoost's values are the test oracle.
 
 use crate::trees::{Node, Trees};
 
-/// A feature on the way to a node.
+/// A feature on the path to a node.
 #[derive(Clone, Copy)]
 struct Step {
-    /// Nothing for the root.
+    /// None for the root.
     feature: Option<usize>,
-    /// Share of the training rows that go this way when the feature is not known.
+    /// Share of the training rows that take this branch if the feature is unknown.
     zero: f64,
-    /// 1 if the row itself goes this way, else 0.
+    /// 1 if the row takes this branch, else 0.
     one: f64,
-    /// Weight of the subsets of features of each size.
+    /// Weight of the feature subsets of each size.
     weight: f64,
 }
 
-/// What each feature adds, and in the end the average answer; together they are the sum of the leaves.
+/// Returns each feature's contribution, followed by the average prediction; the sum is the prediction.
 pub fn contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     assert_eq!(row.len(), trees.features, "the row has the features the trees were grown on");
     let mut values = vec![0.0; row.len() + 1];
@@ -30,7 +30,7 @@ pub fn contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     values
 }
 
-/// The average answer of a tree. Trees are at most as deep as their reader allows, so this ends.
+/// Returns the average prediction of a tree. The reader bounds the depth of trees, so the recursion ends.
 fn mean(trees: &Trees, place: usize) -> f64 {
     match trees.node(place, &[]) {
         Node::Leaf(value) => f64::from(value),
@@ -70,7 +70,7 @@ fn extend(path: &mut Vec<Step>, step: Step) {
     }
 }
 
-/// Takes a step out of the path, as if it had never been put in.
+/// Removes a step from the path, as if it had never been added.
 fn unwind(path: &mut Vec<Step>, removed: usize) {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);
@@ -90,7 +90,6 @@ fn unwind(path: &mut Vec<Step>, removed: usize) {
     path.pop();
 }
 
-/// The sum of the weights after taking a step out.
 fn unwound_sum(path: &[Step], removed: usize) -> f64 {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);

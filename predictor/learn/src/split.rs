@@ -1,4 +1,4 @@
-//! Which samples are learned from and which are asked: always whole groups, never single rows.
+//! Splits of samples into training and test rows, always by whole groups and never by single rows.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -6,21 +6,17 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Parts that shapes are divided into, each held out once: an operator with fewer shapes cannot be judged by those held out.
+/// Number of folds over shapes. An operator with fewer shapes cannot be judged by held-out shapes.
 pub const PARTS: usize = 5;
 
-/// One way to divide samples, as indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
-    /// What is held out.
     pub name: String,
-    /// Learned from.
     pub train: Vec<usize>,
-    /// Asked.
     pub test: Vec<usize>,
 }
 
-/// `count` folds whose test sets are disjoint and hold whole groups; the seed decides which.
+/// Returns `count` folds with disjoint test sets of whole groups, shuffled by the seed.
 pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     let mut distinct: Vec<u64> = groups.to_vec();
     distinct.sort_unstable();
@@ -35,14 +31,14 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     folds.collect()
 }
 
-/// Some samples as those to learn from and a fifth of their shapes to try on, which the seed decides.
+/// Splits off a fifth of the shapes by the seed; returns training and test rows.
 pub fn held_out_fifth(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
     let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
     by_group(&shapes, PARTS, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))
 }
 
-/// One fold per label: it is held out whole.
+/// Returns one fold per label, with all rows of the label held out.
 pub fn one_out(labels: &[u32], names: &[String]) -> Vec<Fold> {
     let held = (0..names.len() as u32).filter(|label| labels.contains(label));
     let folds = held.map(|label| {
@@ -52,7 +48,7 @@ pub fn one_out(labels: &[u32], names: &[String]) -> Vec<Fold> {
     folds.collect()
 }
 
-/// The shapes of all samples, as groups.
+/// Returns the shape of each sample, as groups.
 pub fn shapes(samples: &Samples) -> Vec<u64> {
     samples.rows.iter().map(|sample| sample.shape).collect()
 }

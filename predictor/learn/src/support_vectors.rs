@@ -1,34 +1,32 @@
-//! Support vector regression of the logarithm of the time, per operator, with a Gaussian kernel.
+//! Support vector regression of the log time per operator, with a Gaussian kernel.
 //!
-//! The dual is solved one multiplier after the other: with the mean taken off and a constant in the kernel there is no
-//! free term, so each has a best value in closed form, as in the lasso. Memory and time grow with the square of the rows,
-//! so operators with many are thinned out evenly.
+//! The dual is solved by coordinate descent. Centred targets and a constant in the kernel remove the bias term, so each
+//! multiplier has a closed-form optimum. Memory and time grow with the square of the rows, so large operators are
+//! thinned evenly.
 
 use super::linear::{Standardisation, soft_threshold};
 use super::{Fitted, by_operator, predict_by_operator};
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Rows of an operator that are learned from.
+/// Maximum number of training rows per operator.
 const MOST: usize = 1500;
-/// Residuals, as logarithms, that do not count: about the noise of measurements.
+/// Width of the insensitive zone in logarithms: about the measurement noise.
 const EPSILON: f64 = 0.02;
-/// Bound of the multipliers: what a residual costs.
+/// Upper bound of the multipliers: the cost of a residual.
 const C: f64 = 10.0;
-/// Sweeps over the multipliers, at most.
+/// Maximum number of sweeps.
 const SWEEPS: usize = 100;
-/// A sweep that moves no answer by more is the last.
+/// A sweep that moves every prediction by less ends the fit.
 const TOLERANCE: f64 = 1e-3;
 
 struct Regression {
     standard: Standardisation,
-    /// Rows with a multiplier that is not 0.
     vectors: Vec<(Vec<f64>, f64)>,
 }
 
 struct SupportVectors(BTreeMap<u32, Regression>);
 
-/// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     SupportVectors(groups.map(|(operator, rows)| (operator, regression(samples, &rows))).collect())
@@ -46,10 +44,10 @@ fn regression(samples: &Samples, rows: &[usize]) -> Regression {
     Regression { standard, vectors }
 }
 
-/// The Gaussian kernel of two places, and a constant.
+/// Returns the Gaussian kernel of two points plus a constant.
 fn kernel(one: &[f64], two: &[f64]) -> f64 {
     let distance: f64 = one.iter().zip(two).map(|(one, two)| (one - two) * (one - two)).sum();
-    // Features have variance 1, so distances between strangers grow with their number.
+    // Features have variance 1, so the expected squared distance grows with their number.
     1.0 + (-distance / one.len().max(1) as f64).exp()
 }
 
@@ -66,7 +64,6 @@ fn kernel_matrix(places: &[Vec<f64>]) -> Vec<f64> {
     matrix
 }
 
-/// The multipliers of the rows.
 fn solve(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
     let width = logs.len();
     let mut multipliers = vec![0.0f64; width];
@@ -113,17 +110,18 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// At the optimum a row inside of the ignored distance has no multiplier, one outside has the largest, and one
-        /// in between lies on the edge.
+        /// Checks the optimality conditions: rows inside the insensitive zone have multiplier 0, rows outside have the
+        /// largest, and rows in between lie on its edge.
         #[test]
         fn multipliers_are_those_of_an_optimum(points in prop::collection::vec((-2.0f64..2.0, -1.0f64..1.0), 2..30)) {
             let places: Vec<Vec<f64>> = points.iter().map(|(place, _)| vec![*place]).collect();
             let logs: Vec<f64> = points.iter().map(|(_, log)| *log).collect();
             let kernel = kernel_matrix(&places);
-            // Places that are much alike take many sweeps; where a fit stops early it answers as well.
+            // Nearly equal points need many sweeps. Stopping early hardly changes predictions, but this test checks the
+            // multipliers.
             let found = solve(&kernel, &logs, 20_000);
             let width = logs.len();
-            // The last sweep moves no answer by more than it may, and leaves some way to go.
+            // The stopping rule leaves some distance to the optimum.
             let slack = 0.05;
             for place in 0..width {
                 let answer: f64 = found.iter().zip(&kernel[place * width..]).map(|(one, two)| one * two).sum();
@@ -159,7 +157,7 @@ mod tests {
         let theirs: Vec<f64> = theirs.predict(&synthetic::dense(&rows(&asked))).expect("answers");
         let theirs: Vec<f64> = theirs.iter().map(|log| log + standard.mean_log).collect();
         let ours = synthetic::logs(&fit(&samples, &learned).predict(&samples, &asked));
-        // Theirs has a free term where ours has a constant in the kernel; both stop within what does not count.
+        // The other library has a bias term, ours a constant in the kernel; both stop within the insensitive zone.
         let (mean, most) = synthetic::apart(&ours, &theirs);
         assert!(mean < EPSILON && most < 5.0 * EPSILON, "{mean} {most}");
     }

@@ -1,15 +1,16 @@
-//! Synthetic samples for checking learners beside those of another library: products on one device, whose times follow a law.
+//! Synthetic samples for comparing learners with another library: matrix products on one device whose times follow a
+//! rule.
 
 use samples::features::{Device, Work};
 use samples::{RawSample, Samples, SamplesBuilder, Timing};
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use std::collections::BTreeMap;
 
-/// So many samples are learned from; the others are asked.
+/// Number of training samples; the others are queries.
 pub(super) const LEARNED: usize = 240;
 const ALL: u64 = 480;
 
-/// The samples, those that are learned from, and those that are asked.
+/// Returns the samples, the training rows and the query rows.
 pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
     let device = Device {
         units: 4.0,
@@ -45,19 +46,17 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
     (samples, learned, asked)
 }
 
-/// Rows as the other library has them.
 pub(super) fn dense(rows: &[Vec<f64>]) -> DenseMatrix<f64> {
     DenseMatrix::from_2d_vec(&rows.to_vec()).expect("rows are equally long")
 }
 
-/// How far two lists of logarithms are apart in the mean, and at most.
+/// Returns the mean and the maximum absolute difference of two lists.
 pub(super) fn apart(one: &[f64], two: &[f64]) -> (f64, f64) {
     assert!(one.len() == two.len() && !one.is_empty(), "both answer every question");
     let off: Vec<f64> = one.iter().zip(two).map(|(one, two)| (one - two).abs()).collect();
     (off.iter().sum::<f64>() / off.len() as f64, off.iter().copied().fold(0.0, f64::max))
 }
 
-/// Logarithms of times.
 pub(super) fn logs(times: &[f64]) -> Vec<f64> {
     times.iter().map(|time| time.ln()).collect()
 }

@@ -1,4 +1,4 @@
-//! From samples to a predictor that can be kept.
+//! Trains a predictor that can be stored.
 
 use crate::boosted::BoostingParameters;
 use crate::cross_validation::cross_validate;
@@ -15,19 +15,17 @@ use samples::placed::PlacedNetwork;
 use samples::stand_in::StandIn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How to learn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainOptions {
-    /// Seed of everything random.
     pub seed: u64,
-    /// Search for how the trees of each operator are best grown.
+    /// Whether to tune the hyperparameters of each operator.
     pub is_tuned: bool,
-    /// What a split must save, [`BoostingParameters::min_split_loss`]: the more, the smaller the predictor.
+    /// [`BoostingParameters::min_split_loss`]; larger values give smaller predictors.
     pub min_split_loss: f64,
 }
 
-/// Learns from all samples, how wide intervals must be, and how far off answers are for shapes that are held out. Operators of fewer shapes than can be held out are left out: nobody could
-/// say how far off their answers are.
+/// Trains on all samples, calibrates intervals and cross-validates. Operators with fewer shapes than folds are left
+/// out, because their error cannot be estimated.
 pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     let TrainOptions { seed, is_tuned, min_split_loss } = *options;
     let (all, not_learned) = judged(samples);
@@ -71,7 +69,6 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     Ok(Predictor { about, learned })
 }
 
-/// What stands for operators of neural networks and was learned.
 fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<StandIn>> {
     let mut stand_ins = samples.stand_ins.clone();
     stand_ins.values_mut().for_each(|some| some.retain(|one| learned.operators.contains_key(&one.operator)));
@@ -79,7 +76,6 @@ fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<Stan
     stand_ins
 }
 
-/// What running in their places does to operators, of each device.
 fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     let mut networks: BTreeMap<&str, Vec<&PlacedNetwork>> = BTreeMap::new();
     for network in &samples.placed {
@@ -89,7 +85,7 @@ fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     learned.collect()
 }
 
-/// The rows of operators that can be judged, and how many shapes there are of each other one.
+/// Returns the rows of operators that can be judged, and the number of shapes of each other operator.
 fn judged(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
     let mut rows = Vec::new();
     let mut others = BTreeMap::new();
@@ -112,13 +108,13 @@ fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
     ))
 }
 
-/// Operators that were not learned, and why.
+/// Formats the operators that were not learned, with their numbers of shapes.
 pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
     let counts: Vec<String> = not_learned.iter().map(|(name, shapes)| format!("{name} {shapes}")).collect();
     format!("{PARTS} are needed, there are of {}", counts.join(", of "))
 }
 
-/// Tells what was learned from: sizes, times and features of all samples.
+/// Hashes the shapes, times and features of all samples.
 pub fn data_hash(samples: &Samples) -> String {
     let mut hasher = blake3::Hasher::new();
     for (row, sample) in samples.rows.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Training from the beginning to the end: trees, their blend, intervals.
+//! The whole training of an ensemble: trees, blend, intervals.
 
 use super::FitOptions;
 use super::blend::fit_blend;
@@ -7,7 +7,7 @@ use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
 use crate::error::Result;
 use samples::Samples;
 
-/// An ensemble whose trees of single devices have the weight that is best in the blend, with intervals where the options want them.
+/// Fits an ensemble, then the blend weights, then intervals if the options request them.
 pub fn fit_with_options(
     samples: &Samples,
     train: &[usize],

@@ -1,8 +1,7 @@
-//! A small search for how trees are best grown, per operator, inside of what may be learned from.
+//! A small random search for the hyperparameters of each operator, within the training rows.
 //!
-//! A fifth of the shapes that are learned from is held out; a few settings, drawn by the seed, are tried on them, the
-//! usual one among them. What an evaluation holds out is never seen. Large operators are searched on a part of their
-//! shapes, because settings that are better on a part are mostly better on the whole.
+//! A fifth of the training shapes is held out for the search, so an evaluation's test rows are never used. Large
+//! operators use a part of their shapes.
 
 use super::boosted::BoostingParameters;
 use super::ensemble::{self, Purpose};
@@ -15,12 +14,12 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Settings that are tried beside the usual one.
+/// Number of random settings in addition to the default.
 const DRAWN: usize = 5;
-/// Rows of an operator that are searched on, about.
+/// Approximate maximum of rows per operator for the search.
 const ROWS: usize = 8000;
 
-/// How each operator's trees are best grown, by its name.
+/// Returns the best hyperparameters of each operator by name.
 pub fn search(
     samples: &Samples,
     train: &[usize],
@@ -52,7 +51,7 @@ fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -
     Ok(best.map_or_else(BoostingParameters::usual, |(_, parameters)| parameters))
 }
 
-/// What is learned from and what is tried on: other shapes, or for answers on other devices another device.
+/// Returns training and validation rows: held-out shapes, or a held-out device for transfer.
 fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
     let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();
@@ -66,7 +65,6 @@ fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec
     some.into_iter().partition(|row| Some(samples.rows[*row].device) != held)
 }
 
-/// The usual setting and some drawn around it.
 fn settings(seed: u64) -> Vec<BoostingParameters> {
     let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
     let mut settings = vec![BoostingParameters::usual()];
@@ -74,7 +72,7 @@ fn settings(seed: u64) -> Vec<BoostingParameters> {
         let learning_rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
         settings.push(BoostingParameters {
             learning_rate,
-            // Slower trees need more of them.
+            // Lower learning rates need more trees.
             rounds: (30.0 / learning_rate) as usize,
             max_depth: random.random_range(5..=10),
             min_child_weight: [1.0, 3.0, 10.0].choose(&mut random).copied().unwrap_or(3.0),

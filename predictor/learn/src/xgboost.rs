@@ -1,8 +1,8 @@
 //! **Fence**: the only code that calls XGBoost's C library, opened at run time from the pinned wheel.
 //!
-//! Keeps true: every buffer handed to the library outlives the call and has the length the library is told; everything
-//! the library returns is copied before the next call. `docs/decisions/0004-xgboost-by-its-c-interface.md` says why this
-//! is not a crate.
+//! Invariants: every buffer passed to the library outlives the call and has the stated length; everything the library
+//! returns is copied before the next call. `docs/decisions/0004-xgboost-by-its-c-interface.md` explains why no crate is
+//! used.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -14,10 +14,9 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 type Handle = *mut c_void;
-/// XGBoost's count type.
 type Count = u64;
 
-/// The functions that are used, as their C declarations say.
+/// The C functions in use, with the types of their declarations.
 struct Functions {
     last_error: unsafe extern "C" fn() -> *const c_char,
     set_global: unsafe extern "C" fn(*const c_char) -> c_int,
@@ -41,21 +40,20 @@ struct Functions {
     booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut Count, *mut *const c_char) -> c_int,
     #[cfg(test)]
     booster_load: unsafe extern "C" fn(Handle, *const c_void, Count) -> c_int,
-    /// Keeps the functions' code mapped.
+    /// Keeps the code of the functions mapped.
     _library: Library,
 }
 
-/// What a prediction returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The sum of the leaves: one number per row.
+    /// Sum of the leaf values: one number per row.
     Margin,
-    /// Contribution of each feature, then of the base: columns + 1 numbers per row, whose sum is the margin.
+    /// Contributions of each feature and of the base: columns + 1 numbers per row, whose sum is the margin.
     #[cfg(test)]
     Contributions,
 }
 
-/// Rows as XGBoost holds them.
+/// A matrix inside XGBoost.
 pub struct Data {
     handle: Handle,
     functions: &'static Functions,
@@ -64,13 +62,12 @@ pub struct Data {
     columns: usize,
 }
 
-/// Trees that are being grown, or were loaded.
+/// A booster inside XGBoost.
 pub struct Booster {
     handle: Handle,
     functions: &'static Functions,
 }
 
-/// The library's version, such as `3.2.0`; fails where there is no library.
 pub fn version() -> Result<String> {
     let functions = functions()?;
     let (mut major, mut minor, mut patch) = (0, 0, 0);
@@ -86,8 +83,8 @@ fn functions() -> Result<&'static Functions> {
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program of the package beside which XGBoost's package stands, for a process that another program hosts, such as Python.
-/// Only the first call has an effect.
+/// Sets the program path from which XGBoost's package is located, for a process hosted by another program such as
+/// Python. Only the first call has an effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -95,7 +92,7 @@ pub fn set_program(path: PathBuf) {
 fn library_file() -> std::result::Result<PathBuf, String> {
     let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
     let program = PROGRAM.get().cloned().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
-    // Where a wheel brought the program, XGBoost's stands beside it.
+    // A program from a wheel finds XGBoost's package next to its own.
     let beside = program.ancestors().nth(3).map(|packages| packages.join("xgboost/lib"));
     let folder = given
         .or_else(|| beside.filter(|folder| folder.join("libxgboost.so").is_file()))
@@ -140,7 +137,7 @@ fn open() -> std::result::Result<Functions, String> {
             _library: library,
         }
     };
-    // Its own chatter would go to standard output, which belongs to results.
+    // XGBoost would log to standard output, which is reserved for results.
     // SAFETY: a constant text that ends in zero.
     unsafe { (functions.set_global)(c"{\"verbosity\": 0}".as_ptr()) };
     Ok(functions)
@@ -162,11 +159,11 @@ fn text(value: &str) -> Result<CString> {
     CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
 }
 
-/// So many numbers are handed over by one thread, more by all that there are.
+/// Fewer values than this are copied by one thread, more by all threads.
 const FEW: usize = 1 << 22;
 
 impl Data {
-    /// Hands rows over; the library copies them. Not-a-number is absent.
+    /// Copies rows into the library; NaN means missing.
     pub fn new(matrix: &Matrix) -> Result<Data> {
         let functions = functions()?;
         let (rows, columns) = (matrix.rows(), matrix.columns());
@@ -174,7 +171,7 @@ impl Data {
             "{{\"data\": [{}, true], \"shape\": [{rows}, {columns}], \"typestr\": \"<f4\", \"version\": 3}}",
             matrix.values().as_ptr() as usize
         );
-        // Threads that wake for few numbers take longer than they save.
+        // For few values, waking threads costs more than it saves.
         let threads = usize::from(matrix.values().len() < FEW);
         let settings = text(&format!("{{\"missing\": NaN, \"nthread\": {threads}}}"))?;
         let interface = text(&interface)?;
@@ -191,17 +188,15 @@ impl Data {
         })
     }
 
-    /// What is to be learned, one number per row.
     pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
         assert_eq!(labels.len(), self.rows, "one label per row");
-        // SAFETY: a constant text and as many floats as the count says, copied by the call.
+        // SAFETY: a constant text and `labels.len()` floats, copied by the call.
         self.functions.check(unsafe {
             (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
         })?;
         Ok(self)
     }
 
-    /// How many rows, one group after the other, are ordered among themselves.
     pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
         assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
         let interface = text(&format!(
@@ -224,7 +219,6 @@ impl Drop for Data {
 }
 
 impl Booster {
-    /// Grows trees.
     pub fn train(parameters: &[(&str, String)], data: &Data, rounds: usize) -> Result<Booster> {
         let booster = Booster::new(&[data.handle])?;
         for (name, value) in parameters {
@@ -240,10 +234,10 @@ impl Booster {
     }
 
     #[cfg(test)]
-    /// Loads what `json` of this or XGBoost's own programs wrote. Parsed by the library: give it only what was checked.
+    /// Loads a model from JSON. The library parses the text, so it must be trusted.
     pub fn load(json: &str) -> Result<Booster> {
         let booster = Booster::new(&[])?;
-        // SAFETY: as many bytes as said, read during the call.
+        // SAFETY: `json.len()` bytes, read during the call.
         booster.functions.check(unsafe {
             (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as Count)
         })?;
@@ -253,19 +247,17 @@ impl Booster {
     fn new(cached: &[Handle]) -> Result<Booster> {
         let functions = functions()?;
         let mut handle = null_mut();
-        // SAFETY: as many handles as said, all alive.
+        // SAFETY: `cached.len()` handles, all alive.
         functions.check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as Count, &mut handle) })?;
         Ok(Booster { handle, functions })
     }
 
-    /// Sets one of XGBoost's parameters.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         let (name, value) = (text(name)?, text(value)?);
         // SAFETY: two texts that end in zero and live until the call is over.
         self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
     }
 
-    /// What the trees say of each row.
     pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
         let (kind, width) = match output {
             Output::Margin => (1, 1),
@@ -299,14 +291,13 @@ impl Booster {
         }
     }
 
-    /// The trees in XGBoost's JSON.
     pub fn json(&self) -> Result<String> {
         let (mut length, mut bytes) = (0, null());
         // SAFETY: a constant text and two pointers to this frame.
         self.functions.check(unsafe {
             (self.functions.booster_save)(self.handle, c"{\"format\": \"json\"}".as_ptr(), &mut length, &mut bytes)
         })?;
-        // SAFETY: the library keeps so many bytes until the next call on this thread; they are copied here.
+        // SAFETY: the library keeps `length` bytes until the next call on this thread; they are copied here.
         let bytes = unsafe { copied(bytes.cast::<u8>(), length) };
         String::from_utf8(bytes).map_err(|_| Error::XgBoost("XGBoost's JSON is not UTF-8".to_owned()))
     }

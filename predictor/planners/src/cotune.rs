@@ -1,54 +1,48 @@
-//! Schedules for a few operators that run together: which schedule of each, on how many cores, beside each other or in turns.
+//! Chooses schedules and core counts for a few operators, and whether they run concurrently or one after the other.
 //!
-//! The best schedule alone is not the best beside others: what moves less data leaves more to its neighbours. Where all
-//! combinations of schedules and splits of cores are few they are all tried; else the search begins with the best alone, with
-//! the frugal (nearly as fast, with least demand) and with equal splits, and changes one thing at a time.
+//! The fastest schedule alone is not always the best one concurrently, because a schedule that moves less data leaves
+//! more bandwidth to its partners. Small spaces are searched exhaustively. Otherwise, local search starts from the
+//! fastest schedules and from the frugal ones (nearly as fast, least memory traffic), with equal core counts.
 
 use crate::interference::{Demand, Lane, Machine, run};
 use crate::stages::all_splits;
 use crate::{Error, Result};
 use serde::Serialize;
 
-/// So many combinations are all tried.
+/// Maximum number of combinations that are searched exhaustively.
 pub const EXACT_MOST: usize = 100_000;
-/// How much slower than the best alone the frugal may be.
+/// Maximum slowdown of a frugal schedule relative to the fastest one.
 const FRUGAL: f64 = 1.10;
-/// Rounds of changes at most.
 const ROUNDS_MOST: usize = 100;
 
-/// How operators run together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Joint {
-    /// Which schedule of each.
     pub schedules: Vec<usize>,
-    /// On how many cores each.
     pub cores: Vec<usize>,
-    /// When each ends.
     pub ends_ns: Vec<f64>,
-    /// When the last ends.
+    /// End of the last operator.
     pub time_ns: f64,
 }
 
-/// The answer for a few operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cotuned {
-    /// Side by side.
+    /// Best concurrent execution.
     pub together: Joint,
-    /// The schedule of each that is best on all cores.
+    /// Fastest schedule of each operator on all cores.
     pub in_turns: Vec<usize>,
-    /// What one after the other takes so.
+    /// Total time of the operators in sequence.
     pub in_turns_ns: f64,
-    /// Whether side by side takes less.
+    /// Whether concurrent execution is faster than the sequence.
     pub is_together: bool,
-    /// How many times as fast it is.
+    /// Speedup of concurrent execution over the sequence.
     pub gain: f64,
-    /// Combinations that were tried.
+    /// Number of combinations that were evaluated.
     pub tried: usize,
-    /// Whether those were all.
+    /// Whether every combination was evaluated.
     pub is_exact: bool,
 }
 
-/// The best way to run operators of which each has some schedules.
+/// Finds the best execution of several operators, each with a list of schedules.
 pub fn cotune(machine: &Machine, operators: &[Vec<Demand>]) -> Result<Cotuned> {
     check(machine, operators)?;
     let in_turns: Vec<usize> = operators.iter().map(|schedules| fastest(schedules, machine.cores)).collect();
@@ -81,13 +75,12 @@ fn check(machine: &Machine, operators: &[Vec<Demand>]) -> Result<()> {
     Ok(())
 }
 
-/// The schedule that takes least alone.
 fn fastest(schedules: &[Demand], cores: usize) -> usize {
     let least = |&one: &usize, &other: &usize| schedules[one].alone(cores).total_cmp(&schedules[other].alone(cores));
     (0..schedules.len()).min_by(least).expect("there is a schedule")
 }
 
-/// Of schedules that are nearly as fast, the one that asks for least.
+/// Returns the schedule with the least memory traffic among those nearly as fast as the fastest.
 fn frugal(schedules: &[Demand], cores: usize) -> usize {
     let most_ns = FRUGAL * schedules[fastest(schedules, cores)].alone(cores);
     let demand = |&one: &usize| schedules[one].bytes + schedules[one].reused_bytes;
@@ -176,7 +169,7 @@ impl Search<'_> {
     }
 }
 
-/// The one that takes less; of equals, the one with more even cores, then the first.
+/// Returns the faster execution; ties go to the more even core counts, then to the first.
 fn better(one: Joint, other: Joint) -> Joint {
     let spread =
         |joint: &Joint| joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0);

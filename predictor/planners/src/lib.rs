@@ -1,9 +1,8 @@
-//! Which operators run where, beside whom and on how many cores: three planners and the model of what sharing costs.
+//! Planners that decide which operators run where, with which partners and on how many cores.
 //!
-//! `interference` says what operators that run side by side take, `stages` cuts a graph into stages of groups by it,
-//! `cotune` chooses the schedules of a few operators that run together, and `placement` puts operators on devices. Times come
-//! in as numbers, whoever measured or predicted them; answers go out as numbers. Nothing here reads, prints or knows a clock,
-//! and the same question has the same answer.
+//! `interference` predicts the times of concurrent operators, `stages` cuts a graph into stages of concurrent groups,
+//! `cotune` chooses the schedules of a few concurrent operators, and `placement` assigns operators to devices. The
+//! planners are deterministic; they read no files and no clock.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +11,6 @@ pub mod interference;
 pub mod placement;
 pub mod stages;
 
-/// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
@@ -32,20 +30,17 @@ pub enum Error {
     TooFewCores { operators: usize, cores: usize },
 }
 
-/// What comes of a question.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A number above zero.
 fn positive(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Error::NotPositive { what: what(), value }) }
 }
 
-/// A number that is not below zero.
 fn not_negative(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value >= 0.0 && value.is_finite() { Ok(()) } else { Err(Error::Negative { what: what(), value }) }
 }
 
-/// The operators in an order in which each comes after those it waits for; `before` names those of each.
+/// Returns a topological order of the operators; `before` lists the predecessors of each.
 pub fn topological(before: &[Vec<usize>]) -> Result<Vec<usize>> {
     let count = before.len();
     let mut after = vec![Vec::new(); count];
@@ -59,7 +54,7 @@ pub fn topological(before: &[Vec<usize>]) -> Result<Vec<usize>> {
             missing[operator] += 1;
         }
     }
-    // The lowest that is ready comes first, so an order that was right stays.
+    // The lowest ready operator comes first, so an order that is already topological stays.
     let mut ready: std::collections::BTreeSet<usize> = (0..count).filter(|&one| missing[one] == 0).collect();
     let mut order = Vec::with_capacity(count);
     while let Some(next) = ready.pop_first() {

@@ -6,6 +6,7 @@ use crate::bundle;
 use crate::error::{Error, Result};
 use learn::Learner;
 use learn::predictor::Predictor;
+use models::Choice;
 use std::path::Path;
 
 /// What our errors are compared with.

@@ -13,6 +13,7 @@ pub use gate::Gate;
 use learn::ensemble::Purpose;
 use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, metrics};
+use models::Choice;
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;

@@ -5,6 +5,7 @@ use super::escape;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
+use models::Choice;
 use report::page::chart::{Scale, decades, label_width, svg, ticks};
 use report::{duration, plain};
 use std::fmt::Write;

@@ -1,21 +1,21 @@
-//! What charts share: scales, ticks at round numbers, units.
+//! Shared parts of charts: scales, ticks, units.
 
-/// What pages with charts look like.
+/// CSS of pages with charts.
 pub const STYLE: &str = include_str!("charts.css");
 
-/// A scale from numbers to places, even in the numbers or in their logarithms.
+/// A linear or logarithmic scale from numbers to coordinates.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Smallest and largest number.
     pub range: (f64, f64),
-    /// Their places.
+    /// Coordinates of both.
     pub places: (f64, f64),
-    /// Whether equal factors are equally far apart.
+    /// Whether the scale is logarithmic.
     pub is_log: bool,
 }
 
 impl Scale {
-    /// Where a number lies.
+    /// Returns the coordinate of a number.
     pub fn place(&self, value: f64) -> f64 {
         let of = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (of(self.range.0), of(self.range.1));
@@ -24,10 +24,9 @@ impl Scale {
     }
 }
 
-/// The beginning of a picture of this size: narrower windows make it smaller as long as its letters can be read, and then move
-/// over it.
+/// Returns the start of an SVG image. Narrow windows shrink the image while its text is readable, and then scroll.
 pub fn svg(width: f64, height: f64, label: &str) -> String {
-    /// The smallest scale at which letters of twelve can be read.
+    /// Smallest scale at which the text is readable.
     const SMALLEST: f64 = 0.64;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -37,22 +36,22 @@ pub fn svg(width: f64, height: f64, label: &str) -> String {
     )
 }
 
-/// Powers of ten in a range, or its ends where there is none.
+/// Returns the powers of ten in a range, or its ends if there are none.
 pub fn decades(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
     let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
     if found.is_empty() { vec![low, high] } else { found }
 }
 
-/// Room for the widest of some labels, at the size of letters in a chart.
+/// Returns the width of the longest label in a chart.
 pub fn label_width<'a>(labels: impl IntoIterator<Item = &'a str>) -> f64 {
-    /// The letters of names and numbers are narrower than this on average, whatever the system's face.
+    /// Upper bound of the average character width, for any system font.
     const LETTER: f64 = 7.0;
     let longest = labels.into_iter().map(|label| label.chars().count()).max().unwrap_or(0);
     LETTER * longest as f64
 }
 
-/// About `count` round numbers in a range.
+/// Returns about `count` round numbers in a range.
 pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let rough = (high - low) / count.max(1) as f64;
     if !(rough.is_finite() && rough > 0.0) {
@@ -66,7 +65,7 @@ pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     steps.map(|at| (first + at as f64) * step).filter(|tick| *tick <= high + 1e-9 * step).collect()
 }
 
-/// A factor around 1 as it is said: `× 2`, `× 0.5`.
+/// Formats a factor: `× 2`, `× 0.5`.
 pub fn factor(value: f64) -> String {
     let digits = if value >= 10.0 {
         0

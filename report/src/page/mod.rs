@@ -1,17 +1,16 @@
-//! The frame of every page for the browser: head, colours by day and by night, and the look of what all pages have. Pages
-//! stand alone: no network, no fonts of others.
+//! The frame of all HTML pages: head, light and dark colours, common styles. Pages are self-contained, without network
+//! access or foreign fonts.
 
 pub mod chart;
 
-/// Colours and common rules; a page's own rules come after them.
 const STYLE: &str = include_str!("page.css");
 
-/// A whole page: its own rules of style, and its body.
+/// Returns a whole page with its own styles and body.
 pub fn page(title: &str, style: &str, body: &str) -> String {
     format!("{}{body}\n</body>\n</html>\n", head(title, style))
 }
 
-/// The page up to where its body begins, for bodies too large to be held.
+/// Returns a page up to the start of its body, for bodies too large for memory.
 pub fn head(title: &str, style: &str) -> String {
     let title = escaped(title);
     format!(
@@ -21,12 +20,12 @@ pub fn head(title: &str, style: &str) -> String {
     )
 }
 
-/// A text as it stands in a page or in an attribute.
+/// Escapes a text for HTML content and attributes.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// JSON as it stands in an element of a page, which `<` in a text could end.
+/// Escapes JSON for an element of a page, which `<` in a text could end.
 pub fn data(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -1,18 +1,16 @@
-//! Tables that fit their paper: a line under the headings, none between rows.
+//! Tables that adapt to the output width: a line under the headings, none between rows.
 //!
-//! Where a table is too wide, columns of words wrap first; then columns that may drop do, those of the highest number
-//! first, and a line under the table names them; at last the rows stack, one line per column. Numbers never wrap.
+//! If a table is too wide, text columns wrap first. Then droppable columns are dropped in the order of `drops`, and a
+//! line under the table lists them. Finally, rows are stacked with one line per column. Numbers never wrap.
 
 use crate::Paper;
 use anstyle::{AnsiColor, Style};
 use textwrap::core::display_width;
 
-/// Blanks between columns.
 const GAP: usize = 2;
-/// Words are not squeezed further than this, unless their column says so.
+/// Default minimum width of a text column.
 const LEAST_WORDS: usize = 16;
 
-/// What a cell means to who reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tone {
     #[default]
@@ -34,7 +32,7 @@ impl Tone {
     }
 }
 
-/// A text in a table.
+/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     text: String,
@@ -42,17 +40,17 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// As what to go for.
+    /// Marks the cell as the best value.
     pub fn best(self) -> Cell {
         Cell { tone: Tone::Best, ..self }
     }
 
-    /// As what is not known well enough.
+    /// Marks the cell as uncertain.
     pub fn uncertain(self) -> Cell {
         Cell { tone: Tone::Uncertain, ..self }
     }
 
-    /// As what is wrong or lost.
+    /// Marks the cell as wrong or lost.
     pub fn bad(self) -> Cell {
         Cell { tone: Tone::Bad, ..self }
     }
@@ -64,7 +62,7 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// One column: its heading, and what becomes of it where there is little room.
+/// A column: its heading, and its behaviour in narrow tables.
 #[derive(Clone, Debug)]
 pub struct Column {
     heading: String,
@@ -73,36 +71,35 @@ pub struct Column {
     drops: Option<u8>,
 }
 
-/// A column of words, which wrap.
+/// Returns a text column, which wraps.
 pub fn words(heading: impl Into<String>) -> Column {
     Column { heading: heading.into(), is_figures: false, least: LEAST_WORDS, drops: None }
 }
 
-/// A column of numbers, which stand under each other and never wrap.
+/// Returns a right-aligned number column, which never wraps.
 pub fn figures(heading: impl Into<String>) -> Column {
     Column { is_figures: true, ..words(heading) }
 }
 
 impl Column {
-    /// Words are not squeezed below this many characters.
+    /// Sets the minimum width in characters.
     pub fn least(self, least: usize) -> Column {
         Column { least, ..self }
     }
 
-    /// May be left out where there is no room, a higher number before a lower one.
+    /// Allows to drop the column; higher numbers are dropped first.
     pub fn drops(self, order: u8) -> Column {
         Column { drops: Some(order), ..self }
     }
 }
 
-/// Headings and rows.
+/// A table of headings and rows.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
-/// Least and natural width of a column.
 #[derive(Clone, Copy)]
 struct Room {
     least: usize,
@@ -110,12 +107,12 @@ struct Room {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; cells that are missing at its end stay empty.
+    /// Adds a row; missing cells at its end are empty.
     pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
@@ -123,7 +120,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The text on this paper, without a line end at its end.
+    /// Formats the table for an output medium, without a final line end.
     pub fn on(&self, paper: &Paper) -> String {
         let room: Vec<Room> = (0..self.columns.len()).map(|at| self.room(at)).collect();
         let kept = self.kept(&room, paper.width);
@@ -145,7 +142,6 @@ impl Table {
         Room { least: least.max(word), natural }
     }
 
-    /// The columns that stay, in their order.
     fn kept(&self, room: &[Room], width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         loop {
@@ -178,7 +174,7 @@ impl Table {
         lines.join("\n")
     }
 
-    /// Each row as lines of heading and cell; cells without a text are left out.
+    /// Formats each row as lines of heading and cell, without empty cells.
     fn stacked(&self, paper: &Paper) -> String {
         let widest = self.columns.iter().map(|column| display_width(&column.heading)).max().unwrap_or(0);
         let headings = widest.min(paper.width / 3);
@@ -194,14 +190,12 @@ impl Table {
     }
 }
 
-/// Where a cell is written.
 #[derive(Clone, Copy)]
 struct Place {
     width: usize,
     is_right: bool,
 }
 
-/// The lines of some cells, one beside the other.
 fn side_by_side(cells: &[&Cell], layout: &[Place], paper: &Paper) -> Vec<String> {
     let wrapped: Vec<Vec<String>> =
         cells.iter().zip(layout).map(|(cell, place)| wrap(&cell.text, place.width)).collect();
@@ -223,7 +217,7 @@ fn side_by_side(cells: &[&Cell], layout: &[Place], paper: &Paper) -> Vec<String>
     (0..height).map(line).collect()
 }
 
-/// Widths between the least and the natural ones that fill the paper; the narrowest grow first.
+/// Returns widths between the minimum and the natural ones that fill the medium; the narrowest columns grow first.
 fn spread(room: &[Room], width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
     let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));

@@ -1,10 +1,9 @@
-//! Tables on papers of several widths.
+//! Tests of tables at several widths.
 
 use super::*;
 use expect_test::expect;
 use proptest::prelude::*;
 
-/// A table such as the one at the end of a campaign.
 fn operators() -> Table {
     let mut table = Table::new([
         words("operator").least(24),

@@ -1,6 +1,5 @@
-//! Runs cases of the ONNX project's backend tests and reports them by operator.
-//!
-//! `scripts/onnx-conformance` makes the cases and calls this.
+//! Runs the ONNX project's backend test cases and reports results by operator. `scripts/onnx-conformance` creates the
+//! cases and calls this program.
 
 fn main() -> std::process::ExitCode {
     tests::conformance::main(std::env::args().skip(1).collect())

@@ -1,4 +1,4 @@
-//! One device at a time: where it is, the session with it, and what it says of itself.
+//! A device: its address, the session with it, and the facts it reports.
 
 use remote::agent::{HOST, LEAVE, Told};
 use remote::handshake::Key;
@@ -7,51 +7,47 @@ use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};
 
-/// How devices are reached.
+/// How to reach devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Where.
+    /// Address of the server or tracker.
     pub at: At,
-    /// What is offered: the server's key, or the key that devices have at a tracker.
+    /// Key of the server, or key of the devices at a tracker.
     pub key: String,
-    /// What the servers want every client to know.
+    /// Secret that the servers require from clients.
     pub secret: Option<String>,
-    /// A server is given so long to greet, and a tracker to lend a device.
+    /// Timeout for a server's greeting and for a tracker's grant.
     pub patience: Duration,
-    /// Who gets a device of a tracker first.
+    /// Priority of requests at a tracker.
     pub turn: Turn,
 }
 
-/// A server, or who knows servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// One server.
     Server(Address),
-    /// A tracker that lends devices.
+    /// A tracker that assigns devices.
     Tracker(Address),
 }
 
-/// A device in a session.
+/// A device with an open session.
 pub struct Device {
-    /// The session.
     pub session: Session,
-    /// What its agent says; TVM's own server says nothing.
+    /// Facts reported by the agent; None for TVM's own server.
     pub told: Option<Told>,
-    /// Where it is.
     pub address: Address,
-    /// Libraries that were uploaded in this session.
+    /// Number of libraries uploaded in this session.
     pub uploads: u64,
-    /// How many threads its pool has, where nobody else says.
+    /// Size of the thread pool of a server without our agent.
     pub threads: Option<usize>,
-    /// What LLVM says of its processor, where its server has LLVM.
+    /// LLVM's CPU name and target triple, for a server with LLVM and without our agent.
     pub llvm: Option<(String, String)>,
 }
 
-/// A session's own watchdog ends it after so long: beyond any single job's deadline.
+/// Limit of the session's own watchdog, beyond the deadline of any single job.
 const SESSION: Duration = Duration::from_secs(3000);
 
 impl Device {
-    /// Begins a session with the server, or with the next device that the tracker lends.
+    /// Opens a session with the server, or with the next device that the tracker assigns.
     pub fn open(access: &Access) -> Result<Device, RemoteError> {
         let (address, name) = match &access.at {
             At::Server(address) => (address.clone(), access.key.clone()),
@@ -73,13 +69,14 @@ impl Device {
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
-    /// Asks its agent to serve nobody after this session; whether it is going to.
+    /// Requests that the agent stop after this session; returns false if the agent cannot.
     pub fn leave(mut self) -> Result<bool, RemoteError> {
         let Some(function) = self.session.function(LEAVE)? else { return Ok(false) };
         self.session.call(function, Vec::new()).map(|_| true)
     }
 
-    /// What devices must have in common whose times stand under one description: processor, and whether it is emulated.
+    /// Returns the description that devices of one set of records must share: the processor, and whether it is
+    /// emulated.
     pub fn likeness(&self) -> String {
         let unknown = "an unknown processor";
         match (&self.told, &self.llvm) {
@@ -93,7 +90,7 @@ impl Device {
         }
     }
 
-    /// The same, again and again for as long as the patience says: a server that was killed is started again by somebody.
+    /// Opens a session, with retries until the timeout, because a killed server may be restarted.
     pub fn open_again(access: &Access, is_wanted: &dyn Fn() -> bool) -> Result<Device, RemoteError> {
         const FIRST: Duration = Duration::from_millis(50);
         const LONGEST: Duration = Duration::from_secs(2);
@@ -102,7 +99,7 @@ impl Device {
         loop {
             match Device::open(access) {
                 Ok(device) => return Ok(device),
-                // Waiting changes no key and makes no server of what is none.
+                // A retry cannot fix a wrong key or a server of another protocol.
                 Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. }))
                     if matches!(access.at, At::Server(_)) =>
                 {

@@ -1,13 +1,12 @@
-//! From an object file to a library that a board can load: the system's linker for its kind of machine.
-//!
-//! It is called through a C compiler, which adds what the processor lacks, such as the division of integers on a Cortex-A9.
+//! Links object files into shared libraries for a board, through a C compiler. The compiler adds runtime routines that
+//! the processor lacks, such as integer division on a Cortex-A9.
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// No link of an operator takes nearly so long.
+/// Timeout of a link.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A command that links.
@@ -16,7 +15,6 @@ pub struct Linker {
     words: Vec<String>,
 }
 
-/// Why something was not linked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LinkError {
@@ -31,12 +29,12 @@ pub enum LinkError {
 }
 
 impl Linker {
-    /// The one of a command line, such as `zig cc -target aarch64-linux-gnu`.
+    /// Parses a linker command line, such as `zig cc -target aarch64-linux-gnu`.
     pub fn new(command: &str) -> Linker {
         Linker { words: command.split_whitespace().map(str::to_owned).collect() }
     }
 
-    /// The usual one for an architecture, as Rust names it.
+    /// Returns the default linker for an architecture, as Rust names it.
     pub fn of(architecture: &str) -> Linker {
         let program = match architecture {
             own if own == std::env::consts::ARCH => "cc",
@@ -48,7 +46,7 @@ impl Linker {
         Linker::new(program)
     }
 
-    /// Whether there is such a program.
+    /// Checks that the program can be started.
     pub fn check(&self) -> Result<(), LinkError> {
         let mut command = self.command()?;
         let started =
@@ -56,7 +54,6 @@ impl Linker {
         started.map(drop).map_err(|error| LinkError::Missing(self.name(), error.to_string()))
     }
 
-    /// Links an object into a library.
     pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, LinkError> {
         let folder = |error: std::io::Error| LinkError::Folder(error.to_string());
         let place = tempfile::Builder::new().prefix("opcollect-link-").tempdir().map_err(folder)?;

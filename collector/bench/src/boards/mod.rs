@@ -1,8 +1,8 @@
-//! The bench of boards: built here, run there.
+//! A bench of boards: code is built on this machine and run on devices.
 //!
-//! One thread gives builds to the workers of this machine, and one for each device does runs, each from the first request
-//! to the comparison. A device that is lost costs the run that it was at; its thread looks for it, or for another one of its
-//! key, for as long as the patience says. When none is left, what waits is told that nothing can be started.
+//! One thread passes builds to local workers. Each device has a thread that runs jobs, from the upload to the
+//! comparison. If a device is lost, its current run fails and the thread retries until the timeout of `Access`. Once no
+//! device is left, waiting jobs fail.
 
 mod device;
 mod link;
@@ -27,62 +27,55 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
 
-/// How often somebody who waits looks whether it is to go on.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Devices that are used alike.
+/// A set of equivalent devices.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// How they are reached.
     pub access: Access,
-    /// What links code for them.
     pub linker: Linker,
-    /// How many work at once.
     pub devices: usize,
-    /// A session is replaced after so many runs.
+    /// Number of runs after which a session is replaced.
     pub jobs: u32,
-    /// What each of them must be, as [`Device::likeness`] says it: records describe all by one of them.
+    /// Required [`Device::likeness`], because the records describe all devices by one of them.
     pub likeness: String,
 }
 
-/// A run with its ticket and its deadline.
 type Run = (Ticket, Errand, Duration);
 
-/// What a device is asked for.
+/// A job for a device.
 enum Errand {
     Operator(Box<RunJob>),
     Network(Box<NetworkJob>),
 }
 
-/// Builders here and devices there.
+/// The bench of local builders and remote devices.
 pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
     shared: Arc<Shared>,
     events: Receiver<(u64, Ticket, Done)>,
-    /// Threads of devices end by themselves: one that waits for a tracker is not waited for.
+    /// Device threads are detached, because one that waits for a tracker must not block.
     builder: Option<JoinHandle<()>>,
     versions: Versions,
-    /// What needed nobody to be answered.
+    /// Results of jobs that were rejected without a device.
     answered: VecDeque<(Ticket, Done)>,
     in_hand: usize,
     round: u64,
 }
 
-/// What the threads share.
 struct Shared {
     runs: Mutex<VecDeque<Run>>,
     is_more: Condvar,
-    /// Which work is still wanted: abandoning begins another round.
+    /// Current round; abandoning work starts a new one, and results of older rounds are dropped.
     round: AtomicU64,
     is_over: AtomicBool,
-    /// Devices that work, or are looked for.
+    /// Number of devices that work or are being reconnected.
     alive: Mutex<usize>,
-    /// Why the last one was given up.
     lost: Mutex<Option<String>>,
 }
 
 impl Boards {
-    /// Builds go to these workers, runs to the devices of the fleet.
+    /// Creates a bench that builds with the given workers and runs on the fleet's devices.
     pub fn new(mut workers: Workers, fleet: &Fleet) -> Result<Boards, Fault> {
         let versions = workers.capability(Ability::Build)?;
         let (tell, events) = channel();
@@ -122,7 +115,7 @@ impl Boards {
         self.shared.is_more.notify_one();
     }
 
-    /// Whether no device is left, and why.
+    /// Returns why no device is left, or None while one is.
     fn lost(&self) -> Option<String> {
         let alive = *self.shared.alive.lock().expect("nobody panics with it");
         if alive > 0 {
@@ -142,7 +135,7 @@ impl Bench for Boards {
         match work {
             Work::Build(job) => {
                 let builds = self.builds.as_ref().expect("builds are taken until the end");
-                // The thread that takes them ends after this value.
+                // If the receiver is gone, the bench is being dropped.
                 let _ = builds.send((ticket, job));
             }
             Work::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
@@ -197,19 +190,18 @@ impl Drop for Boards {
         self.abandon();
         self.builds = None;
         {
-            // Whoever looks for work sees the end or is waiting already.
+            // With the lock held, each thread either sees the flag or is already waiting.
             let _runs = self.shared.runs.lock().expect("nobody panics with it");
             self.shared.is_over.store(true, Ordering::Release);
         }
         self.shared.is_more.notify_all();
-        // Its workers end with it.
+        // Dropping the sender has ended its thread.
         if let Some(builder) = self.builder.take() {
             let _ = builder.join();
         }
     }
 }
 
-/// Builds what is asked for, on the workers of this machine.
 fn build(
     mut workers: Workers,
     asked: &Receiver<(Ticket, job::BuildJob)>,
@@ -239,7 +231,7 @@ fn build(
     }
 }
 
-/// Does runs on one device after the other.
+/// Runs jobs on one device at a time.
 fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
@@ -273,9 +265,9 @@ fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
             Errand::Network(job) => network::run(open, &fleet.linker, job, deadline),
         };
         *done += 1;
-        // What wrote wrong numbers may have written elsewhere, too; what failed may have left something behind.
+        // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
-        // A model's code and numbers stay in its session; they are much.
+        // Models and their data stay in memory until the session ends, and they are large.
         let is_full = matches!(errand, Errand::Network(_)) || *done >= fleet.jobs;
         if !is_clean || !open.session.is_open() || is_full {
             device = None;
@@ -287,7 +279,7 @@ fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
     *shared.alive.lock().expect("nobody panics with it") -= 1;
 }
 
-/// Waits until there is something to run; whether there is, and not the end.
+/// Waits for a run; returns false at the end.
 fn wait_for_work(shared: &Shared) -> bool {
     let runs = shared.runs.lock().expect("nobody panics with it");
     let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! A whole model on a device: its code, its constants and its calls go there once, and the agent makes all of them in a row.
+//! Runs a whole model on a device. Code, constants and calls are uploaded once, and the agent executes the calls.
 
 use super::device::Device;
 use super::link::Linker;
@@ -15,10 +15,10 @@ use remote::wire::{Tensor, Value};
 use std::time::{Duration, Instant};
 use worker::Fault;
 
-/// What a tensor of Rust's is that has no element: memory of no bytes has no place.
+/// Minimum size of an allocation, because empty memory has no address.
 const LEAST_BYTES: u64 = 64;
 
-/// Runs a whole model within its deadline, and leaves its outputs where the job wants them.
+/// Runs a model within its deadline and writes its outputs where the job requests them.
 pub fn run(device: &mut Device, linker: &Linker, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
     ended(try_run(device, linker, job, Instant::now() + deadline), deadline)
 }
@@ -49,11 +49,10 @@ fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instan
         outputs.extend(device.session.read(&memory.tensor(&argument)?)?);
     }
     job.write_outputs(outputs)?;
-    // What the agent's process takes says little of the model, and with the session all of it ends.
+    // The memory use of the agent's process says little about the model, so none is reported.
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, 0))))
 }
 
-/// Why a device cannot do this at all.
 fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
     match () {
         () if device.told.is_none() => Some(
@@ -66,7 +65,7 @@ fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
     }
 }
 
-/// The calls of a program as a function of the agent.
+/// Creates an agent function that executes the calls of a program.
 fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &Memory) -> Result<u64, Stop> {
     let function = session.function(CALLS)?;
     let function =
@@ -85,7 +84,6 @@ fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &M
     Ok(calls)
 }
 
-/// The memory of a program on a device.
 struct Memory<'a> {
     content: &'a Content,
     activations: Tensor,
@@ -95,7 +93,7 @@ struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// All of it, with constants, inputs, and outputs of a pattern that no result is.
+    /// Allocates and fills the memory. Outputs are filled with a pattern that no result equals.
     fn fill(session: &mut Session, content: &'a Content, mut inputs: &[u8]) -> Result<Memory<'a>, Stop> {
         let program = &content.program;
         let activations = bytes(session, program.activation_bytes)?;
@@ -122,7 +120,6 @@ impl<'a> Memory<'a> {
         Ok(Memory { content, activations, constants, inputs: given, outputs })
     }
 
-    /// A tensor of a call.
     fn tensor(&self, argument: &Argument) -> anyhow::Result<Tensor> {
         let (block, byte_offset) = match argument.place {
             Place::Activation(offset) => (Some(&self.activations), offset),
@@ -137,7 +134,6 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// A block of bytes.
 fn bytes(session: &mut Session, count: u64) -> Result<Tensor, Stop> {
     let count = i64::try_from(count.max(LEAST_BYTES)).context("no machine has such memory")?;
     Ok(session.allocate(data_type(DType::U8), &[count])?)

@@ -1,4 +1,4 @@
-//! One job on a device: link, upload, fill, measure, compare.
+//! Runs one operator on a device: link, upload, fill, measure, compare.
 
 use super::device::Device;
 use super::link::Linker;
@@ -14,14 +14,12 @@ use remote::wire::{DataType, Tensor, Value};
 use std::time::{Duration, Instant};
 use worker::Fault;
 
-/// The entry that every artifact has.
+/// Name of the entry point of every artifact.
 pub const ENTRY: &str = "main";
 
-/// Why a job did not end with a time.
+/// The reason why a job has no time.
 pub enum Stop {
-    /// The device, or the way to it.
     Remote(RemoteError),
-    /// This side.
     Here(anyhow::Error),
 }
 
@@ -37,7 +35,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// Runs a job within its deadline. Whether the session can be used again is asked of the session.
+/// Runs a job within its deadline. The session reports whether it is still usable.
 pub fn run(
     device: &mut Device,
     prepared: &mut PreparedTasks,
@@ -48,7 +46,7 @@ pub fn run(
     ended(try_run(device, prepared, linker, job, Instant::now() + deadline), deadline)
 }
 
-/// What a job's end is to whoever gave it.
+/// Converts the end of a job to a reply or a fault.
 pub fn ended(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply, Fault> {
     match end {
         Ok(reply) => Ok(reply),
@@ -57,7 +55,6 @@ pub fn ended(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply
     }
 }
 
-/// What an error of the device means for the job.
 fn fault(error: RemoteError, deadline: Duration) -> Result<RunReply, Fault> {
     let limit_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     match error {
@@ -103,13 +100,13 @@ fn try_run(
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
-    // What the agent's process takes says nothing of the operator.
+    // The memory use of the agent's process says nothing about the operator, so none is reported.
     Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, 0))))
 }
 
-/// Uploads a library and loads it: its file and its handle there.
+/// Uploads and loads a library; returns its file name and its handle.
 pub fn load(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
-    // A library that is in use must keep its file: TVM's server would write the next one into it.
+    // Each upload has a new name, because TVM's server would overwrite the file of a library in use.
     device.uploads += 1;
     let file = format!("kernel-{}.so", device.uploads);
     device.session.upload(&file, library)?;
@@ -117,7 +114,7 @@ pub fn load(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), Remo
     Ok((file, library))
 }
 
-/// Tensors on the board: inputs as the code wants them, and an output of a pattern that no result is.
+/// Creates tensors on the device: packed inputs, and an output with a pattern that no result equals.
 fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
     let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
     if packings.len() != prepared.inputs.len() {
@@ -141,7 +138,6 @@ fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Te
     Ok(tensors)
 }
 
-/// A type of elements, as DLPack numbers them.
 pub fn data_type(dtype: DType) -> DataType {
     let (code, bits) = dtype.dlpack();
     DataType { code, bits, lanes: 1 }

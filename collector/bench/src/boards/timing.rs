@@ -1,7 +1,7 @@
-//! Times of a kernel on a board.
+//! Measures kernels on a board.
 //!
-//! Our agent measures there as the local runner does. TVM's own server has an evaluator, which is asked for one batch after
-//! the other: the rule of when to stop is then ours, on a clock that only the reported times move.
+//! Our agent measures like the local runner. TVM's own server has only a batch evaluator; there the stopping rule runs
+//! on this machine, on a clock that only the reported times advance.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
 use measure::{Cache, Clock, Measurement, Method, Plan};
@@ -12,19 +12,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The evaluator of every server of TVM.
 const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 
-/// Why a server of TVM cannot time runs of several threads that find cold caches.
+/// Reason why TVM's servers cannot measure multithreaded runs with cold caches.
 pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one CPU, and those of others stay warm";
 
-/// A kernel on a board, with its arguments.
+/// A kernel loaded on a board, with its arguments.
 pub struct Loaded<'a> {
-    /// Handle of its library.
     pub library: u64,
-    /// Its name there.
     pub name: &'a str,
-    /// Inputs, then the output.
+    /// Inputs, followed by the output.
     pub tensors: &'a [Tensor],
 }
 
@@ -34,7 +31,6 @@ impl Loaded<'_> {
     }
 }
 
-/// Lets the agent measure.
 pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
@@ -42,7 +38,6 @@ pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Re
     measurement(session.call_named(MEASURE, arguments)?)
 }
 
-/// Lets the agent measure calls in a row.
 pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
@@ -56,7 +51,7 @@ fn measurement(answer: Value) -> Result<Measurement, RemoteError> {
     }
 }
 
-/// Measures through the evaluator of TVM. What it does not tell is zero: the first run, and time of processors.
+/// Measures through TVM's evaluator. The first run and the CPU times are unknown, hence zero.
 pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
     let Method::Sample(plan) = &order.method else {
         return Err(RemoteError::Refused("TVM's rule is not asked for over RPC".to_owned()));
@@ -81,13 +76,12 @@ pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -
     Ok(Measurement { first_run_ns: 0, warnings: without_first(&measured), ..measured })
 }
 
-/// The first run of an evaluator is not timed, so nothing can be said of it.
+/// Removes warnings about the first run, because the evaluator does not time it.
 fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
     let is_first = |warning: &&measure::Warning| matches!(warning, measure::Warning::FirstRunSlow { .. });
     measured.warnings.iter().filter(|warning| !is_first(warning)).cloned().collect()
 }
 
-/// Seconds of a run, by one batch.
 fn batch(
     session: &mut Session,
     evaluator: u64,
@@ -100,7 +94,8 @@ fn batch(
         Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
     };
     let Device { kind, id } = Device::CPU;
-    // Runs, repeats, least milliseconds, durations of zero, cooldown, its distance, bytes to flush, what to call before.
+    // In order: runs, repeats, minimum milliseconds, maximum repeats of zero duration, cooldown, cooldown interval,
+    // bytes to flush, and the preprocessing function.
     let rule = [i64::from(times), 1, 0, 100, 0, 1, flush_bytes].map(Value::Int);
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned())];
     arguments.extend([Value::Int(kind.into()), Value::Int(id.into())]);
@@ -121,7 +116,6 @@ fn batch(
     }
 }
 
-/// Gives the server's pool so many threads.
 fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError> {
     const BIG_CORES: i64 = 1;
     let wanted = i64::try_from(threads).unwrap_or(i64::MAX);
@@ -136,7 +130,7 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
     }
 }
 
-/// A clock that stands still but for the times that a server reports.
+/// A clock that only the reported times advance.
 pub struct ReportedClock(pub Rc<Cell<u64>>);
 
 impl Clock for ReportedClock {
@@ -144,7 +138,7 @@ impl Clock for ReportedClock {
         self.0.get()
     }
 
-    /// Nobody tells the precision of a far clock; a microsecond is more than any of them has.
+    /// The precision of the remote clock is unknown; a microsecond is a safe upper bound.
     fn precision_ns(&self) -> u64 {
         1000
     }
@@ -159,6 +153,6 @@ impl Clock for ReportedClock {
 
     fn sleep(&mut self, _: Duration) {}
 
-    /// The server does so itself, before each of its batches.
+    /// The server empties the caches before each batch.
     fn empty_caches(&mut self, _: u64) {}
 }

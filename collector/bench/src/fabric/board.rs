@@ -1,4 +1,4 @@
-//! A program on a board's fabric: uploaded, run, read back, by the functions that an agent has for it.
+//! Uploads, runs and reads back a program on a board's fabric through the agent's functions.
 
 use crate::boards::Stop;
 use accelerator::{Image, ImageError, LayoutError, Program, result, result_place};
@@ -9,12 +9,10 @@ use remote::wire::Value;
 use remote::{RemoteError, Session};
 use std::time::{Duration, Instant};
 
-/// A program in the memory of a core.
 pub struct Loaded<'a> {
     program: &'a Program,
     memory: i64,
     instructions: i64,
-    /// The function that runs it.
     run: u64,
 }
 
@@ -31,7 +29,7 @@ impl From<LayoutError> for Stop {
 }
 
 impl<'a> Loaded<'a> {
-    /// Uploads a program with its operands. Where the result will be lies a pattern that none is.
+    /// Uploads a program with its operands; the result memory is filled with a pattern that no result equals.
     pub fn new(session: &mut Session, program: &'a Program, operands: &[&[u8]]) -> Result<Loaded<'a>, Stop> {
         let memory = allocate(session, program.memory_bytes())?;
         let address = number(session.call_named(ADDRESS, vec![Value::Int(memory)])?)?;
@@ -47,14 +45,14 @@ impl<'a> Loaded<'a> {
         Ok(loaded)
     }
 
-    /// Writes where the result will be what it is not.
+    /// Overwrites the result memory with a pattern that no result equals.
     pub fn spoil(&self, session: &mut Session) -> Result<(), Stop> {
         let (at, bytes) = result_place(self.program);
         let pattern: Vec<u8> = (0..bytes).map(|place| (place.wrapping_mul(31) % 251) as u8).collect();
         Ok(write(session, self.memory, at, &pattern)?)
     }
 
-    /// Runs it; how long the core took, as its board says. It has until this moment.
+    /// Runs the program until a deadline and returns the duration that the board reports.
     pub fn run(&self, session: &mut Session, until: Instant) -> Result<Duration, RunError> {
         let left = i64::try_from(until.saturating_duration_since(Instant::now()).as_micros()).unwrap_or(RUN_US_MAX);
         let count = self.program.instructions.len() as i64;
@@ -71,13 +69,11 @@ impl<'a> Loaded<'a> {
         }
     }
 
-    /// Reads the result.
     pub fn result(&self, session: &mut Session) -> Result<Vec<u8>, Stop> {
         let (at, bytes) = result_place(self.program);
         Ok(result(self.program, &read(session, self.memory, at, bytes)?)?)
     }
 
-    /// Gives its memory back.
     pub fn free(self, session: &mut Session) -> Result<(), RemoteError> {
         session.release(self.run)?;
         for handle in [self.memory, self.instructions] {
@@ -87,7 +83,6 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Why a run has no time.
 pub enum RunError {
     Remote(RemoteError),
     TimedOut,

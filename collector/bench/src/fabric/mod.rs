@@ -1,8 +1,9 @@
-//! The bench of a core on a board's fabric, reached over RPC: programs are generated here, run there, and compared here.
+//! A bench of a core on a board's fabric, reached over RPC. Programs are generated and compared on this machine and run
+//! on the board.
 //!
-//! A right result comes before any time. What an agent's registers and memory gave is measured. Where an agent only simulates
-//! a core, its word for how long that took is no time: the answer is [`RunReply::Simulated`] with the time of our own model,
-//! as a [`Simulator`] gives it, and what the session adds is that the bytes were computed there.
+//! A time is accepted only after a correct result. If the agent only simulates a core, its duration is no measurement:
+//! the reply is [`RunReply::Simulated`] with the time of our own model, as from a [`Simulator`], and the session only
+//! confirms that the bytes were computed there.
 
 mod board;
 
@@ -10,7 +11,6 @@ use crate::boards::{ReportedClock, Stop, ended};
 use crate::simulator::{Simulator, compared, timed};
 use crate::{Ability, Access, Bench, Device, Done, Ran, Ticket, Versions, Work};
 use board::Loaded;
-use job::target::Fabric;
 use job::{Measured, RunJob, RunReply, Simulated};
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession};
 use measure::{Measurement, Method};
@@ -21,33 +21,32 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
+use targets::Fabric;
 use worker::Fault;
 
-/// A core on a board, and what makes programs for it.
+/// A core on a board, with the generator of its programs.
 pub struct FabricBoard {
     simulator: Simulator,
     access: Access,
-    /// What its agent is asked to bring onto the fabric, or the core that is there.
+    /// Bitstream that the agent loads onto the fabric; empty for the present one.
     bitstream: String,
     device: Option<Device>,
-    /// A session is replaced after so many runs; how many this one had.
+    /// Number of runs after which a session is replaced, and the runs of this session.
     jobs: u32,
     done: u32,
-    /// What each session has to find.
+    /// Core that each session must find.
     told: Found,
     queue: VecDeque<(Ticket, Work)>,
 }
 
-/// What was found at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
-    /// What its agent says of its fabric.
     fabric: fabric::Fabric,
-    /// What a device must be to stand in for it.
+    /// Required likeness of a replacement device.
     likeness: String,
 }
 
-/// Why there is no such bench.
+/// The reason why the bench cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NoCore {
@@ -58,7 +57,7 @@ pub enum NoCore {
 }
 
 impl FabricBoard {
-    /// Looks at the board, brings the bitstream onto its fabric where one is named, and says what it found.
+    /// Connects to the board, loads the bitstream if one is named, and returns the bench with the device.
     pub fn open(
         fabric: Fabric,
         access: Access,
@@ -73,12 +72,11 @@ impl FabricBoard {
         Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, told, queue }, device))
     }
 
-    /// Goes on with a device that was opened.
     pub fn go_on(&mut self, device: Device) {
         self.device = Some(device);
     }
 
-    /// What is behind its agent's functions.
+    /// Returns the kind of fabric behind the agent's functions.
     pub fn kind(&self) -> FabricKind {
         self.told.fabric.kind
     }
@@ -91,7 +89,7 @@ impl FabricBoard {
         let until = Instant::now() + deadline;
         let reply =
             ended(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
-        // What was wrong or failed may have left something behind.
+        // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Simulated(_) | RunReply::Unsupported(_)));
         self.done += 1;
         if !is_clean || !device.session.is_open() || self.done >= self.jobs {
@@ -117,7 +115,7 @@ impl FabricBoard {
     }
 }
 
-/// What a session begins with: which core is there.
+/// Starts a session and identifies the core.
 fn begin(device: &mut Device, bitstream: &str) -> Result<Found, NoCore> {
     let (Some(info), Some(program)) = (device.session.function(INFO)?, device.session.function(PROGRAM)?) else {
         return Err(NoCore::None(device.address.clone()));
@@ -131,7 +129,7 @@ fn begin(device: &mut Device, bitstream: &str) -> Result<Found, NoCore> {
     Ok(Found { fabric, likeness: device.likeness() })
 }
 
-/// One run: upload, run, compare, and only then a time.
+/// Uploads, runs and compares a program; only a correct result gets a time.
 fn try_run(
     simulator: &mut Simulator,
     session: &mut Session,
@@ -168,7 +166,7 @@ fn try_run(
     Ok(reply)
 }
 
-/// Runs again and again by our rule, on a clock that only the board's times move.
+/// Measures by our stopping rule, on a clock that only the board's times advance.
 fn measured(loaded: &Loaded<'_>, session: &mut Session, method: &Method, until: Instant) -> Result<Measurement, Stop> {
     let Method::Sample(plan) = method else {
         return Err(Stop::Here(anyhow::anyhow!("a core on a fabric is measured by our rule alone")));

@@ -1,13 +1,13 @@
 //! Flags of `profile`.
 
 use crate::options::{Given, Models};
-use crate::tables::{sort_keys, styles};
 use crate::values::some_seconds;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use engine::flags::choices;
 use engine::profile::{DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB};
 use engine::report::styled::Style;
 use profile::SortBy;
-use profile::summary::GroupBy;
+use profile::summary::GroupName;
 use std::path::PathBuf;
 
 pub const PROFILE_EXAMPLES: &str = "\
@@ -107,8 +107,8 @@ pub struct ProfileDiff {
     /// The later one
     pub after: PathBuf,
     /// What is one row
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
-    pub group_by: GroupArgument,
+    #[arg(long, value_parser = choices::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
+    pub group_by: GroupName,
     /// With `--group-by scope`, only so many of the outermost names of modules; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
@@ -166,16 +166,16 @@ pub struct ProfilePictures {
 #[command(next_help_heading = "Output")]
 pub struct ProfileTable {
     /// Print a table that people know from elsewhere, in its words; with `--json` and `--csv` those write its columns, too
-    #[arg(long, value_parser = styles())]
+    #[arg(long, value_parser = choices::<Style>())]
     pub style: Option<Style>,
     /// What is one row
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
-    pub group_by: GroupArgument,
+    #[arg(long, value_parser = choices::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
+    pub group_by: GroupName,
     /// With `--group-by scope`, only so many of the outermost names of modules; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
     /// What rows are ordered by, the largest first
-    #[arg(long, value_name = "KEY", value_parser = sort_keys(), default_value = "self_cpu_time_total")]
+    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "self_cpu_time_total")]
     pub sort_by: SortBy,
     /// Show what calls take of the memory between operators, what is taken of it meanwhile, and what they ask of a workspace
     #[arg(long)]
@@ -186,29 +186,4 @@ pub struct ProfileTable {
     /// Write the rows to this file as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-}
-
-/// What is one row of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GroupArgument {
-    /// Operators of one name
-    Name,
-    /// Operators of one name on the same shapes
-    InputShape,
-    /// Operators at one place of the model's modules
-    Scope,
-    /// Each call of a run
-    Call,
-}
-
-impl GroupArgument {
-    /// Returns the grouping, with a number of the outermost names of modules.
-    pub fn with_levels(self, levels: usize) -> GroupBy {
-        match self {
-            GroupArgument::Name => GroupBy::Name,
-            GroupArgument::InputShape => GroupBy::InputShape,
-            GroupArgument::Scope => GroupBy::Scope(levels),
-            GroupArgument::Call => GroupBy::Call,
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! What can be said to `trace`.
 
-use super::super::tables::{sort_keys, styles};
 use super::super::values::some_seconds;
 use capture::events::convert::Align;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use engine::flags::choices;
 use engine::report::styled::Style;
 use profile::SortBy;
 use std::path::PathBuf;
@@ -96,10 +96,10 @@ pub struct Top {
     /// The trace
     pub file: PathBuf,
     /// Whose table to print
-    #[arg(long, value_parser = styles(), default_value = "torch")]
+    #[arg(long, value_parser = choices::<Style>(), default_value = "torch")]
     pub style: Style,
     /// What rows are ordered by, the largest first; words of torch.profiler, `cuda` for `device` too
-    #[arg(long, value_name = "KEY", value_parser = sort_keys(), default_value = "self_cpu_time_total")]
+    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "self_cpu_time_total")]
     pub sort_by: SortBy,
     /// How many rows to print
     #[arg(long, value_name = "ROWS", default_value_t = 100)]

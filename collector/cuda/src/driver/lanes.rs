@@ -1,49 +1,47 @@
-//! Kernels on several streams of a device: what is on different streams runs side by side, but for the marks that one waits for.
+//! Launches kernels on several streams of a device. Kernels on different streams run concurrently,
+//! except where a stream waits for an event of another one.
 //!
-//! The first stream is the one that everything else here runs on, so that what was asked for before happens before, where the
-//! others wait for a mark of it. The others wait for nothing that they are not told to.
+//! The first stream is the default stream of the other launches, so its work is ordered after all
+//! earlier requests. The other streams are not ordered with it, and wait only for events.
 
 use super::{Device, Event, Graph, Handle, Prepared, Result};
 use std::ffi::c_uint;
 use std::ptr::null_mut;
 
-/// What a device is asked for.
+/// A request to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To run a kernel behind all that this stream was asked for.
+    /// Launches a kernel after all earlier requests of the stream.
     Launch {
-        /// Its place in the list.
+        /// Index of the kernel.
         kernel: usize,
-        /// The stream.
         stream: usize,
     },
-    /// To put a mark behind all that this stream was asked for.
+    /// Records an event after all earlier requests of the stream.
     Mark {
-        /// The place of the mark's event.
+        /// Index of the event.
         event: usize,
-        /// The stream.
         stream: usize,
     },
-    /// To begin with nothing more on this stream before a mark, as it was put last, has been passed.
+    /// Makes all later requests of the stream wait for the latest recording of an event.
     Wait {
-        /// The place of the mark's event.
+        /// Index of the event.
         event: usize,
-        /// The stream.
         stream: usize,
     },
 }
 
-/// Kernels, with streams and events to run them on.
+/// Kernels with the streams and events on which they run.
 pub struct Lanes<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
-    /// All streams but the first.
+    /// All streams except the first.
     streams: Vec<Stream<'a>>,
     events: Vec<Event<'a>>,
 }
 
 impl<'a> Lanes<'a> {
-    /// So many streams, at least one, and so many events.
+    /// Creates the given numbers of streams (at least one) and of events.
     pub fn new(device: &'a Device, kernels: &'a [Prepared<'a>], streams: usize, events: usize) -> Result<Lanes<'a>> {
         Ok(Lanes {
             device,
@@ -53,17 +51,16 @@ impl<'a> Lanes<'a> {
         })
     }
 
-    /// Asks the device for these steps; does not wait.
+    /// Submits steps to the device without waiting for them.
     pub fn launch(&self, steps: &[Step]) -> Result<()> {
         self.ask(steps, null_mut())
     }
 
-    /// The same steps as one graph.
+    /// Captures steps as one graph.
     pub fn graph(&self, steps: &[Step]) -> Result<Graph<'a>> {
         self.device.capture(|first| self.ask(steps, first))
     }
 
-    /// An event, as it was put last.
     pub fn event(&self, event: usize) -> &Event<'a> {
         &self.events[event]
     }
@@ -78,7 +75,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// A stream that waits for no other by itself.
+/// A stream that is not implicitly ordered with the default stream.
 struct Stream<'a> {
     device: &'a Device,
     handle: Handle,
@@ -88,7 +85,8 @@ impl Stream<'_> {
     fn new(device: &Device) -> Result<Stream<'_>> {
         const NON_BLOCKING: c_uint = 1;
         let mut handle = null_mut();
-        // SAFETY: writes one handle to a place that outlives the call; `Stream` destroys it.
+        // SAFETY: the call writes one handle to a variable that outlives it; `Stream` destroys the
+        // handle.
         let status = unsafe { (device.functions.make_stream)(&raw mut handle, NON_BLOCKING) };
         device.check("cuStreamCreate", status)?;
         Ok(Stream { device, handle })
@@ -97,7 +95,8 @@ impl Stream<'_> {
 
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from `new` and is destroyed once; the driver keeps it until its work is done.
+        // SAFETY: the handle came from `new` and is destroyed once; the driver keeps the stream
+        // until its work is done.
         unsafe { (self.device.functions.destroy_stream)(self.handle) };
     }
 }

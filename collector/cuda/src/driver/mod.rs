@@ -1,8 +1,8 @@
-//! The fence around the CUDA driver: device memory, kernels, launches and events, behind safe types.
+//! The fence around the CUDA driver: device memory, kernels, launches and events as safe types.
 //!
-//! The driver is part of what makes a GPU work, so it is there exactly where something can be launched; it is opened
-//! at run time, and no toolkit or runtime library is needed. All calls belong to one thread, which `Device` keeps by
-//! not being `Send`. Addresses never leave the fence.
+//! The driver is installed wherever kernels can be launched. It is opened at run time, so neither a
+//! toolkit nor a runtime library is needed. All calls belong to one thread, which `Device` ensures
+//! because it is not `Send`. Addresses never leave the fence.
 
 mod lanes;
 
@@ -17,7 +17,7 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 use worker::RunnerProcess;
 
-/// Why nothing can be launched.
+/// Reason why nothing can be launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DriverError {
@@ -39,7 +39,6 @@ pub enum DriverError {
     OtherArguments { kernel: String, given: usize, taken: Vec<usize> },
 }
 
-/// What to do where nothing can be launched.
 pub const HINT: &str = "install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run \
                         the folder of artifacts there";
 
@@ -53,10 +52,11 @@ const SUCCESS: Status = 0;
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, ($($argument:ty),*);)*) => {
-        /// The functions in use, with the signatures of `cuda.h`.
+        /// The driver functions in use, with the signatures of `cuda.h`.
         struct Functions {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
-            /// Offset and size of a parameter of a kernel; not of drivers before 12.4.
+            /// Returns offset and size of a kernel's parameter. Drivers before 12.4 lack the
+            /// function.
             parameter: Option<unsafe extern "C" fn(Handle, usize, *mut usize, *mut usize) -> Status>,
         }
 
@@ -64,7 +64,8 @@ macro_rules! functions {
             fn look_up(library: &Library) -> Result<Functions> {
                 Ok(Functions {
                     $($field: {
-                        // SAFETY: the field has the signature that NVIDIA's header gives for this name.
+                        // SAFETY: the field has the signature that NVIDIA's header declares for
+                        // this name.
                         *unsafe { library.get($symbol.as_bytes()) }.map_err(|_| DriverError::TooOld($symbol))?
                     },)*
                     // SAFETY: as above.
@@ -118,49 +119,47 @@ functions! {
     error_text = "cuGetErrorString", (Status, *mut *const c_char);
 }
 
-/// The driver and the context of its first device.
+/// The driver with the context of its first device.
 pub struct Device {
     functions: Functions,
     ordinal: c_int,
     context: Handle,
     // Calls of a context belong to the thread that made it current.
     _not_send: PhantomData<Rc<()>>,
-    // Keeps the functions' code mapped; last, so that it is dropped last.
+    // Keeps the code of the functions mapped. It is the last field, so it is dropped last.
     _library: Library,
 }
 
-/// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Its name.
     pub name: String,
-    /// Ten times its compute capability.
+    /// Compute capability times ten.
     pub capability: u32,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Bytes of the second-level cache.
+    /// Size of the second-level cache.
     pub l2_bytes: u64,
-    /// The newest CUDA the driver understands, such as `13.0`.
+    /// Newest CUDA version that the driver supports, such as `13.0`.
     pub driver_cuda: String,
 }
 
 impl Device {
-    /// Opens the driver and its first device. `CUDA_VISIBLE_DEVICES` chooses which one that is.
+    /// Opens the driver and its first device, which `CUDA_VISIBLE_DEVICES` selects.
     pub fn open() -> Result<Device> {
-        // SAFETY: the driver's initialisers set up its own state; it stays mapped while `Device` lives.
+        // SAFETY: the driver's initialisers set up its own state; the library stays mapped while
+        // `Device` exists.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             DriverError::NoDriver(cause)
         })?;
         let functions = Functions::look_up(&library)?;
-        // SAFETY: takes no addresses.
+        // SAFETY: the call takes no addresses.
         let begun = functions.check("cuInit", unsafe { (functions.init)(0) });
         begun.map_err(|error| DriverError::NoDevice(error.to_string()))?;
         let mut count = 0;
-        // SAFETY: writes one integer to a place that outlives the call.
+        // SAFETY: the call writes one integer to a variable that outlives it.
         functions.check("cuDeviceGetCount", unsafe { (functions.count)(&raw mut count) })?;
         if count == 0 {
             return Err(DriverError::NoDevice("the driver counts none".to_owned()));
@@ -168,7 +167,7 @@ impl Device {
         let (mut ordinal, mut context) = (0, null_mut());
         // SAFETY: as above; there is at least one device.
         functions.check("cuDeviceGet", unsafe { (functions.device)(&raw mut ordinal, 0) })?;
-        // SAFETY: the device exists, the handle has a place.
+        // SAFETY: the device exists, and the call writes one handle to a variable.
         functions.check("cuDevicePrimaryCtxRetain", unsafe { (functions.retain)(&raw mut context, ordinal) })?;
         let device = Device { functions, ordinal, context, _not_send: PhantomData, _library: library };
         // SAFETY: the context was just retained and is released when `Device` is dropped.
@@ -176,14 +175,13 @@ impl Device {
         Ok(device)
     }
 
-    /// What it is.
     pub fn facts(&self) -> Result<DeviceFacts> {
         const MULTIPROCESSORS: c_int = 16;
         const L2_BYTES: c_int = 38;
         const CAPABILITY_MAJOR: c_int = 75;
         const CAPABILITY_MINOR: c_int = 76;
         let mut memory = 0usize;
-        // SAFETY: writes one number to a place that outlives the call.
+        // SAFETY: the call writes one number to a variable that outlives it.
         self.check("cuDeviceTotalMem", unsafe { (self.functions.total_memory)(&raw mut memory, self.ordinal) })?;
         let mut version = 0;
         // SAFETY: as above.
@@ -198,30 +196,29 @@ impl Device {
         })
     }
 
-    /// Its number at the driver, for the other fences.
+    /// Returns the device's number at the driver, for the other fences.
     pub(super) fn ordinal(&self) -> c_int {
         self.ordinal
     }
 
-    /// Its context, for the other fences: alive as long as the device.
+    /// Returns the context for the other fences. It exists as long as the device.
     pub(super) fn context(&self) -> Handle {
         self.context
     }
 
-    /// Its address on the PCI bus.
+    /// Returns the device's address on the PCI bus.
     pub fn pci_bus_id(&self) -> Result<String> {
         self.text("cuDeviceGetPCIBusId", self.functions.bus)
     }
 
-    /// Bytes of memory that nobody has.
     pub fn free_memory_bytes(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: writes two numbers to places that outlive the call.
+        // SAFETY: the call writes two numbers to variables that outlive it.
         self.check("cuMemGetInfo", unsafe { (self.functions.memory)(&raw mut free, &raw mut total) })?;
         Ok(free as u64)
     }
 
-    /// A text of the device.
+    /// Returns a text property of the device.
     fn text(
         &self,
         call: &'static str,
@@ -229,76 +226,82 @@ impl Device {
     ) -> Result<String> {
         let mut text = [0u8; 256];
         let room = c_int::try_from(text.len() - 1).expect("a small number");
-        // SAFETY: writes at most `room` bytes, one less than the buffer, so that it stays terminated.
+        // SAFETY: the call writes at most `room` bytes, one less than the buffer, so the text stays
+        // terminated.
         self.check(call, unsafe { get(text.as_mut_ptr().cast(), room, self.ordinal) })?;
         Ok(CStr::from_bytes_until_nul(&text).map_or_else(|_| String::new(), |text| text.to_string_lossy().into()))
     }
 
     fn attribute(&self, number: c_int) -> Result<u32> {
         let mut value = 0;
-        // SAFETY: writes one integer to a place that outlives the call.
+        // SAFETY: the call writes one integer to a variable that outlives it.
         let status = unsafe { (self.functions.attribute)(&raw mut value, number, self.ordinal) };
         self.check("cuDeviceGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// Device memory, its content undefined.
+    /// Allocates device memory with undefined content.
     pub fn allocate(&self, bytes: usize) -> Result<DeviceBuffer<'_>> {
         let mut address = 0;
-        // SAFETY: writes one address; the driver refuses zero bytes, hence at least one.
+        // SAFETY: the call writes one address. The driver rejects zero bytes, so at least one is
+        // requested.
         self.check("cuMemAlloc", unsafe { (self.functions.allocate)(&raw mut address, bytes.max(1)) })?;
         Ok(DeviceBuffer { device: self, address, bytes })
     }
 
-    /// Machine code, ready to be launched.
+    /// Loads machine code, so that its kernels can be launched.
     pub fn load<'a>(&'a self, _: RunnerProcess, image: Image<'_>) -> Result<DeviceModule<'a>> {
         let mut handle = null_mut();
         let bytes = image.bytes();
-        // SAFETY: the driver reads as far as the image says, which is no further than its bytes, and copies it during the
-        // call; what its code does when it is launched is for a runner to survive, and the caller shows that this is one.
+        // SAFETY: the driver determines the length from the image, which lies completely within its
+        // bytes, and copies it during the call. A runner must survive whatever the code does when
+        // it is launched, and the caller proves by `RunnerProcess` that this process is one.
         self.check("cuModuleLoadData", unsafe { (self.functions.load)(&raw mut handle, bytes.as_ptr().cast()) })?;
         Ok(DeviceModule { device: self, handle })
     }
 
-    /// A list of launches that the device is asked for at once.
+    /// Captures launches of the kernels as one graph.
     pub fn graph<'a>(&'a self, kernels: &[&'a Prepared<'a>]) -> Result<Graph<'a>> {
         self.capture(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
     }
 
-    /// What `ask` asks of a stream, as one graph; what it launches has to live as long as that.
+    /// Captures the requests of `ask` to a stream as one graph. The kernels must live as long as
+    /// the graph.
     fn capture<'a>(&'a self, ask: impl FnOnce(Handle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
         let functions = &self.functions;
         let mut graph =
             Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
-        // SAFETY: writes one handle to a place that outlives the call; `Graph` destroys it.
+        // SAFETY: the call writes one handle to a variable that outlives it; `Graph` destroys the
+        // handle.
         self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
-        // SAFETY: the stream was just made.
+        // SAFETY: the stream was just created.
         self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
         let asked = ask(graph.stream);
-        // SAFETY: the stream is being captured; writes one handle, or null, to a place that outlives the call.
+        // SAFETY: the stream is being captured; the call writes one handle, or null, to a variable
+        // that outlives it.
         let status = unsafe { (functions.end_capture)(graph.stream, &raw mut graph.listed) };
         asked?;
         self.check("cuStreamEndCapture", status)?;
-        // SAFETY: the graph is complete; writes one handle to a place that outlives the call.
+        // SAFETY: the graph is complete; the call writes one handle to a variable that outlives it.
         let status = unsafe { (functions.instantiate)(&raw mut graph.ready, graph.listed, 0) };
         self.check("cuGraphInstantiate", status)?;
         Ok(graph)
     }
 
-    /// A mark on the device's time line.
+    /// Creates an event: a time stamp on the device's time line.
     pub fn event(&self) -> Result<Event<'_>> {
         const DEFAULT: c_uint = 0;
         let mut handle = null_mut();
-        // SAFETY: writes one handle to a place that outlives the call.
+        // SAFETY: the call writes one handle to a variable that outlives it.
         self.check("cuEventCreate", unsafe { (self.functions.make_event)(&raw mut handle, DEFAULT) })?;
         Ok(Event { device: self, handle, is_recorded: Cell::new(false) })
     }
 
-    /// Waits until everything asked for has happened; tells of any failure in it.
+    /// Waits until all requests are complete, and reports any failure of them.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: takes no arguments; the context is current on this thread.
+        // SAFETY: the call takes no arguments; the context is current on this thread.
         self.check("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
     }
 
@@ -309,7 +312,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: the context was retained once. A failure here has no one left to tell.
+        // SAFETY: the context was retained once. A failure here cannot be reported.
         unsafe { (self.functions.release)(self.ordinal) };
     }
 }
@@ -321,19 +324,19 @@ impl Functions {
         }
         let text = |get: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
             let mut text = std::ptr::null();
-            // SAFETY: writes the address of a static terminated string, or null for an unknown status.
+            // SAFETY: the call writes the address of a static terminated string, or null for an
+            // unknown status.
             let known = unsafe { get(status, &raw mut text) } == SUCCESS && !text.is_null();
             if !known {
                 return format!("error {status}");
             }
-            // SAFETY: a terminated text, as was just checked.
+            // SAFETY: the text is not null and terminated, as checked above.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         Err(DriverError::Failed { call, name: text(self.error_name), why: text(self.error_text) })
     }
 }
 
-/// Memory of the device.
 pub struct DeviceBuffer<'a> {
     device: &'a Device,
     address: Address,
@@ -341,12 +344,11 @@ pub struct DeviceBuffer<'a> {
 }
 
 impl DeviceBuffer<'_> {
-    /// How many bytes it has.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sets all bytes.
+    /// Overwrites the whole buffer.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), self.bytes, "a buffer is written whole");
         // SAFETY: the buffer has as many bytes as the slice.
@@ -354,7 +356,7 @@ impl DeviceBuffer<'_> {
         self.device.check("cuMemcpyHtoD", status)
     }
 
-    /// All bytes, after everything asked for before has happened.
+    /// Reads the whole buffer after all earlier requests are complete.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0u8; self.bytes];
         // SAFETY: the vector has as many bytes as the buffer.
@@ -363,12 +365,12 @@ impl DeviceBuffer<'_> {
         Ok(bytes)
     }
 
-    /// What begins so far inside, for a kernel; nothing where that is beyond the end.
+    /// Returns a kernel argument that points `offset` bytes into the buffer, or None if that is
+    /// beyond its end.
     pub fn part(&self, offset: u64) -> Option<Given<'_>> {
         (offset <= self.bytes as u64).then_some(Given::Part(self, offset))
     }
 
-    /// Sets every byte to the same value.
     pub fn fill(&self, byte: u8) -> Result<()> {
         // SAFETY: the buffer has that many bytes.
         let status = unsafe { (self.device.functions.fill)(self.address, byte, self.bytes) };
@@ -386,11 +388,11 @@ impl Drop for DeviceBuffer<'_> {
 /// An argument of a kernel.
 #[derive(Clone, Copy)]
 pub enum Given<'a> {
-    /// A buffer, by its address.
+    /// Address of a buffer.
     Buffer(&'a DeviceBuffer<'a>),
-    /// What begins so far inside of a buffer.
+    /// Address at an offset within a buffer.
     Part(&'a DeviceBuffer<'a>, u64),
-    /// A whole number.
+    /// An integer.
     Number(i64),
 }
 
@@ -404,29 +406,30 @@ impl Given<'_> {
     }
 }
 
-/// Loaded machine code.
 pub struct DeviceModule<'a> {
     device: &'a Device,
     handle: Handle,
 }
 
-/// A kernel of loaded machine code with all it is launched with.
+/// A kernel with all parameters of its launch.
 pub struct Prepared<'a> {
     device: &'a Device,
     kernel: Handle,
-    /// Addresses and numbers; of a number of 32 bits the kernel reads the first four bytes.
+    /// Addresses and integers. For a 32-bit integer, the kernel reads the first four bytes.
     arguments: Vec<u64>,
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared_bytes: u32,
-    // What the launch refers to.
+    // Keeps the module of the kernel alive.
     _module: &'a DeviceModule<'a>,
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch, whose numbers must be known, with these arguments, which must be as many as the kernel takes.
+    /// Prepares a launch with known sizes. The number of arguments must be that of the kernel's
+    /// parameters.
     ///
-    /// What the kernel does with them is the promise of whoever built it; there is a module only in a runner.
+    /// The effect of the kernel on its arguments is not checked, so modules exist only in runner
+    /// processes.
     pub fn prepare<'a>(&'a self, launch: &job::device::Launch, arguments: &[Given<'a>]) -> Result<Prepared<'a>> {
         const MOST_DYNAMIC_SHARED: c_int = 8;
         const STATIC_SHARED: u32 = job::device::STATIC_SHARED_BYTES;
@@ -435,7 +438,7 @@ impl DeviceModule<'_> {
         let functions = &self.device.functions;
         let [x, y, z] = launch.known_grid().ok_or_else(|| DriverError::UnknownGrid(launch.kernel.clone()))?;
         let mut kernel = null_mut();
-        // SAFETY: the module is loaded, the name is terminated and outlives the call.
+        // SAFETY: the module is loaded; the name is terminated and outlives the call.
         let status = unsafe { (functions.kernel)(&raw mut kernel, self.handle, name.as_ptr()) };
         self.device.check("cuModuleGetFunction", status)?;
         self.check_arguments(&launch.kernel, kernel, arguments.len())?;
@@ -449,7 +452,7 @@ impl DeviceModule<'_> {
             device: self.device,
             kernel,
             arguments: arguments.iter().map(Given::bits).collect(),
-            // More than these bits hold is beyond every limit that was checked.
+            // Larger values exceed every limit that was checked.
             grid: [x, y, z].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
@@ -457,17 +460,19 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Whether the kernel takes so many arguments of at most eight bytes: the driver reads as many as it takes. A driver
-    /// that does not tell leaves that to whoever built the kernel.
+    /// Checks that the kernel has the given number of parameters, of at most eight bytes each,
+    /// because the driver reads as many arguments as the kernel has. Drivers without this query
+    /// trust the builder of the kernel.
     fn check_arguments(&self, name: &str, kernel: Handle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
             let (mut offset, mut bytes) = (0, 0);
-            // SAFETY: the kernel was just found; writes two numbers to places that outlive the call.
+            // SAFETY: the kernel was just found; the call writes two numbers to variables that
+            // outlive it.
             let status = unsafe { parameter(kernel, place, &raw mut offset, &raw mut bytes) };
             (status == SUCCESS).then_some(bytes)
         };
-        // One more than there should be shows itself, too.
+        // The range includes one more, to detect a superfluous parameter.
         let taken: Vec<usize> = (0..=given).map_while(bytes).collect();
         if taken.len() == given && taken.iter().all(|&bytes| bytes <= size_of::<u64>()) {
             return Ok(());
@@ -484,7 +489,7 @@ impl Drop for DeviceModule<'_> {
 }
 
 impl Prepared<'_> {
-    /// Asks the device to run the kernel; does not wait.
+    /// Submits the kernel without waiting for it.
     pub fn launch(&self) -> Result<()> {
         self.launch_on(null_mut())
     }
@@ -493,8 +498,9 @@ impl Prepared<'_> {
         let mut arguments: Vec<*mut c_void> =
             self.arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (self.grid, self.block);
-        // SAFETY: the kernel belongs to a loaded module that this borrows; each argument points to eight bytes that
-        // outlive the call, which copies as many of them as the parameter has; `check_arguments` counted them.
+        // SAFETY: the kernel belongs to a loaded module that `self` borrows. Each argument points
+        // to eight bytes that outlive the call, which copies as many bytes as the parameter has;
+        // `check_arguments` checked their number.
         let status = unsafe {
             (self.device.functions.launch)(
                 self.kernel,
@@ -514,20 +520,20 @@ impl Prepared<'_> {
     }
 }
 
-/// A list of launches that the device is asked for at once.
+/// A captured list of launches that is submitted as one request.
 pub struct Graph<'a> {
     device: &'a Device,
     stream: Handle,
     listed: Handle,
     ready: Handle,
-    // What the launches refer to.
+    // The kernels of the launches must outlive the graph.
     _of: PhantomData<&'a Prepared<'a>>,
 }
 
 impl Graph<'_> {
-    /// Asks the device for all of it; does not wait.
+    /// Submits the graph without waiting for it.
     pub fn launch(&self) -> Result<()> {
-        // SAFETY: the graph is ready, and its kernels, modules and buffers are borrowed.
+        // SAFETY: the graph is instantiated, and its kernels, modules and buffers are borrowed.
         self.device.check("cuGraphLaunch", unsafe { (self.device.functions.launch_graph)(self.ready, null_mut()) })
     }
 }
@@ -537,7 +543,8 @@ impl Drop for Graph<'_> {
         let functions = &self.device.functions;
         let destroy = |handle: Handle, destroy: unsafe extern "C" fn(Handle) -> Status| {
             if !handle.is_null() {
-                // SAFETY: the handle was made by the call of the same kind, and is destroyed once.
+                // SAFETY: the handle was created by the call of the same kind, and is destroyed
+                // once.
                 unsafe { destroy(handle) };
             }
         };
@@ -547,7 +554,7 @@ impl Drop for Graph<'_> {
     }
 }
 
-/// A mark on the device's time line.
+/// A time stamp on the device's time line.
 pub struct Event<'a> {
     device: &'a Device,
     handle: Handle,
@@ -555,38 +562,40 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Puts the mark behind everything asked for so far.
+    /// Records the event after all earlier requests.
     pub fn record(&self) -> Result<()> {
         self.record_on(null_mut())
     }
 
-    /// Puts the mark behind everything that a stream was asked for so far; none is the one everything else runs on.
+    /// Records the event after all earlier requests of a stream; null is the default stream.
     fn record_on(&self, stream: Handle) -> Result<()> {
-        // SAFETY: the event and the stream live.
+        // SAFETY: the event and the stream exist.
         self.device.check("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
         self.is_recorded.set(true);
         Ok(())
     }
 
-    /// Lets a stream wait for the mark with whatever it is asked for next.
+    /// Makes later requests of a stream wait for the event.
     fn hold(&self, stream: Handle) -> Result<()> {
         const DEFAULT: c_uint = 0;
-        // SAFETY: the event and the stream live.
+        // SAFETY: the event and the stream exist.
         let status = unsafe { (self.device.functions.hold)(stream, self.handle, DEFAULT) };
         self.device.check("cuStreamWaitEvent", status)
     }
 
-    /// Waits until the device has passed the mark; tells of any failure before it.
+    /// Waits until the device has reached the event, and reports any earlier failure.
     pub fn wait(&self) -> Result<()> {
-        // SAFETY: the event lives.
+        // SAFETY: the event exists.
         self.device.check("cuEventSynchronize", unsafe { (self.device.functions.wait)(self.handle) })
     }
 
-    /// Time from an earlier mark to this one, both passed, in nanoseconds.
+    /// Returns the time in nanoseconds from an earlier event to this one. Both must have been
+    /// reached.
     pub fn since_ns(&self, earlier: &Event<'_>) -> Result<u64> {
         assert!(self.is_recorded.get() && earlier.is_recorded.get(), "marks are put before they are compared");
         let mut elapsed_ms = 0f32;
-        // SAFETY: both events live and were recorded; writes one number to a place that outlives the call.
+        // SAFETY: both events exist and were recorded; the call writes one number to a variable
+        // that outlives it.
         let status = unsafe { (self.device.functions.elapsed)(&raw mut elapsed_ms, earlier.handle, self.handle) };
         self.device.check("cuEventElapsedTime", status)?;
         Ok((f64::from(elapsed_ms) * 1e6).round() as u64)

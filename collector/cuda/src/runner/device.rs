@@ -1,9 +1,9 @@
-//! The runner on a GPU: kernels in, times by the device's own clock out.
+//! Runs kernels on a GPU and times them with the device's clock.
 //!
-//! A batch is timed by two marks on the device's time line, so that what the host takes to ask for a launch counts
-//! only where the device waits for it; the host's part is kept apart. Data goes to the device once per job and comes
-//! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
-//! supervisor replaces the process.
+//! A batch is timed by two events on the device, so the host's cost of a launch counts only where
+//! the device waits for it; the host's time is kept separately. Data is copied to the device once
+//! per job, and the result is copied back once and compared with the reference. After a failed call
+//! the state of the device is undefined, so the supervisor replaces the process.
 
 use super::gpu::{Gpu, is_papi_of_gpu};
 use super::launch_costs::{graph_ns, median_ns};
@@ -24,7 +24,7 @@ use reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Runs device code on inputs, compares the result with what is expected.
+/// Runs device code on inputs, and compares the result with the reference.
 pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let (inputs, output) = (&prepared.inputs[..], prepared.output());
     code.check(inputs.len() + 1).map_err(anyhow::Error::msg)?;
@@ -48,7 +48,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     };
     let timer = Timer::new(gpu, (&kernels, Run::InTurns), flush, [device.event()?, device.event()?]);
     let mut call = |times: u32| timer.batch(times);
-    // The host's counters would say nothing about a kernel.
+    // Counters of the host do not describe a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
@@ -80,7 +80,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// The machine code for this device, of what there is.
+/// Returns the machine code that fits this device best.
 pub(super) fn fitting<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Result<&'a Cubin> {
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
     fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
@@ -89,7 +89,8 @@ pub(super) fn fitting<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Result<&
     })
 }
 
-/// Loads machine code. What a driver older than the compiler says of it is short, so more is said here.
+/// Loads machine code. If the driver is older than the compiler, the error explains that, because
+/// the driver's own message is unclear.
 pub(super) fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load(Image::cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -104,7 +105,7 @@ pub(super) fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result
     Ok(loaded?)
 }
 
-/// What is told of a kernel and the device beside the times; see `gpu`.
+/// Adds the counters of the kernel and the state of the device to the result; see `gpu`.
 fn tell(gpu: &Gpu, timer: &Timer<'_>, copies: &Copies<'_>, job: &RunJob, run_ns: f64, told: &mut Told) {
     let Timer { device, kernels, flush, start, end, watch, .. } = timer;
     let (marks, flush, events) = ([start, end], flush.as_ref(), &job.counters.events);
@@ -144,10 +145,11 @@ fn tell(gpu: &Gpu, timer: &Timer<'_>, copies: &Copies<'_>, job: &RunJob, run_ns:
     }
 }
 
-/// Runs shorter than this are measured in a graph too: asking for their launches takes as long as they do.
+/// Runs shorter than this are also measured as a graph, because their launches take as long as the
+/// kernels.
 const TINY_NS: f64 = 20_000.0;
 
-/// Inputs on the device and, last, the output.
+/// Allocates the inputs, with their content, and the output, which is last.
 fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Result<Vec<DeviceBuffer<'a>>> {
     let mut tensors = Vec::with_capacity(inputs.len() + 1);
     for input in inputs {
@@ -155,19 +157,20 @@ fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Re
         buffer.write(input.bytes())?;
         tensors.push(buffer);
     }
-    // An element nobody writes must not pass for a right one.
+    // The output is filled with invalid values, so that an element that is never written cannot
+    // seem correct.
     let result = device.allocate(output_bytes)?;
     result.fill(0xff)?;
     tensors.push(result);
     Ok(tensors)
 }
 
-/// Whole buffers, for kernels.
+/// Returns whole buffers as kernel arguments.
 fn given<'a>(tensors: &'a [DeviceBuffer<'a>]) -> Vec<Given<'a>> {
     tensors.iter().map(Given::Buffer).collect()
 }
 
-/// The launches of one run on these tensors.
+/// Prepares the launches of one run on these tensors.
 pub(super) fn prepare<'a>(
     module: &'a DeviceModule<'a>,
     launches: &Launches,
@@ -187,7 +190,7 @@ pub(super) fn prepare<'a>(
     Ok(kernels)
 }
 
-/// What a run on other data takes.
+/// The data needed to create further copies of the tensors.
 struct Copies<'a> {
     module: &'a DeviceModule<'a>,
     launches: &'a Launches,
@@ -197,8 +200,9 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Time of a run that finds other data than its own in the second-level cache, because runs take turns on copies of the
-/// data that together are twice its size; nothing where memory does not hold them.
+/// Returns the time of a run that finds other data in the second-level cache: runs cycle through
+/// copies of the data that together exceed the cache. Returns None if memory does not suffice for
+/// them.
 fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes = of.inputs.iter().map(|input| input.bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
@@ -213,34 +217,34 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Resul
     Ok(Some(all_ns / copies.len() as f64))
 }
 
-/// How the device is asked for the kernels of one run.
+/// The way in which the kernels of one run are submitted.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
-    /// For one after the other.
+    /// Sequentially on one stream.
     InTurns,
-    /// In steps, on several streams.
+    /// In steps on several streams.
     InSteps(&'a Lanes<'a>, &'a [Step]),
-    /// For all at once.
+    /// As one graph.
     Graph(&'a Graph<'a>),
 }
 
-/// Launches batches between two marks.
+/// Launches batches between two events.
 pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
     run: Run<'a>,
-    /// Written before each batch where the caches are to be cold.
+    /// Buffer that is overwritten before each batch if caches should be cold.
     flush: Option<DeviceBuffer<'a>>,
     start: Event<'a>,
     end: Event<'a>,
-    /// How far the host's clock ran ahead of the device's during batches: launch calls, flushing, waiting and looking.
+    /// Time by which the host's clock advanced more than the device's during batches: launch calls,
+    /// flushing, waiting and queries.
     ahead_ns: Cell<i64>,
-    /// How the device fares between batches.
+    /// State of the device between batches.
     watch: Watch<'a>,
 }
 
 impl<'a> Timer<'a> {
-    /// Nothing was timed yet.
     pub(super) fn new(
         gpu: &'a Gpu,
         (kernels, run): (&'a [Prepared<'a>], Run<'a>),
@@ -250,7 +254,7 @@ impl<'a> Timer<'a> {
         Timer { device: &gpu.device, kernels, run, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.watch() }
     }
 
-    /// Asks for one run; does not wait.
+    /// Submits one run without waiting for it.
     pub(super) fn launch(&self) -> Result<(), DriverError> {
         match self.run {
             Run::InTurns => self.kernels.iter().try_for_each(Prepared::launch),
@@ -259,7 +263,7 @@ impl<'a> Timer<'a> {
         }
     }
 
-    /// Runs so many times, between two marks.
+    /// Submits `times` runs between two events.
     pub(super) fn batch(&self, times: u32) -> Result<(), DriverError> {
         let begin = Instant::now();
         if let Some(flush) = &self.flush {
@@ -280,8 +284,8 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// The host's clock, set back after each batch by what the batch took on the host beyond the device's own time: the
-/// difference of two readings around a batch is the device's time.
+/// A clock whose differences around batches equal the device's time: the host's clock, set back
+/// after each batch by the host's time in excess of the device's.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,
@@ -294,7 +298,7 @@ impl<'a> DeviceClock<'a> {
     }
 }
 
-/// The smallest difference two marks can show, by NVIDIA's documentation.
+/// Resolution of events according to NVIDIA's documentation.
 const EVENT_PRECISION_NS: u64 = 500;
 
 impl Clock for DeviceClock<'_> {
@@ -311,9 +315,10 @@ impl Clock for DeviceClock<'_> {
     }
 
     fn speed_probe_ns(&mut self) -> u64 {
-        // Time of a million of the device's cycles by the clock it has now; where nobody tells, it never moves.
+        // A probe takes the time of a million device cycles at the current clock frequency, or a
+        // constant if the frequency is unknown.
         const MILLION_CYCLES_AT_A_MEGAHERTZ_NS: u64 = 1_000_000_000;
-        // The first probe comes after the warm-up, the second after the samples.
+        // The first probe follows the warm-up, the second follows the samples.
         if !std::mem::replace(&mut self.is_sampling, true) {
             self.timer.watch.forget();
         }
@@ -325,6 +330,7 @@ impl Clock for DeviceClock<'_> {
         self.host.sleep(duration);
     }
 
-    /// The timer writes over the device's cache before each batch; what the host's caches hold is read by no kernel.
+    /// The timer flushes the device's cache before each batch. Kernels do not read the host's
+    /// caches.
     fn empty_caches(&mut self, _: u64) {}
 }

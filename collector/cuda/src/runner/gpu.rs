@@ -1,7 +1,9 @@
-//! What is told of a GPU and of a kernel beside its times: each a counter with its source, or a refusal with its reason.
+//! Counters of a GPU and of its kernels: each is a value with its source, or a rejection with its
+//! reason.
 //!
-//! All of it comes after the timed runs, in runs of its own, so that looking disturbs nothing; only how the device fares
-//! is looked at between them (`watch`). A failed call costs what it was for and what would come after, never the record.
+//! They are read after the timed runs, in separate runs, so that they do not disturb the times.
+//! Only the state of the device is read between timed runs (`watch`). A failed call loses its own
+//! counters and those after it, but never the record.
 
 use super::launch_costs::{LaunchCosts, launch_costs};
 use super::profiling::{Profiling, ProfilingError};
@@ -18,27 +20,27 @@ use measure::statistics::median;
 use std::cell::{OnceCell, RefCell};
 use worker::RunnerProcess;
 
-/// A GPU with the libraries that tell of it.
+/// A GPU with the libraries that report on it.
 pub struct Gpu {
-    /// The device.
     pub device: Device,
     process: RunnerProcess,
     nvml: Result<Nvml, NvmlError>,
-    // Opened when it is first wanted, as it stays in the process and may slow what is launched later.
+    // CUPTI is opened when it is first needed, because it stays in the process and may slow down
+    // later launches.
     cupti: OnceCell<Result<Cupti, CuptiError>>,
-    // Prepared for the metrics of the last job, which are mostly those of the next.
+    // The profiler, prepared for the metrics of the last job, which are often those of the next.
     profiling: RefCell<Option<Kept>>,
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
 
-/// The profiler, prepared for these metrics, or why it cannot be.
+/// The profiler prepared for these metrics, or the reason why that failed.
 struct Kept {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
 }
 
 impl Gpu {
-    /// Opens the driver's first device. Without NVML there is less to tell.
+    /// Opens the driver's first device. NVML is optional.
     pub fn open(process: RunnerProcess) -> Result<Gpu, DriverError> {
         let device = Device::open()?;
         let nvml = Nvml::open(&device.pci_bus_id()?);
@@ -46,17 +48,17 @@ impl Gpu {
         Ok(Gpu { device, process, nvml, cupti, profiling, launch_costs })
     }
 
-    /// Machine code on the device.
+    /// Loads machine code on the device.
     pub(super) fn load(&self, image: Image<'_>) -> Result<DeviceModule<'_>, DriverError> {
         self.device.load(self.process, image)
     }
 
-    /// Looks at how the device fares, where the driver tells.
+    /// Starts watching the state of the device, if NVML is available.
     pub(super) fn watch(&self) -> Watch<'_> {
         Watch::new(self.nvml.as_ref().ok())
     }
 
-    /// Names that no counter of a GPU has.
+    /// Rejects names that are no counters of a GPU.
     pub(super) fn refuse_unknown(events: &[String], told: &mut Told) {
         let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
         for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
@@ -64,7 +66,7 @@ impl Gpu {
         }
     }
 
-    /// Clocks, power, temperature, and what held clocks back in any batch.
+    /// Adds clocks, power, temperature, and the reasons for throttling in any batch.
     pub(super) fn tell_fares(&self, seen: &Seen, told: &mut Told) {
         const IDLE: u64 = 1;
         let always = names::GPU_NAMES.iter().filter(|counter| counter.step == Step::Nvml && !counter.is_on_demand);
@@ -98,7 +100,7 @@ impl Gpu {
         }
     }
 
-    /// What a launch costs here, measured once per process.
+    /// Adds the launch costs of this device, which are measured once per process.
     pub(super) fn tell_launch_costs(&self, told: &mut Told) {
         match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
@@ -114,7 +116,7 @@ impl Gpu {
         }
     }
 
-    /// Time of the kernels of one run alone, without the gaps between them, as CUPTI records it.
+    /// Adds the time of one run's kernels without the gaps between them, as CUPTI records it.
     pub(super) fn tell_kernel_time(&self, kernels: &[Prepared<'_>], told: &mut Told) -> Result<(), DriverError> {
         const RUNS: usize = 10;
         let cupti = match self.cupti.get_or_init(Cupti::open) {
@@ -145,8 +147,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// What the hardware counts over as many runs as make the ends of the range unimportant; over one run where the
-    /// caches are to be cold.
+    /// Adds the hardware counters. They are read over enough runs to make the ends of the range
+    /// negligible, or over one run with cold caches.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],
@@ -200,14 +202,14 @@ impl Gpu {
         Profiling::begin(cupti, &self.device, wanted)
     }
 
-    /// Energy of the board over many runs one after the other, for each of them.
+    /// Adds the board's energy per run, measured over many consecutive runs.
     pub(super) fn tell_energy(
         &self,
         kernels: &[Prepared<'_>],
         run_ns: f64,
         told: &mut Told,
     ) -> Result<(), DriverError> {
-        // Long beside the steps in which the figure grows.
+        // Long compared with the resolution of the energy counter.
         const TIME_NS: f64 = 5e8;
         const RUNS_MAX: f64 = 1e5;
         let nvml = match &self.nvml {
@@ -232,7 +234,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// What PAPI counts on the device, where events of its components for GPUs are asked for.
+    /// Adds PAPI's counters of the device, if events of its GPU components are requested.
     pub(super) fn tell_papi(
         &self,
         request: &CounterRequest,
@@ -266,11 +268,11 @@ impl Gpu {
     }
 }
 
-/// Largest value of a share in percent. Its two parts may be counted in different passes, so that a full share is not
-/// always read as exactly 100 %.
+/// Largest plausible value of a share in percent. Its two parts may be counted in different passes,
+/// so a full share may slightly exceed 100 %.
 const SHARE_MAX: f64 = 110.0;
 
-/// Values over so many runs, for one of them.
+/// Adds the metrics per run, measured over `runs` runs.
 fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Told) {
     for (metric, &value) in profiling.metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
@@ -287,7 +289,7 @@ fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut To
     profiling.refused().for_each(|(name, error)| told.refuse(name, error.status(), error));
 }
 
-/// A counter, its name at NVML, what was seen, and which one number stands for that.
+/// A counter: its name, its name in NVML, its samples, and the function that summarises them.
 type Figure<'a> = (&'a str, &'a str, &'a Result<Vec<u32>, NvmlError>, fn(&[u32]) -> f64);
 
 fn middle(seen: &[u32]) -> f64 {
@@ -304,7 +306,7 @@ fn most(seen: &[u32]) -> f64 {
     f64::from(seen.iter().max().copied().unwrap_or(0))
 }
 
-/// Whether an event is of one of PAPI's components for NVIDIA's devices.
+/// Returns whether an event belongs to PAPI's components for NVIDIA devices.
 pub(super) fn is_papi_of_gpu(event: &str) -> bool {
     ["papi:cuda:::", "papi:nvml:::"].iter().any(|component| event.starts_with(component))
 }

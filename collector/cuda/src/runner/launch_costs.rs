@@ -1,4 +1,4 @@
-//! What a launch costs on a GPU, and how runs are timed without that.
+//! Measures the launch costs of a GPU, and times runs without them by graphs.
 
 use crate::Image;
 use crate::driver::{Device, DriverError, Event, Prepared};
@@ -8,21 +8,21 @@ use std::ffi::CStr;
 use std::time::Instant;
 use worker::RunnerProcess;
 
-/// What it takes to launch a kernel that does nothing.
+/// Costs of launching an empty kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaunchCosts {
-    /// Time of the device from one to the next.
+    /// Device time from one kernel to the next.
     pub(super) launch_ns: f64,
-    /// Time of the host to ask for one.
+    /// Host time of a launch call.
     pub(super) host_ns: f64,
-    /// Time of the device from one to the next in a graph.
+    /// Device time from one kernel to the next within a graph.
     pub(super) graph_ns: f64,
 }
 
-/// Samples of what is measured beside the timed runs.
+/// Number of samples of measurements outside of the timed runs.
 const SAMPLES: usize = 8;
 
-/// The median over samples of the device's time of `work`, after one that does not count.
+/// Returns the median device time of `work` after one warm-up execution.
 pub(super) fn median_ns(
     [start, end]: [&Event<'_>; 2],
     mut work: impl FnMut() -> Result<(), DriverError>,
@@ -41,7 +41,7 @@ pub(super) fn median_ns(
     Ok(median(&samples))
 }
 
-/// Time of one run where the device is asked for many at once by a graph.
+/// Returns the time of one run when many are submitted as one graph.
 pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepared<'_>]) -> Result<f64, DriverError> {
     const LAUNCHES: usize = 256;
     let runs = (LAUNCHES / kernels.len().max(1)).max(1);
@@ -50,10 +50,9 @@ pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepa
     Ok(median_ns(marks, || graph.launch())? / runs as f64)
 }
 
-/// Measures it.
 pub(super) fn launch_costs(device: &Device, process: RunnerProcess) -> Result<LaunchCosts, DriverError> {
     const LAUNCHES: usize = 256;
-    // The driver itself compiles this for any device.
+    // PTX, which the driver compiles for any device.
     const NOTHING: &CStr = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\n  ret;\n}\n";
     let module = device.load(process, Image::text(NOTHING))?;
     let launch = Launch {

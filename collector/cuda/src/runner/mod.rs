@@ -1,4 +1,4 @@
-//! The runner for GPUs: jobs in, times out. It needs the driver and nothing of TVM.
+//! The runner for GPUs, which needs only the driver and no TVM.
 
 mod device;
 mod gpu;
@@ -18,29 +18,27 @@ use job::prepared::PreparedTasks;
 use job::{NetworkJob, RunJob, RunReply};
 use worker::RunnerProcess;
 
-/// Answers run jobs; keeps what the next job of the same task can use.
+/// Executes run jobs, and keeps the data that the next job of the same task can reuse.
 pub struct Runner {
     gpu: Gpu,
     prepared: PreparedTasks,
 }
 
 impl Runner {
-    /// A runner for this machine's GPU.
     pub fn open(process: RunnerProcess) -> Result<Runner, DriverError> {
         Ok(Runner { gpu: Gpu::open(process)?, prepared: PreparedTasks::default() })
     }
 
-    /// The GPU.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    /// Does one job.
+    /// Runs the job of a task.
     pub fn answer(&mut self, job: &RunJob) -> RunReply {
         self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    /// Does one job of a whole model.
+    /// Runs the job of a whole model.
     pub fn answer_network(&mut self, job: &NetworkJob) -> RunReply {
         network::run(&self.gpu, job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }

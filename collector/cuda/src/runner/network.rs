@@ -1,7 +1,8 @@
-//! A whole model on a GPU: the calls of its program as one list of launches on tensors that have places.
+//! Runs a whole model on a GPU: the calls of its program as one list of launches on placed tensors.
 //!
-//! Intermediate tensors share one buffer, constants lie in another, each input and output has its own. Where the program has
-//! stages, groups of calls are on streams of their own. The list is launched as a graph where that is faster.
+//! Intermediate tensors share one buffer, constants are in another, and each input and output has
+//! its own. If the program has stages, groups of calls run on separate streams. The list is
+//! launched as a graph if that is faster.
 
 use super::device::{DeviceClock, Run, Timer, fitting, load, prepare};
 use super::gpu::Gpu;
@@ -45,7 +46,7 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let (start, end) = (device.event()?, device.event()?);
     let order = order(&stages, &of_calls, false);
     let lanes = Lanes::new(device, &kernels, order.streams, order.events)?;
-    // Nothing follows a list that cannot be launched; a graph of no launches is none.
+    // A list that failed to launch has no result. A graph without launches cannot be created.
     let graph = if kernels.is_empty() { None } else { Some(lanes.graph(&order.steps)?) };
     let list_ns = median_ns([&start, &end], || lanes.launch(&order.steps))?;
     let graph_ns = match &graph {
@@ -69,14 +70,14 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     };
     let timer = Timer::new(gpu, (&kernels, faster), None, [start, end]);
     let mut call = |times: u32| timer.batch(times);
-    // The host's counters would say nothing about a kernel.
+    // Counters of the host do not describe a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     ensure!(matches!(job.method, Method::Sample(_)), "TVM's evaluator does not run on a device here");
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
     let is_staged = !content.program.stages.is_empty();
     let stages_ns = if is_staged { stages_ns(device, &kernels, &stages, &of_calls)? } else { Vec::new() };
-    // What is compared comes of a run that finds nothing of those before it.
+    // The compared outputs come from a run that cannot reuse results of earlier runs.
     memory.poison()?;
     timer.launch()?;
     job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
@@ -84,14 +85,15 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// When each group of each stage begins and ends after the beginning of a run, in the middle of some runs on streams.
+/// Returns the start and end of each group of each stage, relative to the start of the run. Of several
+/// runs on streams, the one with the median duration is chosen.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],
     stages: &[Stage],
     of_calls: &[Range<usize>],
 ) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
-    /// Enough for a middle one that nothing disturbed.
+    /// Number of runs, enough for an undisturbed median.
     const LOOKS: usize = 11;
     let order = order(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
@@ -111,12 +113,13 @@ fn stages_ns(
     Ok(seen.swap_remove(LOOKS / 2).1)
 }
 
-/// What a call asks of workspaces, where that is known.
+/// Returns the sum of a call's workspaces, if it is known.
 fn workspace_bytes(launches: &Launches) -> Option<u64> {
     launches.workspaces.iter().map(|bytes| bytes.known().and_then(|bytes| u64::try_from(bytes).ok())).sum()
 }
 
-/// What the workspaces of each stream take, by their places, for calls with these launches on these streams.
+/// Returns the sizes of the workspaces of each stream: the largest that any of its calls needs at
+/// each index.
 fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>>> {
     let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); streams.iter().max().map_or(0, |last| last + 1)];
     for (list, stream) in lists.iter().zip(streams) {
@@ -130,26 +133,27 @@ fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>
     Ok(sizes)
 }
 
-/// What is launched for a call.
+/// Returns the launches of a call.
 fn launches(code: &DeviceCode, arguments: &[Argument]) -> Result<Launches> {
     code.check(arguments.len()).map_err(anyhow::Error::msg)?;
     let extents: Vec<Vec<i64>> = arguments.iter().map(|argument| argument.extents.clone()).collect();
     code.at(&extents).map_err(anyhow::Error::msg)
 }
 
-/// All that lies on the device beside code.
+/// Device memory of a program.
 struct Memory<'a> {
     activations: DeviceBuffer<'a>,
     constants: DeviceBuffer<'a>,
     offsets: &'a [u64],
     inputs: Vec<DeviceBuffer<'a>>,
     outputs: Vec<DeviceBuffer<'a>>,
-    /// For each stream, as large as any call's on it, by their places: calls of a stream follow each other.
+    /// Workspaces of each stream, which its consecutive calls share.
     workspaces: Vec<Vec<DeviceBuffer<'a>>>,
 }
 
 impl<'a> Memory<'a> {
-    /// For calls with these launches on these streams.
+    /// Allocates the memory for calls with these launches and streams, and copies inputs and
+    /// constants.
     fn of(
         device: &'a Device,
         content: &'a Content,
@@ -185,13 +189,13 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Takes away what runs left behind: bytes that make no number.
+    /// Overwrites the results of earlier runs with invalid values.
     fn poison(&self) -> Result<(), DriverError> {
         let written = self.outputs.iter().chain(self.workspaces.iter().flatten()).chain([&self.activations]);
         written.filter(|buffer| buffer.bytes() > 0).try_for_each(|buffer| buffer.fill(0xff))
     }
 
-    /// Where a tensor is, for a kernel.
+    /// Returns a tensor as a kernel argument.
     fn given(&self, place: Place) -> Result<Given<'_>> {
         let missing = || format!("there is nothing at {place:?}");
         match place {
@@ -203,7 +207,7 @@ impl<'a> Memory<'a> {
         .with_context(missing)
     }
 
-    /// What all outputs hold, one after the other.
+    /// Returns the contents of all outputs, concatenated.
     fn all_outputs(&self, ports: &[Port]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (place, port) in ports.iter().enumerate() {
@@ -212,7 +216,7 @@ impl<'a> Memory<'a> {
         Ok(all)
     }
 
-    /// What an output holds.
+    /// Returns the content of an output.
     fn read(&self, port: &Port, place: usize) -> Result<Vec<u8>> {
         let size = usize::try_from(port.ty.bytes().context("a dimension is a symbol")?)?;
         let from = |buffer: &DeviceBuffer<'_>, offset: u64| -> Result<Vec<u8>> {

@@ -1,7 +1,9 @@
-//! A whole model on a GPU, looked at call by call: marks on the device's time line between calls, read when a run is over.
+//! Profiles the calls of a whole model on a GPU with events between the calls, which are read when
+//! a run is over.
 //!
-//! The times are the device's own. A call lasts from the mark before its first kernel to the one after its last, so what the
-//! device waits for launches is in it; asking for marks is all that looking costs, and is compared with runs without them.
+//! The times are the device's own. A call lasts from the event before its first kernel to the one
+//! after its last, so it includes the time in which the device waits for launches. The only
+//! overhead is recording the events, which is determined by a comparison with runs without them.
 
 use super::gpu::Gpu;
 use super::told::Told;
@@ -15,19 +17,18 @@ use profile::{Plan, Profile};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// The calls of a model.
 pub(super) struct Calls<'a> {
     kernels: &'a [Prepared<'a>],
-    /// Where the kernels of each call end.
+    /// Index after the last kernel of each call.
     ends: Vec<usize>,
     workspaces: Option<Vec<u64>>,
-    /// One before each call, and one after the last.
+    /// One event before each call, and one after the last.
     marks: Vec<Event<'a>>,
     times: Times,
 }
 
 impl<'a> Calls<'a> {
-    /// Calls whose kernels end at these places, with what they ask of workspaces.
+    /// Creates calls from the indices after their last kernels, and their workspace sizes.
     pub(super) fn new(
         device: &'a Device,
         kernels: &'a [Prepared<'a>],
@@ -43,14 +44,14 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What the device said last, for the clock of a session.
+/// Latest time of the device, for the clock of a session.
 #[derive(Default)]
 struct Times {
     read_ns: Cell<u64>,
     told_ns: Cell<Option<u64>>,
 }
 
-/// Tells what the device said where it said something, and else what the host's clock shows.
+/// A clock that returns the device's time if there is one, and otherwise that of the host.
 struct DeviceTimes<'a> {
     host: HostClock,
     times: &'a Times,
@@ -58,7 +59,8 @@ struct DeviceTimes<'a> {
 
 impl Clock for DeviceTimes<'_> {
     fn now_ns(&mut self) -> u64 {
-        // Sums of rounded differences may run ahead of the host by some microseconds, and no clock goes back.
+        // Sums of rounded differences may exceed the host's time by some microseconds, and a clock
+        // must not go back.
         let host_ns = || self.host.now_ns().max(self.times.read_ns.get());
         let now_ns = self.times.told_ns.take().unwrap_or_else(host_ns);
         self.times.read_ns.set(now_ns);
@@ -81,11 +83,11 @@ impl Clock for DeviceTimes<'_> {
         self.host.sleep(duration);
     }
 
-    /// Nothing is timed with cold caches here.
+    /// Profiles have no cold caches.
     fn empty_caches(&mut self, _: u64) {}
 }
 
-/// What is watched: calls whose times are told afterwards.
+/// A profiled model whose times are available after each run.
 struct Watched<'a, 'b>(&'b Calls<'a>);
 
 impl Subject for Watched<'_, '_> {
@@ -121,7 +123,8 @@ impl Subject for Watched<'_, '_> {
         for (call, pair) in marks.windows(2).enumerate() {
             times.told_ns.set(Some(seen_ns));
             watch.begin(call);
-            // Differences of two marks that are far apart are rounded to more than half a microsecond.
+            // The differences of adjacent events are added, because the difference of distant
+            // events is rounded more coarsely.
             seen_ns += pair[1].since_ns(&pair[0])?;
             times.told_ns.set(Some(seen_ns));
             watch.end(call);
@@ -135,7 +138,8 @@ impl Subject for Watched<'_, '_> {
     }
 }
 
-/// Looks at calls as a plan says. Beside them stands what a run takes as a list of launches and as one graph.
+/// Profiles calls according to a plan. The result also contains the times of a run as a list of
+/// launches and as one graph.
 pub(super) fn profile(calls: Calls<'_>, plan: &Plan, (list_ns, graph_ns): (f64, f64)) -> Result<Profile, DriverError> {
     let mut clock = DeviceTimes { host: HostClock::new(), times: &calls.times };
     let seen = watch(&mut Watched(&calls), plan, &mut clock, &mut NoCounters)?;
@@ -151,7 +155,7 @@ pub(super) fn profile(calls: Calls<'_>, plan: &Plan, (list_ns, graph_ns): (f64, 
     Ok(profile)
 }
 
-/// What is asked for beside times: energy of whole runs is told, all else refused with the reason.
+/// Reads the requested counters: the energy of whole runs. All others are rejected with a reason.
 pub(super) fn count(
     gpu: &Gpu,
     kernels: &[Prepared<'_>],

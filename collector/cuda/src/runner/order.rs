@@ -1,7 +1,8 @@
-//! In which order a device is asked for the kernels of a program whose calls run side by side.
+//! Orders the kernels of a program whose calls run concurrently on several streams.
 //!
-//! A group's kernels are on the stream that its plan names. A stage forks from the first stream by a mark that all others of
-//! the stage wait for, and joins it again by a mark of each, so that a stage begins when the one before has ended.
+//! The kernels of a group run on the stream that its plan specifies. A stage forks from the first
+//! stream by an event for which all other streams wait, and joins it by an event of each stream. So
+//! a stage begins when the previous one has ended.
 
 use crate::driver::Step;
 use anyhow::{Result, ensure};
@@ -10,17 +11,18 @@ use models::stages::{Group, STREAMS_MOST, Stage};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What is asked for, on how many streams, with how many events.
+/// Steps, with the numbers of streams and events that they use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) steps: Vec<Step>,
     pub(super) streams: usize,
     pub(super) events: usize,
-    /// The events before and behind each group of each stage, where groups are watched.
+    /// Events before and after each group of each stage, if groups are timed.
     pub(super) marks: Vec<Vec<[usize; 2]>>,
 }
 
-/// The stages of a program; where it has none, all of its calls are one group on the first stream.
+/// Returns the stages of a program. If it has none, all of its calls form one group on the first
+/// stream.
 pub(super) fn stages(program: &Program) -> Result<Vec<Stage>> {
     if program.stages.is_empty() {
         let all = Group { cores: vec![FIRST], calls: (0..program.calls.len()).collect() };
@@ -32,7 +34,7 @@ pub(super) fn stages(program: &Program) -> Result<Vec<Stage>> {
     Ok(program.stages.clone())
 }
 
-/// The stream of each call.
+/// Returns the stream of each call.
 pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     let mut streams = vec![FIRST; calls];
     for group in stages.iter().flat_map(|stage| &stage.groups) {
@@ -41,14 +43,15 @@ pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     streams
 }
 
-/// The stream from which all others fork.
+/// Stream from which all others fork.
 const FIRST: usize = 0;
 
 fn stream_of(group: &Group) -> usize {
     group.cores[0]
 }
 
-/// The order of calls whose kernels stand at these places; groups are watched where that is asked for.
+/// Returns the order of calls with these ranges of kernels. Groups are timed if `is_watched` is
+/// set.
 pub(super) fn order(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool) -> Order {
     let streams = stages.iter().flat_map(|stage| &stage.groups).map(stream_of).max().unwrap_or(FIRST) + 1;
     let mut order = Order { steps: Vec::new(), streams, events: streams, marks: Vec::new() };
@@ -70,7 +73,7 @@ pub(super) fn order(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool
 }
 
 impl Order {
-    /// Adds the kernels of a group; the events around them where it is watched.
+    /// Adds the kernels of a group, with events before and after them if it is timed.
     fn group(&mut self, group: &Group, kernels: &[Range<usize>], is_watched: bool) -> Option<[usize; 2]> {
         let stream = stream_of(group);
         let marks = is_watched.then_some([self.events, self.events + 1]);

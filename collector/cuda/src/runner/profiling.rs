@@ -1,20 +1,21 @@
-//! Which metrics of the range profiler a job reads: those the device has and lets be read, chosen once.
+//! Selects the metrics of the range profiler that a job reads: the requested ones that the device
+//! supports.
 
 use crate::cupti::{Cupti, CuptiError};
 use crate::driver::{Device, DriverError};
 use crate::profiler::{Config, Profiler};
 use measure::counters::gpu::WantedMetric;
 
-/// The profiler, prepared for what was asked for.
+/// The profiler, prepared for the requested counters.
 pub(super) struct Profiling {
     profiler: Profiler,
     chosen: Vec<Chosen>,
-    /// Nothing where no metric can be read.
+    /// None if no metric can be read.
     config: Option<Config>,
     refused: Vec<(String, CuptiError)>,
 }
 
-/// A counter with the metric that stands for it on this chip.
+/// A counter with the metric that represents it on this chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) name: String,
@@ -42,7 +43,7 @@ impl Profiling {
             let names: Vec<&str> = chosen.iter().map(|metric| metric.native.as_str()).collect();
             profiler.config(&names)
         };
-        // One metric that cannot be had must not cost the others.
+        // If the metrics are rejected together, each is tried alone and only rejected ones are dropped.
         let all = if chosen.is_empty() { None } else { Some(config(&chosen)) };
         let config = match all {
             None => None,
@@ -61,17 +62,17 @@ impl Profiling {
         Ok(Profiling { profiler, chosen, config, refused })
     }
 
-    /// Metrics in the order of their values.
+    /// Returns the metrics in the order of their values.
     pub(super) fn metrics(&self) -> impl Iterator<Item = &Chosen> {
         self.chosen.iter()
     }
 
-    /// Counters that cannot be read here.
+    /// Returns the counters that cannot be read on this device.
     pub(super) fn refused(&self) -> impl Iterator<Item = (&str, &CuptiError)> {
         self.refused.iter().map(|(name, error)| (name.as_str(), error))
     }
 
-    /// The metrics over `work`, which is repeated, each time after `ready`.
+    /// Returns the metrics over `work`, which is repeated, each time after `ready`.
     pub(super) fn values(
         &mut self,
         device: &Device,
@@ -85,7 +86,7 @@ impl Profiling {
     }
 }
 
-/// What may fail while counters of a GPU are read.
+/// Error of CUPTI or the driver while counters are read.
 pub(super) enum ProfilingError {
     Cupti(CuptiError),
     Driver(DriverError),

@@ -1,27 +1,28 @@
-//! What a job tells beside its times: counters, refusals, doubts, and the failure after which nothing more is told.
+//! Results of a job in addition to its times: counters, rejections, warnings, and the failure that
+//! ended the reading of counters.
 
 use measure::Warning;
 use measure::counters::gpu as names;
 use measure::counters::{CounterValue, Coverage, Refusal, Step};
 
-/// Counters, refusals and doubts of one job.
+/// Counters, rejections and warnings of one job.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) values: Vec<CounterValue>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) warnings: Vec<Warning>,
-    /// The first failure of the device, after which nothing on it can be trusted.
+    /// First failure of the device, after which its state is undefined.
     pub(super) failure: Option<String>,
 }
 
 impl Told {
-    /// Keeps a counter that has a stable name.
+    /// Adds a counter with a stable name.
     pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
         let counter = names::find(name).expect("counters are told by the names of the table");
         self.give_as(name, counter.unit, counter.step, native, number);
     }
 
-    /// Keeps a counter under whatever name it was asked for.
+    /// Adds a counter under the name by which it was requested.
     pub(super) fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
         self.values.push(CounterValue {
             name: name.to_owned(),
@@ -40,7 +41,8 @@ impl Told {
         self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
     }
 
-    /// Lets something about these counters be told. When that fails, they are refused, and so is what comes later.
+    /// Reads some counters with `look`. If that fails, these counters and all later ones are
+    /// rejected.
     pub(super) fn tell<E: std::fmt::Display>(&mut self, names: &[&str], look: impl FnOnce(&mut Told) -> Result<(), E>) {
         let why = match &self.failure {
             Some(first) => format!("not tried, since an earlier call failed: {first}"),

@@ -1,27 +1,28 @@
-//! How a GPU fares while it is timed: looked at between the batches, never inside of one.
+//! Samples the state of a GPU between timed batches, never during one.
 //!
-//! NVML's own figures are renewed every ten milliseconds or more seldom, so that looks lie at least five apart: a shorter
-//! batch shares its look with its neighbours. Looks of the warm-up are forgotten.
+//! NVML updates its values only every ten milliseconds or less often, so samples are taken at least
+//! five milliseconds apart: consecutive short batches share a sample. Samples of the warm-up are
+//! discarded.
 
 use crate::nvml::{Fares, Nvml, NvmlError};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Looks at a device.
+/// A sampler of a device's state.
 pub(super) struct Watch<'a> {
     nvml: Option<&'a Nvml>,
     seen: RefCell<Seen>,
     last: Cell<Option<Instant>>,
 }
 
-/// What was seen, for each figure; or why it was not.
+/// Samples of each value, or the reason why it is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) sm_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) power_mw: Result<Vec<u32>, NvmlError>,
     pub(super) temperature_celsius: Result<Vec<u32>, NvmlError>,
-    /// All reasons that held in any look.
+    /// All reasons for throttling in any sample.
     pub(super) throttle: Result<u64, NvmlError>,
 }
 
@@ -38,7 +39,8 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Adds a look. What failed once stays failed: a figure that is told only now and then would say little.
+    /// Adds a sample. A value that was unavailable once stays so, because its remaining samples
+    /// would not be representative.
     fn add(&mut self, fares: Fares) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
@@ -62,7 +64,7 @@ impl<'a> Watch<'a> {
         Watch { nvml, seen: RefCell::default(), last: Cell::new(None) }
     }
 
-    /// Looks, unless it just did.
+    /// Takes a sample, unless the last one is too recent.
     pub(super) fn look(&self) {
         const AT_LEAST_BETWEEN: Duration = Duration::from_millis(5);
         if self.last.get().is_none_or(|last| last.elapsed() >= AT_LEAST_BETWEEN) {
@@ -70,7 +72,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Looks; the clock of the multiprocessors, where it is told.
+    /// Takes a sample. Returns the clock of the multiprocessors, if it is known.
     pub(super) fn look_now(&self) -> Option<u32> {
         let fares = self.nvml?.fares();
         let clock = fares.sm_clock_mhz.clone().ok();
@@ -79,7 +81,7 @@ impl<'a> Watch<'a> {
         clock
     }
 
-    /// Forgets what was seen so far.
+    /// Discards all samples.
     pub(super) fn forget(&self) {
         self.seen.take();
         self.last.set(None);

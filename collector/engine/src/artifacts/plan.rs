@@ -1,4 +1,4 @@
-//! The plan of a folder of artifacts: everything but the code, read as the text of a stranger.
+//! The plan of a folder of artifacts: everything but the code. It is parsed as untrusted input.
 
 use crate::campaign::{Config, PlannedTask};
 use bench::Versions;
@@ -6,22 +6,24 @@ use job::Packing;
 use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm, is_mali};
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use targets::Target;
 
-/// The file that says what is in the folder.
+/// Name of the plan's file.
 pub const PLAN: &str = "plan.json";
-/// Format 2 added the capability of spaces and the compiler of machine code, format 3 launch sizes that follow from extents, format 4
-/// the revisions of code generators, format 5 the packing of results.
+/// Format of the plan. Format 2 added the capability of spaces and the compiler of machine code,
+/// format 3 launch sizes that depend on extents, format 4 the revisions of code generators, format
+/// 5 the packing of results.
 pub const FORMAT: u32 = 5;
 
-/// Limits the text of one entry of a plan: the target, the configuration, a task or a build. `serde` keeps what an operator or a
-/// knob is read from in a tree that takes many times its text, so entries are read one at a time.
+/// Limits the text of one entry of a plan: the target, the configuration, a task or a build.
+/// `serde` buffers operators and knobs in a tree that takes many times the memory of the text, so
+/// entries are parsed one at a time.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 
 /// Everything about a folder of artifacts but the code.
@@ -42,24 +44,24 @@ pub struct Plan {
     pub(super) builds: Vec<Built>,
 }
 
-/// What every format of the plan has.
+/// The field that plans of every format have.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
-/// One schedule of one task, built or not.
+/// Result of building one schedule of a task.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Built {
     pub(super) task: usize,
     pub(super) schedule: String,
-    /// File next to the plan, named after its content.
+    /// Object file next to the plan, named after the hash of its content.
     pub(super) object: Option<String>,
-    /// Kernels for a device, their code in files next to the plan.
+    /// Kernels for a device, whose code is in files next to the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<BuiltDevice>,
-    /// Why there is none.
+    /// Reason why the build failed.
     pub(super) failure: Option<String>,
     pub(super) packings: Vec<Packing>,
     pub(super) trace: Option<String>,
@@ -67,24 +69,24 @@ pub struct Built {
     pub(super) schedule_ms: f64,
     pub(super) lower_ms: f64,
     pub(super) codegen_ms: f64,
-    /// What the scheduled program and its code say of their time.
+    /// Features of the scheduled program and its code that predict the time.
     #[serde(default)]
     pub(super) features: BTreeMap<String, f64>,
 }
 
-/// Device code whose machine code is in files.
+/// Device code whose machine code is stored in files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltDevice {
-    /// The file of CUDA C.
+    /// File with the CUDA C source.
     pub(super) source: String,
     pub(super) launches: Vec<Launch>,
-    /// Bytes of each buffer that only kernels see.
+    /// Sizes in bytes of the buffers that only kernels access.
     pub(super) workspaces: Vec<Count>,
     pub(super) cubins: Vec<BuiltCubin>,
 }
 
-/// Machine code of one architecture, in a file named after its content.
+/// Machine code for one architecture, in a file named after the hash of its content.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltCubin {
@@ -100,7 +102,7 @@ impl Built {
     }
 }
 
-/// Reads an entry of bounded length.
+/// Parses an entry of bounded length.
 fn read_entry<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
     parse_entry(<&RawValue>::deserialize(deserializer)?)
 }
@@ -115,12 +117,12 @@ fn parse_entry<T: DeserializeOwned, E: Error>(text: &RawValue) -> Result<T, E> {
     serde_json::from_str(text.get()).map_err(E::custom)
 }
 
-/// Reads a list of entries one at a time.
+/// Parses a list of entries one at a time.
 fn read_entries<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_seq(Entries(PhantomData))
 }
 
-/// Reads a list of entries.
+/// Visitor that parses a list of entries.
 struct Entries<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
@@ -139,13 +141,10 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
     }
 }
 
-/// A figure of a machine: its name, what a plan says, what it can be.
-type Bound = (&'static str, i64, std::ops::RangeInclusive<i64>);
-
 impl Plan {
-    /// Reads the text of a plan; a plan that is read can be carried out. The error says what is wrong.
+    /// Parses and validates a plan. The error describes what is wrong.
     pub fn parse(text: &str) -> Result<Plan, String> {
-        // First, since another format has other fields.
+        // The format is checked first, because other formats have other fields.
         let Format { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if format != FORMAT {
             return Err(format!("it has format {format}, this program reads {FORMAT}"));
@@ -157,7 +156,7 @@ impl Plan {
 
     fn check(&self) -> Result<(), String> {
         self.config.check().map_err(|error| error.to_string())?;
-        check_target(&self.target)?;
+        self.target.check()?;
         self.tasks.iter().try_for_each(check_task)?;
         self.builds.iter().try_for_each(|built| built.check(self.tasks.len()))
     }
@@ -171,40 +170,10 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
     check_text(&symbolic.task, &symbolic.json)
 }
 
-/// Workers get the text, records the task: they must be the same.
+/// Checks that the text of a task, which workers receive, describes the task that records contain.
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
     let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
-}
-
-fn check_target(target: &Target) -> Result<(), String> {
-    let is_kind = match target.kind {
-        Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
-        Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        Kind::Opencl => is_mali(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        Kind::Torch | Kind::Pynq => false,
-    };
-    if !is_kind {
-        return Err(format!("its target is of the kind `{}` and says something else", target.kind));
-    }
-    let bounds: Vec<Bound> = match target.machine {
-        Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
-            ("vector_lanes", vector_lanes, 1..=1024),
-            ("vector_registers", vector_registers, 1..=1024),
-            ("cores", cores, 1..=65_536),
-        ],
-        Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
-        Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
-            ("block_threads", block_threads, 32..=65_536),
-            ("shared_bytes", shared_bytes, 1024..=1 << 30),
-            ("warp_threads", warp_threads, 1..=1024),
-            ("capability", capability.into(), if target.kind == Kind::Cuda { 10 } else { 0 }..=9999),
-        ],
-    };
-    match bounds.iter().find(|(_, value, allowed)| !allowed.contains(value)) {
-        Some((name, value, allowed)) => Err(format!("the target's `{name}` is {value}; allowed are {allowed:?}")),
-        None => Ok(()),
-    }
 }
 
 impl Built {
@@ -236,11 +205,11 @@ pub(super) mod tests {
     const CONFIG: &str = "models = [{ source = 'simple', name = 'dense:m=4,n=6,k=8,bias=1,act=relu' }]\n\
                           threads = [1]\nschedules = 2\nbudget_seconds = 60.0\n[counters]\nbackend = 'none'";
 
-    /// A plan as `build` writes it.
+    /// Returns a plan as `build` writes it.
     pub fn plan() -> Plan {
         let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
-        let target = job::target::llvm("x86-64", &[], 1);
+        let target = targets::llvm("x86-64", &[], 1);
         let knobs = space::space(&tasks[0].task, &target.machine).default;
         let built = Built {
             task: 0,
@@ -261,7 +230,7 @@ pub(super) mod tests {
         Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
     }
 
-    /// What a plan that passes is used for before anything runs.
+    /// Evaluates everything in an accepted plan that a run uses before it starts.
     fn use_it(plan: &Plan) {
         let limits = &plan.config.limits;
         for seconds in [limits.start_seconds, limits.build_seconds, limits.run_seconds] {
@@ -275,10 +244,10 @@ pub(super) mod tests {
         }
     }
 
-    /// A document with something else in one place of it.
+    /// A function that replaces one value of a document.
     type Changed<'a> = &'a dyn Fn(Value) -> Value;
 
-    /// Every value in a document replaced by each of these, one at a time.
+    /// Calls `change` for every value of a document with a function that replaces that value.
     fn with_each(value: &Value, change: &mut dyn FnMut(Changed<'_>)) {
         change(&|new| new);
         match value {
@@ -345,7 +314,7 @@ pub(super) mod tests {
         assert!(tried > 2000 && refused > tried / 2, "{refused} of {tried} refused");
     }
 
-    /// Returns the most memory that this process has had.
+    /// Returns the peak memory of this process in bytes.
     pub fn peak_bytes() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -369,7 +338,7 @@ pub(super) mod tests {
             assert!(taken < 4 * text.len(), "{path}: {taken} bytes for {}", text.len());
             assert!(error.contains("an entry has at most 1 MiB"), "{path}: {error}");
         }
-        // Sound entries take memory only for what is kept of them.
+        // Valid entries must take memory only for the parts that are kept.
         let mut many = whole.clone();
         let build = many["builds"][0].clone();
         many["builds"] = json!("BUILDS");

@@ -8,7 +8,6 @@ use bench::{Bench, Build, Versions};
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Kind;
 use job::{Artifact, BuildJob};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,18 +17,18 @@ use std::path::{Path, PathBuf};
 pub struct Artifacts {
     folder: PathBuf,
     plan: Plan,
-    /// Numbers of the tasks by what is compiled for them, which several tasks may share.
+    /// Indices of tasks by the text of their compiled form, which several tasks may share.
     tasks: HashMap<String, usize>,
-    /// Places of the builds in the plan by the number of the task and the schedule.
+    /// Indices of the builds in the plan, by the index of the task and the schedule.
     builds: HashMap<(usize, String), usize>,
 }
 
 impl Artifacts {
-    /// Reads a folder. Thread counts that this machine does not have are dropped.
+    /// Reads a folder. Drops thread counts that exceed the CPUs of this machine.
     pub fn read(dir: &Path) -> Result<Artifacts> {
         let mut plan = read_plan(dir)?;
-        if plan.target.kind == Kind::Opencl {
-            return Err(machine::refuse_mali());
+        if let Some(refusal) = plan.target.kind.run_refusal() {
+            return Err(Failure::of_target(refusal));
         }
         check_builds(dir, &plan)?;
         let cpus = machine::allowed_cpus()?.len();
@@ -64,9 +63,9 @@ impl Artifacts {
 
     /// Returns the versions of the libraries that built the folder and of those that run here.
     pub fn versions(&self, bench: &mut dyn Bench) -> Result<Versions> {
-        if self.plan.target.kind == Kind::Cuda {
+        if self.plan.target.kind.runs_on_gpu() {
             let device = machine::device_versions(bench)?;
-            // The runner of a GPU has no TVM to ask.
+            // A GPU runner does not use TVM.
             return Ok(self.plan.versions.clone().into_iter().chain(device).collect());
         }
         let mut versions = machine::runner_versions(bench)?;
@@ -74,14 +73,15 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Reads the build of a job. Returns None for tasks that are not of the folder, such as those that measure peaks.
+    /// Reads the build of a job. Returns None for tasks that are not in the folder, such as those
+    /// that measure peaks.
     pub fn find(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
             return Some(Build::Failed("the folder of artifacts has no such schedule".to_owned()));
         };
         let build = read_build(&self.folder, &self.plan, &self.plan.builds[place]);
-        // Files were sound when the run began.
+        // All files were valid when the run began, so a failure here is the failure of one build.
         Some(build.unwrap_or_else(|failure| Build::Failed(failure.to_string())))
     }
 }
@@ -101,7 +101,8 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
-/// Checks the files of all builds. Their content is read again when it is run: a short plan may name one file many times.
+/// Checks the files of all builds. Their content is not kept in memory, because a short plan may
+/// name one file many times.
 fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
     let mut objects = HashSet::new();
     for built in &plan.builds {
@@ -123,7 +124,7 @@ fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
     Ok(Build::Built(Box::new(Artifact {
         listing: None,
         object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
-        // A loader does not ask for them.
+        // The instruction sets are not needed to load an object file.
         instruction_sets: Vec::new(),
         device: device.as_ref().map(|device| read_device(dir, device, built, &plan.tasks[built.task])).transpose()?,
         code_bytes: built.code_bytes,
@@ -154,7 +155,7 @@ fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &Planne
     Ok(code)
 }
 
-/// Reads a file of machine code, whose content must have the hash that is its name.
+/// Reads a file of machine code and checks that its name is the hash of its content.
 fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     let hash = name.strip_suffix(suffix).and_then(|name| name.strip_suffix('.'));
     let is_name = hash.is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -196,7 +197,7 @@ mod tests {
         let taken = peak_bytes() - before;
         assert!(taken < 64 * FILE_BYTES, "{taken} bytes for {BUILDS} builds by one file");
         assert_eq!(artifact.object, code);
-        // What changed meanwhile is a build that failed.
+        // A file that changed after the folder was read counts as a failed build.
         fs::write(dir.path().join(format!("{}.o", &blake3::hash(&code).to_hex()[..32])), "other").unwrap();
         assert!(matches!(artifacts.find(&job), Some(Build::Failed(why)) if why.contains("not what was built")));
     }

@@ -1,4 +1,4 @@
-//! Compiles the tasks of a configuration into a folder.
+//! Compiles the tasks of a configuration into a folder of artifacts.
 
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::appearing::Appearing;
@@ -13,14 +13,14 @@ use datasets::{Record, ScheduleSource};
 use job::BuildJob;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
-use job::target::Target;
 use measure::host::Facts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use targets::Target;
 
-/// Numbers of a folder that was built.
+/// Counts of a folder that was built.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BuildCounts {
     /// Number of schedules with code.
@@ -71,17 +71,17 @@ pub fn build_artifacts(
 
 /// Returns one job per task and schedule.
 fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
-    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build");
+    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build").map_err(Failure::usage)?;
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
     let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
-    // Threads and cache states share a build.
+    // A build is the same for all thread counts and cache states.
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
     let cpus = machine::allowed_cpus()?;
     let attempts = attempts(tasks, &[], target, &one, &bases, &cpus, 0);
     let mut attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
     let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
     attempts.sort_by_key(|attempt| (attempt.task, is_drawn(attempt)));
-    // The sizes of one task share a build, too.
+    // All sizes of a symbolic task share a build.
     let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
 }
@@ -90,7 +90,7 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
 struct NewFolder(Appearing);
 
 impl NewFolder {
-    /// Writes the code of a build.
+    /// Writes the code of a build and returns its entry for the plan.
     fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
         let schedule = job.schedule.clone();
         let empty = Built {

@@ -1,7 +1,8 @@
-//! From models to the list of attempts, each with the key of its experiment.
+//! Plans the attempts of models, each with the key of its experiment.
 //!
-//! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
-//! order out, so that a list can be cut into shards and resumed without talking to anyone.
+//! The plan is a pure function of the configuration, the target and the facts of the host: equal
+//! inputs give equal attempts in equal order. So processes can divide the list into shards, or
+//! resume it, without communication.
 
 use super::choices::{Executor, Sampler};
 use super::config::{Config, ModelRequest};
@@ -14,13 +15,14 @@ use super::variations::variations;
 use datasets::{CacheState, Key, Record, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
-use job::target::Target;
 use measure::{Cache, Method, Plan};
 use models::{Task, TaskUse};
 use std::collections::HashMap;
 use std::sync::Arc;
+use targets::Target;
 
-/// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
+/// Returns the distinct tasks of all models, in the order of their first occurrence. Tasks that are
+/// compiled together are adjacent.
 pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = HashMap::new();
@@ -57,7 +59,7 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
     Ok(planned)
 }
 
-/// The models that are run as a whole.
+/// Returns the models that are run as whole programs.
 pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
     let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
     let plan = |(index, model): (usize, &ModelRequest)| {
@@ -66,9 +68,9 @@ pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningEr
     whole.map(plan).collect()
 }
 
-/// The schedules of a task, the default first.
+/// Returns the schedules of a task, the default first.
 pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
-    // The seed is mixed with the task, so that equal axes of two tasks are not sampled alike.
+    // The task's hash is part of the seed, so that equal axes of two tasks are not sampled alike.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
     let mut schedules = Vec::new();
@@ -80,7 +82,7 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
                 schedules.extend(points.into_iter().map(|knobs| Schedule::Template { knobs }));
             }
             Sampler::MetaSchedule => {
-                // TVM's seeds are positive 31-bit numbers.
+                // TVM requires positive 31-bit seeds.
                 let first = i64::try_from(seed >> 34).expect("30 bits");
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
                     space: draw,
@@ -93,14 +95,15 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     schedules
 }
 
-/// All attempts: by schedule, by size where it is compiled for several, by cache state, by threads.
+/// Returns all attempts, ordered by schedule, then size (of symbolic tasks), cache state and
+/// threads.
 ///
-/// Schedules stand in an order that only their hashes know, so that any part of a campaign is like the whole: what takes long,
-/// what fails, and how the machine drifts is spread over all tasks. Tasks whose data a runner would not keep beside that of
-/// others have all of theirs in one go.
+/// Schedules are ordered by their hashes, which acts as a random shuffle: slow attempts, failures
+/// and the drift of the machine are spread over all tasks. The attempts of a task with large data
+/// are adjacent, because a runner does not keep such data together with that of other tasks.
 ///
-/// A task that a library computes has one attempt in place of those of its schedules. `cpus` are those that may be used;
-/// a cold cache is made by writing `flush_bytes`.
+/// A task that a library computes has one attempt instead of one per schedule. `cpus` lists the
+/// CPUs that may be used. A cold cache is produced by writing `flush_bytes`.
 pub fn attempts(
     tasks: &[PlannedTask],
     modules: &[PlannedModule],
@@ -137,10 +140,10 @@ pub fn attempts(
     Ok(mixed(attempts, tasks))
 }
 
-/// Data of a task that is more than this is not kept by runners for long.
+/// Size of a task's data above which runners do not keep the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// The same attempts, what shares a build still side by side.
+/// Shuffles attempts; those that share a build stay adjacent.
 fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
@@ -157,7 +160,7 @@ fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     builds.into_iter().flat_map(|(_, build)| build.iter().cloned()).collect()
 }
 
-/// One attempt, its key computed.
+/// Creates an attempt and computes its key.
 pub(super) fn attempt(
     (task, family): (usize, usize),
     code: Code,
@@ -184,7 +187,7 @@ pub(super) fn attempt(
     Ok(attempt)
 }
 
-/// What computes a task: the library it belongs to, or code of each of its schedules.
+/// Returns what computes a task: the library it belongs to, or the code of each schedule.
 fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config, revisions: &Revisions) -> Vec<Code> {
     if planned.partner.is_some() {
         return vec![Code::Library];
@@ -199,12 +202,12 @@ fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Confi
     schedules.map(code).collect()
 }
 
-/// The ways to run one schedule: in every cache state, on every number of threads.
+/// Returns the ways to run one schedule: each cache state with each number of threads.
 fn runs(config: &Config, source: Source, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
     config.cache.iter().flat_map(move |&cache| {
         let state = CacheState::from(cache);
         let cache = if state == CacheState::Cold { Cache::Cold { flush_bytes } } else { Cache::Warm };
-        // A simulator says the same again.
+        // A simulator is deterministic, so one visit is enough.
         let visits = if source == Source::Simulated { 1 } else { config.measure.visits };
         let plan = Plan { cache, visits, ..config.measure.clone() };
         config.threads.iter().map(move |&threads| (state, Method::Sample(plan.clone()), threads))

@@ -1,10 +1,10 @@
-//! Settings that are one of a few names.
+//! Settings with a fixed list of values.
 
 use datasets::CacheState;
 use models::choice;
 
 choice! {
-    /// Where models come from.
+    /// The source of a model.
     pub enum ModelSource {
         /// The built-in zoo
         Local = "local",
@@ -24,7 +24,7 @@ choice! {
 }
 
 choice! {
-    /// Where schedules come from.
+    /// The source of schedules.
     pub enum Sampler {
         /// Our own templates: tile, split, reorder, unroll, vectorise, parallel, compute-at
         Template = "template",
@@ -34,7 +34,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of attention.
+    /// The representation of attention in tasks.
     pub enum AttentionChoice {
         /// One task
         Fused = "fused",
@@ -46,7 +46,7 @@ choice! {
 }
 
 choice! {
-    /// The sizes that code is made for.
+    /// The sizes that compiled code supports.
     #[derive(Default)]
     pub enum Executor {
         /// One size

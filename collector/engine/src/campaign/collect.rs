@@ -1,4 +1,4 @@
-//! Attempts → records.
+//! Executes attempts and turns them into records.
 
 use super::config::Config;
 use super::module::PlannedModule;
@@ -8,39 +8,41 @@ use super::{jobs, record};
 use bench::{Bench, Build, Done, Ran, Ticket, Work};
 use datasets::{CacheState, Json, Key, NoiseFloor, Outcome, Record, RowError};
 use job::Artifact;
-use job::target::Target;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
+use targets::Target;
 use worker::Fault;
 
-/// News of a campaign.
+/// A progress event of a campaign.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A build ended.
     Built,
-    /// An attempt ended in this record.
+    /// An attempt ended with this record.
     Recorded(&'a Record),
-    /// What the source says of how the work stands.
+    /// A progress message of the source.
     Standing(&'a str),
-    /// Only attempts that other processes have claimed are left; their number.
+    /// Only attempts that other processes have claimed are left; contains their number.
     Waiting(usize),
 }
 
-/// How many attempts ended in which way.
+/// Counts of attempts by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
-    /// What a search built and did not run, which is no attempt.
+    /// Number of candidates that a search built and its cost model rejected before the run; they
+    /// are not attempts.
     pub passed_over: usize,
-    /// Why no worker can be started, which ended the campaign.
+    /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Attempts not made because the budget ended, a signal came, or other processes did not make them in time.
+    /// Attempts not made because the budget ended, a signal came, or other processes did not make
+    /// them in time.
     pub left: usize,
     /// Attempts among `left` that other processes have claimed.
     pub held: usize,
-    /// Attempts that other processes have claimed or made, and that are not left.
+    /// Attempts that other processes have claimed or made, and that are not counted in `left`.
     pub elsewhere: usize,
     /// Time spent waiting for builds, in milliseconds.
     pub build_ms: u64,
@@ -49,13 +51,13 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Returns the numbers of attempts by outcome as text.
+    /// Returns the counts by outcome as text.
     pub fn text(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") }
     }
 
-    /// Returns these counts plus those of the attempts made next.
+    /// Merges these counts with those of later attempts.
     pub fn and(mut self, next: Outcomes) -> Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
         Outcomes {
@@ -70,46 +72,47 @@ impl Outcomes {
         }
     }
 
-    /// Attempts that ended in something else than a time.
+    /// Returns the number of attempts without a time.
     pub fn losses(&self) -> usize {
         self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
     }
 }
 
-/// What this process is to do with a visit.
+/// The process that makes a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// To be made by this process, as the try of its experiment with this number.
+    /// This process makes the visit, as the try of the experiment with this number.
     Ours(i64),
-    /// Made by another process.
+    /// Another process has made the visit.
     Made,
-    /// Claimed by another process, which may end before it is made.
+    /// Another process has claimed the visit, but may end before it has made it.
     Held,
 }
 
-/// The turn of each of several visits.
+/// Results of claiming several visits, in their order.
 pub type Turns = Vec<Turn>;
 
 impl Turn {
-    /// Returns the number of the try, if this process is to make it.
+    /// Returns the number of the try if this process makes the visit.
     pub fn number(self) -> Option<i64> {
         if let Turn::Ours(number) = self { Some(number) } else { None }
     }
 }
 
-/// Where records go and news is heard.
+/// Callbacks of a campaign: the sink of records, the listener of events, the stop condition and the
+/// claims.
 pub struct Outside<'a, E> {
-    /// Takes every record as soon as it exists; an error ends the campaign.
+    /// Receives every record as soon as it exists; an error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
-    /// Hears news.
+    /// Receives progress events.
     pub listener: &'a mut dyn FnMut(Event<'_>),
-    /// Asked between attempts whether to stop.
+    /// Checked between attempts to decide whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
-    /// Asked before a batch is begun.
+    /// Called before a batch is started, to claim its visits.
     pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Turns, E>,
 }
 
-/// Claims all visits without asking, for campaigns of one process.
+/// Claims all visits without coordination, for campaigns of a single process.
 pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
     Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
@@ -117,29 +120,29 @@ pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
 /// A visit of an experiment that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// The experiment.
+    /// Key of the experiment.
     pub key: Key,
-    /// Which of its visits, counted from 0.
+    /// Number of the visit, counted from 0.
     pub number: u32,
 }
 
-/// What a campaign is about.
+/// The tasks and settings of a campaign.
 #[derive(Clone, Copy)]
 pub struct Campaign<'a> {
-    /// Its tasks.
+    /// Tasks of the models.
     pub tasks: &'a [PlannedTask],
-    /// Its models that are run as a whole.
+    /// Models that are run as whole programs.
     pub modules: &'a [PlannedModule],
-    /// What code is made for.
+    /// Target of the compiled code.
     pub target: &'a Target,
-    /// What was asked for.
+    /// Checked configuration.
     pub config: &'a Config,
 }
 
 /// Makes all attempts that a source proposes.
 ///
-/// Two batches are in hand at a time, so that builds go on while something runs; which of them runs when is the bench's
-/// to decide.
+/// Two batches are in flight at a time, so that builds continue during runs. The bench decides when
+/// each job runs.
 pub fn collect<E: From<RowError>>(
     source: &mut dyn Source,
     campaign: &Campaign<'_>,
@@ -172,7 +175,7 @@ pub fn collect<E: From<RowError>>(
     Ok(outcomes)
 }
 
-/// One way through all attempts.
+/// State of one execution of all attempts.
 struct Pass<'a, 'b, E> {
     campaign: Campaign<'a>,
     source: &'a mut dyn Source,
@@ -180,43 +183,44 @@ struct Pass<'a, 'b, E> {
     outside: &'a mut Outside<'b, E>,
     start: Instant,
     outcomes: Outcomes,
-    /// What the bench was given.
+    /// Jobs that were submitted to the bench.
     in_hand: BTreeMap<Ticket, InHand>,
     seen: Seen,
-    /// Tries that have no record yet.
+    /// Number of tries without a record.
     open: usize,
-    /// How many tries the newest batch has.
+    /// Number of tries in the newest batch.
     newest: usize,
     tickets: Ticket,
-    /// When this process began to wait for other processes, if none has made anything since.
+    /// Start of the current wait for other processes, or None if they have made progress since.
     waiting_since: Option<Instant>,
 }
 
-/// Time between two looks at what other processes have made.
+/// Interval between two checks for attempts that other processes have made.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
-/// Longest wait while other processes make nothing: more than the claims of a process hold that was killed on another machine.
+/// Longest wait without progress of other processes. It exceeds the time for which the claims of a
+/// killed process on another machine stay valid.
 const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
-/// What a piece of work is for.
+/// The purpose of a submitted job.
 enum InHand {
-    /// A build, for these tries.
+    /// A build for these tries.
     Build(Vec<Try>),
-    /// A run, with its record as far as it is known before.
+    /// A run, with the record as far as it is known before the run.
     Run(Box<Try>, Box<Record>),
 }
 
-/// An attempt that is ours to make.
+/// An attempt that this process makes.
 struct Try {
     attempt: Attempt,
-    /// Which try of its experiment it is, from 1.
+    /// Number of the try of its experiment, from 1.
     number: i64,
 }
 
-/// Why a campaign ended before its last attempt.
+/// Reason why a campaign ended before its last attempt.
 enum End<E> {
-    /// It was stopped, or no worker can be started.
+    /// The campaign was stopped, or no worker can be started.
     Stopped,
-    /// A record could not be made or kept.
+    /// A record could not be created or stored.
     Failed(E),
 }
 
@@ -247,7 +251,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         }
     }
 
-    /// Begins batches while no more than the newest is in hand, so that there are two.
+    /// Starts batches until two are in flight.
     fn fill(&mut self) -> Result<(), End<E>> {
         while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
@@ -263,7 +267,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    /// Waits for other processes until the next look.
+    /// Waits for other processes until the next check.
     fn wait(&mut self) -> Result<(), End<E>> {
         (self.outside.listener)(Event::Waiting(self.source.held()));
         let begun = Instant::now();
@@ -275,7 +279,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if since.elapsed() > MOST_WAITED || is_over(self) { Err(End::Stopped) } else { Ok(()) }
     }
 
-    /// Claims a batch and gives what is ours to the bench. Returns whether the source has put off all of it.
+    /// Claims a batch and submits the attempts of this process to the bench. Returns whether the
+    /// source postponed all of the batch.
     fn begin(&mut self, proposed: Vec<Attempt>) -> Result<bool, End<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
@@ -306,7 +311,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(is_put_off)
     }
 
-    /// The build of a group, or its runs where nothing is built.
+    /// Submits the build of a group, or its runs if nothing is built.
     fn submit(&mut self, group: Vec<Try>) -> Result<(), End<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
             Some(job) => self.give(Work::Build(job), InHand::Build(group)),
@@ -320,7 +325,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    /// Runs what was built, unless its source has seen enough of it.
+    /// Runs an artifact, unless the source rejects it after the build.
     fn verify(&mut self, one: Try, artifact: &Artifact) -> Result<(), End<E>> {
         let mut record = begin_record(&one).map_err(failed)?;
         if let Code::Compiled { schedule, .. } = &one.attempt.code {
@@ -349,7 +354,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.tickets += 1;
     }
 
-    /// Runs what was built, or records why nothing was.
+    /// Runs a built artifact, or records the failure of the build.
     fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), End<E>> {
         let (outcome, why) = match build {
             Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.verify(one, &artifact)),
@@ -367,7 +372,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    /// Records what became of a run.
+    /// Records the result of a run.
     fn ran(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), End<E>> {
         if let Err(Fault::CannotStart { why }) = ran.reply {
             return Err(self.broken(why));
@@ -378,12 +383,12 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.keep(one, &record)
     }
 
-    /// Hands a record to the sink, the listener and the source.
+    /// Passes a record to the sink, the listener and the source.
     fn keep(&mut self, one: &Try, record: &Record) -> Result<(), End<E>> {
         (self.outside.sink)(record).map_err(End::Failed)?;
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
-            // Later visits are no more attempts, but what is lost in them is told.
+            // Later visits are not counted as attempts, but their losses are reported.
             Outcome::Ok if !one.attempt.is_first => {}
             outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
         }
@@ -402,16 +407,16 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 }
 
-/// The record of a try that has not begun.
+/// Returns the record of a try that has not started.
 fn begin_record(one: &Try) -> Result<Record, RowError> {
     let placement = Json::new(&jobs::placement(&one.attempt, one.number))?;
     Ok(Record { attempt: one.number, placement: Some(placement), ..record::of_attempt(&one.attempt)? })
 }
 
-/// What earlier visits say of the next one's record.
+/// Results of earlier visits that later records repeat.
 #[derive(Default)]
 struct Seen {
-    /// How far results of artifacts are from the reference, which is compared once.
+    /// Errors against the reference, which is compared only in the first visit.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
     /// Scatter between visits, by threads and cache state.
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,

@@ -1,25 +1,25 @@
 //! The conditions under which this program would measure now, compared with those of records.
 
 use super::planned::Bases;
-use datasets::{Likeness, Record, Target, stands_for};
+use datasets::{Likeness, Record, stands_for};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Kind;
 use models::Task;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The conditions of a measurement that would be made now.
+/// Conditions of a measurement that would be made now.
 pub struct CurrentConditions {
     /// Records with the columns of machine and versions, one per kind of target.
     bases: Vec<Record>,
     revisions: Revisions,
-    /// Computed revisions, because a store has many records of few tasks.
+    /// Cache of computed revisions, because a store has many records of few tasks.
     known: RefCell<HashMap<CodeOf, Option<Arc<str>>>>,
 }
 
-/// The inputs of a revision: task hash, symbolic task, kind of target, and whether the schedule was drawn from TVM's own space.
+/// Inputs of a revision: task hash, symbolic task, kind of target, and whether the schedule was
+/// sampled from TVM's own space.
 type CodeOf = (String, Option<String>, &'static str, bool);
 
 impl CurrentConditions {
@@ -33,17 +33,21 @@ impl CurrentConditions {
         CurrentConditions::new(vec![bases.compiled.clone(), bases.library.clone()], bases.revisions.clone())
     }
 
-    /// Whether a record was measured under these conditions and with the code that this program generates.
+    /// Returns whether a record was measured under these conditions and with the code that this
+    /// program generates.
     pub fn match_record(&self, record: &Record) -> bool {
         self.bases.iter().any(|base| stands_for(record, base, Likeness::Conditions)) && self.match_code(record)
     }
 
-    /// Whether this program generates the code of a record. Reads the columns `task` and `schedule`.
+    /// Returns whether this program generates the code of a record. Reads the columns `task` and
+    /// `schedule`.
     fn match_code(&self, record: &Record) -> bool {
         let Some(text) = &record.schedule else { return record.code_revision.is_none() };
-        let (Some(kind), Ok(schedule)) = (kind_of(record), Schedule::from_json(text.text())) else { return false };
+        let (Some(kind), Ok(schedule)) = (targets::of_record(record), Schedule::from_json(text.text())) else {
+            return false;
+        };
         let is_drawn = matches!(schedule, Schedule::MetaSchedule { .. });
-        let code = (record.task_hash.clone(), record.symbolic_task.clone(), kind.name(), is_drawn);
+        let code = (record.task_hash.clone(), record.symbolic_task.clone(), kind.code_name(), is_drawn);
         let mut known = self.known.borrow_mut();
         let revision = known.entry(code).or_insert_with(|| {
             let task = match &record.symbolic_task {
@@ -56,21 +60,10 @@ impl CurrentConditions {
     }
 }
 
-/// Returns the kind of target that the code of a record was generated for.
-fn kind_of(record: &Record) -> Option<Kind> {
-    match record.target {
-        Target::Llvm => Some(Kind::Llvm),
-        Target::Cuda => Some(Kind::Cuda),
-        Target::Pynq if record.unit.as_deref() == Some("fpga") => Some(Kind::Pynq),
-        Target::Pynq => Some(Kind::Llvm),
-        Target::Torch | Target::Tpu | Target::Other => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datasets::Json;
+    use datasets::{Json, Target};
 
     #[test]
     fn records_of_other_conditions_do_not_match() {
@@ -95,7 +88,7 @@ mod tests {
             task_hash: task.hash(),
             task: Some(Json::new(&task).expect("JSON")),
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
-            code_revision: Some(Revisions::own().of(&task, Kind::Llvm, &schedule).to_string()),
+            code_revision: Some(Revisions::own().of(&task, targets::host(), &schedule).to_string()),
             threads: Some(2),
             ..base
         };

@@ -2,7 +2,6 @@
 
 use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, Sampler};
 use super::tune::Tune;
-use job::target::{Kind, is_cuda, is_fabric, is_llvm, is_mali};
 use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
 use models::fuse::Fuse;
@@ -10,31 +9,33 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use targets::{HOST, Kind, Setting};
 use zoo::transformers::{self, Phase};
 
-/// Bounds of every job.
+/// Resource and time limits of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Builders at work at once; 0 means one per CPU.
+    /// Number of concurrent builders; 0 means one per CPU.
     pub builders: usize,
-    /// Builds between two rounds of runs that take all CPUs.
+    /// Number of builds between two rounds of runs that occupy all CPUs.
     pub build_batch: usize,
-    /// Whether builders go on while a candidate runs on other CPUs than theirs.
+    /// Whether builders keep working while a candidate runs on other CPUs.
     pub overlap: bool,
-    /// A worker may take this long to start, loading libraries from a cold disk included.
+    /// Longest start of a worker in seconds, which includes loading libraries from a cold disk.
     pub start_seconds: f64,
-    /// A build may take this long.
+    /// Longest build in seconds.
     pub build_seconds: f64,
-    /// A run may take this long beyond its plan's own limit and the reference computation.
+    /// Longest run in seconds, in addition to the plan's own limit and the reference computation.
     pub run_seconds: f64,
-    /// Memory of a builder.
+    /// Memory limit of a builder.
     pub build_memory_mib: u64,
-    /// Memory of a runner.
+    /// Memory limit of a runner.
     pub run_memory_mib: u64,
-    /// A runner is replaced after this many jobs.
+    /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
-    /// An idle thread of TVM's pool asks this often for work before it sleeps. Waking it takes tens of microseconds.
+    /// Number of times that an idle thread of TVM's pool polls for work before it sleeps. Waking a
+    /// sleeping thread would add to the measured time.
     pub spin_count: u32,
 }
 
@@ -55,29 +56,31 @@ impl Default for Limits {
     }
 }
 
-/// A model to be loaded.
+/// A model to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
+    /// Name of the source: `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or
+    /// `transformers`.
     pub source: String,
-    /// Its name there.
+    /// Name of the model within the source.
     pub name: String,
-    /// Batch size: the one asked for, and once the model was looked at the one it has. None where it has none.
+    /// Batch size: the requested one, or that of the file once the model is loaded. None if the
+    /// model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Shapes of inputs by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Whether operators that cannot be represented are left out.
+    /// Whether unsupported operators are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,
-    /// What of a transformer is run.
+    /// The part of a transformer that is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
 }
 
 impl ModelRequest {
-    /// The model's name with what of it is run.
+    /// Returns the name of the model with the part of it that is run.
     pub fn label(&self) -> String {
         match self.tokens {
             None => self.name.clone(),
@@ -89,14 +92,14 @@ impl ModelRequest {
     }
 }
 
-/// What of a transformer is run.
+/// The part of a transformer that is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Tokens of each sequence.
+    /// Number of tokens per sequence.
     pub sequence: i64,
-    /// Which part of the work.
+    /// Phase of the inference.
     pub phase: Phase,
-    /// So many decoding steps, each with the keys and values of those before it.
+    /// Number of decoding steps, each of which reads the keys and values of those before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<i64>,
 }
@@ -106,48 +109,49 @@ pub struct Tokens {
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// `llvm`, or TVM's JSON of a target; a GPU's names its architectures.
+    /// Target: `llvm` or another name, or TVM's JSON description. A GPU target names its
+    /// architectures.
     pub target: String,
-    /// Libraries that take the operators they support before the target.
+    /// Libraries that compute the operators they support instead of the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<String>,
-    /// Who computes the tasks that no partner takes.
+    /// Backend of the tasks that no partner library computes.
     #[serde(default, skip_serializing_if = "is_default_backend")]
     pub backend: Backend,
     /// Thread counts.
     pub threads: Vec<usize>,
-    /// Where schedules come from.
+    /// Sources of schedules.
     pub samplers: Vec<Sampler>,
-    /// Schedules per task and sampler.
+    /// Number of schedules per task and sampler.
     pub schedules: usize,
-    /// A search in place of samples.
+    /// A search that replaces sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tune: Option<Tune>,
-    /// Whether pointwise operators join the operator before them.
+    /// Whether pointwise operators are fused with the operator before them.
     pub fuse: Fuse,
-    /// What becomes of attention.
+    /// Representation of attention in tasks.
     pub attention: AttentionChoice,
-    /// What code is made for.
+    /// Whether code is compiled for one size or for all sizes of a model.
     #[serde(default)]
     pub executor: Executor,
-    /// How many tasks with other sizes stand beside each one.
+    /// Number of additional tasks of other sizes for each task.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub variations: usize,
     /// Cache states.
     pub cache: Vec<CacheChoice>,
-    /// Seed of schedules and input values.
+    /// Seed of schedules and of input values.
     pub seed: u64,
-    /// Stop after this many seconds.
+    /// Time budget in seconds.
     pub budget_seconds: Option<f64>,
-    /// How to measure.
+    /// Plan of the measurements.
     pub measure: Plan,
-    /// What to count.
+    /// Counters to read.
     pub counters: CounterRequest,
-    /// Bounds of every job.
+    /// Limits of every job.
     pub limits: Limits,
 }
 
-/// Why a configuration was refused.
+/// Reason why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ConfigError {
@@ -173,20 +177,22 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-pub(super) fn check_target(text: &String) -> Result<(), ConfigError> {
-    let allowed = "give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target";
-    let is_known = |text: &str| is_llvm(text) || is_cuda(text) || text == PYNQ || is_fabric(text) || is_mali(text);
-    each("target", std::slice::from_ref(text), allowed, |text| is_known(text))
+/// Returns the kind of a target, or an error that lists the allowed targets.
+pub(super) fn check_target(text: &String) -> Result<Kind, ConfigError> {
+    targets::find(text).ok_or_else(|| ConfigError::OutOfRange {
+        field: "target",
+        found: shown(text),
+        allowed: targets::allowed_names(),
+    })
 }
 
-/// The target whose code is for the cores of a board.
-pub const PYNQ: &str = "pynq";
-/// The source whose models are one operator given as text.
+/// Name of the source whose models are single operators given as text.
 pub const SIMPLE: &str = "simple";
-/// The source whose models read tokens.
+/// Name of the source whose models process tokens.
 pub const TRANSFORMERS: &str = "transformers";
 
-/// A setting as it is given; JSON has no word for what is no number.
+/// Formats a setting as it is given. JSON writes numbers such as NaN as `null`, so the debug format
+/// is used for them.
 pub(super) fn shown<T: Serialize + std::fmt::Debug>(value: &T) -> String {
     match serde_json::to_string(value) {
         Ok(text) if text != "null" => text,
@@ -194,7 +200,7 @@ pub(super) fn shown<T: Serialize + std::fmt::Debug>(value: &T) -> String {
     }
 }
 
-/// Refuses an empty list and any value outside of what is allowed.
+/// Rejects an empty list and values that are not allowed.
 pub(super) fn each<T: Serialize + std::fmt::Debug>(
     field: &'static str,
     values: &[T],
@@ -214,23 +220,23 @@ pub(super) fn each<T: Serialize + std::fmt::Debug>(
     }
 }
 
-/// Settings in one list.
+/// Largest number of entries in a list.
 const LIST_MAX: usize = 1024;
-/// Batch sizes, and how that is said.
+/// Range of batch sizes, and its description for errors.
 pub(super) const BATCH: RangeInclusive<i64> = 1..=65_536;
 pub(super) const BATCH_ALLOWED: &str = "allowed are 1 to 65536";
-/// Tokens of a sequence.
+/// Range of sequence lengths, and its description for errors.
 pub(super) const SEQUENCE: RangeInclusive<i64> = 1..=1 << 20;
 pub(super) const SEQUENCE_ALLOWED: &str = "allowed are 1 to 1048576";
-/// Threads of any machine.
+/// Largest number of threads.
 const THREADS_MAX: usize = 4096;
-/// A worker of less memory cannot even load its libraries; one of more is on no machine.
+/// Range of memory limits. A worker needs at least the lower end to load its libraries.
 const MEMORY_MIB: RangeInclusive<u64> = 64..=1 << 24;
 const MEMORY_ALLOWED: &str = "allowed are 64 to 16777216";
-/// A day: what a worker may take longest.
+/// Largest time limit of a job: a day.
 const JOB_SECONDS_MAX: f64 = 86_400.0;
 const JOB_SECONDS_ALLOWED: &str = "it must be above 0 and at most 86400, a day";
-/// A year: what a campaign may take longest.
+/// Largest time budget of a campaign: a year.
 const BUDGET_SECONDS_MAX: f64 = 366.0 * 86_400.0;
 const BUDGET_ALLOWED: &str = "it must be above 0 and at most 31622400, a year";
 
@@ -250,8 +256,8 @@ impl Limits {
 }
 
 impl Config {
-    /// Checks every setting, wherever it was read from; a configuration that passes can be carried out, on a machine
-    /// that has the CPUs.
+    /// Validates all settings, wherever they were read from. A valid configuration can be executed
+    /// on every machine that has the CPUs.
     pub fn check(&self) -> Result<(), ConfigError> {
         each("threads", &self.threads, "allowed are 1 to 4096", |count| (1..=THREADS_MAX).contains(count))?;
         each("schedules", &[self.schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
@@ -278,7 +284,7 @@ impl Config {
         self.check_ways()
     }
 
-    /// What does not go together.
+    /// Checks that the settings are compatible with each other.
     fn check_ways(&self) -> Result<(), ConfigError> {
         check_target(&self.target)?;
         let is_served = |executor: &Executor| match executor {
@@ -293,20 +299,14 @@ impl Config {
         })?;
         let is_served = |backend: &Backend| match backend {
             Backend::Tvm => true,
-            Backend::Torch => self.target == "llvm" && self.partners.is_empty() && self.executor == Executor::Default,
+            Backend::Torch => self.target == HOST && self.partners.is_empty() && self.executor == Executor::Default,
         };
         let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
         each("backend", &[self.backend], allowed, is_served)?;
-        if is_fabric(&self.target) {
-            self.check_fabric()?;
+        let kind = self.kind();
+        for (setting, allowed) in kind.fixed_settings() {
+            self.check_fixed(*setting, allowed)?;
         }
-        let kind = match self.backend {
-            Backend::Torch => Kind::Torch,
-            Backend::Tvm if is_cuda(&self.target) => Kind::Cuda,
-            Backend::Tvm if is_fabric(&self.target) => Kind::Pynq,
-            Backend::Tvm if is_mali(&self.target) => Kind::Opencl,
-            Backend::Tvm => Kind::Llvm,
-        };
         let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));
         match refusal {
             Some((field, found, allowed)) => Err(ConfigError::OutOfRange { field, found, allowed }),
@@ -314,47 +314,46 @@ impl Config {
         }
     }
 
-    /// What a core on a board's fabric has no meaning for.
-    fn check_fabric(&self) -> Result<(), ConfigError> {
-        let only = |is: bool, field: &'static str, found: String, allowed: &str| match is {
+    /// Checks that a setting that is fixed by the target has its default value.
+    fn check_fixed(&self, setting: Setting, allowed: &str) -> Result<(), ConfigError> {
+        let (is_default, field, found) = match setting {
+            Setting::Threads => (self.threads == [1], "threads", shown(&self.threads)),
+            Setting::Samplers => (self.samplers == [Sampler::Template], "samplers", shown(&self.samplers)),
+            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", shown(&self.cache)),
+            Setting::Executor => (self.executor == Executor::Default, "executor", shown(&self.executor)),
+            Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),
+        };
+        match is_default {
             true => Ok(()),
             false => Err(ConfigError::OutOfRange { field, found, allowed: allowed.to_owned() }),
-        };
-        let core = "of a core on a board's fabric";
-        only(
-            self.threads == [1],
-            "threads",
-            shown(&self.threads),
-            &format!("the threads {core} are knobs: leave it out"),
-        )?;
-        only(
-            self.samplers == [Sampler::Template],
-            "samplers",
-            shown(&self.samplers),
-            &format!("the space {core} is `template`"),
-        )?;
-        only(self.cache == [CacheChoice::Warm], "cache", shown(&self.cache), &format!("there is no cache {core}"))?;
-        only(
-            self.executor == Executor::Default,
-            "executor",
-            shown(&self.executor),
-            &format!("programs {core} have one size: leave it out"),
-        )?;
-        only(self.partners.is_empty(), "target", self.partners.join(", "), "`pynq` has no partners")
+        }
     }
 
-    /// Everything that was asked for, as the text that a store keeps.
+    /// Returns the kind of target that computes the tasks that no partner library computes.
+    pub fn kind(&self) -> Kind {
+        match self.backend {
+            Backend::Torch => targets::library(),
+            Backend::Tvm => self.compiled_kind(),
+        }
+    }
+
+    /// Returns the kind of `target`, independent of the backend.
+    pub fn compiled_kind(&self) -> Kind {
+        targets::find(&self.target).unwrap_or_else(targets::host)
+    }
+
+    /// Returns the configuration as JSON.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("a configuration holds only JSON values")
     }
 
-    /// As a store keeps it: all that was asked for, but how long it may take. A run that goes on with another's work by another
-    /// budget is the same campaign.
+    /// Returns the configuration as JSON without its time budget, as stores keep it. So a run that
+    /// continues with another budget belongs to the same campaign.
     pub fn kept_text(&self) -> String {
         Config { budget_seconds: None, ..self.clone() }.text()
     }
 
-    /// Stable identity of what a store keeps: 32 hexadecimal digits.
+    /// Returns a stable hash of the text that a store keeps: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
         datasets::store::config_hash(&self.kept_text())
     }

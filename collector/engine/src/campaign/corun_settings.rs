@@ -1,4 +1,4 @@
-//! The settings of co-runs: which operators run beside which, on how many cores, and how long one looks.
+//! Settings of co-runs: which operators run concurrently, on how many cores, and for how long.
 
 use measure::Together;
 use measure::synthetic::Synthetic;
@@ -9,25 +9,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CoRun {
-    /// How many operators run at once: 2 for pairs, 3 for triples.
+    /// Numbers of concurrent members: 2 for pairs, 3 for triples.
     pub sizes: Vec<usize>,
-    /// At most so many operators of the models, drawn by the seed.
+    /// Largest number of operators, sampled at random from those of the models.
     pub operators: usize,
-    /// At most so many combinations of each size, drawn by the seed.
+    /// Largest number of combinations of each size, sampled at random.
     pub combinations: usize,
-    /// How often each combination is looked at, one pass over all of them after the other: the middle of three is not that
-    /// of a moment in which something else ran.
+    /// Number of measurements of each combination. Each pass measures all combinations once, so
+    /// that a temporary disturbance affects only one of the values of which the median is taken.
     pub passes: usize,
     /// Threads of each member.
     pub threads: usize,
-    /// Partners that are no operators: `arithmetic`, `bandwidth`, `cache=4MiB`.
+    /// Synthetic partners: `arithmetic`, `bandwidth`, `cache=4MiB`.
     pub partners: Vec<String>,
-    /// `stream`: each member on cores of its own; `full`: all members on all cores.
+    /// Assignment of cores: `stream` gives each member cores of its own, `full` gives each member
+    /// all cores.
     pub parallel: Vec<Parallel>,
-    /// The share of the last cache that each member has for itself, where the machine can part it.
+    /// Share of the last-level cache that is reserved for each member, on machines that can
+    /// partition it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_share: Option<f64>,
-    /// How long one looks.
+    /// Plan of a measurement.
     pub measure: Together,
 }
 
@@ -48,14 +50,14 @@ impl Default for CoRun {
 }
 
 impl CoRun {
-    /// The most members, operators, combinations and passes.
+    /// Upper limits of the numbers of members, operators, combinations and passes.
     const SIZE_MOST: usize = 8;
     const OPERATORS_MOST: usize = 128;
     const COMBINATIONS_MOST: usize = 100_000;
     const PASSES_MOST: usize = 100;
 
-    /// Checks every setting against the cores that there are: the name of one that is wrong, what was found, and what is
-    /// allowed.
+    /// Validates the settings against the number of cores. An error contains the name of the
+    /// setting, its value, and the allowed values.
     pub fn check(&self, cores: usize) -> Result<(), (&'static str, String, String)> {
         let refuse = |field: &'static str, found: String, allowed: String| Err((field, found, allowed));
         if let Some(size) = self.sizes.iter().find(|size| !(2..=Self::SIZE_MOST).contains(*size)) {
@@ -121,7 +123,7 @@ impl CoRun {
         })
     }
 
-    /// The partners that are no operators.
+    /// Returns the synthetic partners.
     pub fn synthetics(&self) -> Vec<Synthetic> {
         self.partners.iter().filter_map(|text| Synthetic::parse(text)).collect()
     }

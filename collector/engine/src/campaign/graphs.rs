@@ -1,11 +1,10 @@
-//! Models → graphs → tasks, as a configuration wants them cut.
+//! Loads models as graphs and cuts them into tasks according to a configuration.
 
 use super::choices::{AttentionChoice, Backend};
 use super::config::{Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
-use accelerator::{CpuReason, in_core_form};
-use job::target::{Fabric, is_fabric};
+use accelerator::CpuReason;
 use models::fuse::plan_with;
 use models::partner::{CPU_VENDOR, partner};
 use models::{Graph, Plan, TaskUse};
@@ -14,18 +13,19 @@ use readers::{Imported, Options, Skipped, onnx, tflite, torch};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use targets::{HOST, TaskForm};
 use zoo::transformers;
 
-/// A graph, and what a person should know about where it came from.
+/// A graph with notes on its source.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The graph.
     pub graph: Graph,
-    /// Sentences: what the file was, what of it was left out.
+    /// Notes about the file and the parts that were left out.
     pub notes: Vec<String>,
 }
 
-/// The models of one command, each read once.
+/// Cache of the models of one command, so that each is read once.
 #[derive(Debug, Default)]
 pub struct LoadedModels {
     known: RefCell<Vec<(ModelRequest, Rc<Loaded>)>>,
@@ -33,7 +33,7 @@ pub struct LoadedModels {
 }
 
 impl LoadedModels {
-    /// The graph of a model and its notes.
+    /// Returns the graph of a model and its notes.
     pub fn load(&self, request: &ModelRequest) -> Result<Rc<Loaded>, PlanningError> {
         let known = self.known.borrow().iter().find(|(known, _)| known == request).map(|(_, loaded)| Rc::clone(loaded));
         if let Some(loaded) = known {
@@ -45,12 +45,13 @@ impl LoadedModels {
         Ok(loaded)
     }
 
-    /// How many models were read.
+    /// Returns the number of models that were read.
     pub fn reads(&self) -> usize {
         self.reads.get()
     }
 
-    /// The batch size of a file, whatever batch size was asked for. From then on the model with that batch size is known, too.
+    /// Returns the batch size of a file, which may differ from the requested one. Also caches the
+    /// model under its own batch size.
     fn batch_of_file(&self, request: &ModelRequest) -> Result<Option<i64>, PlanningError> {
         let loaded = self.load(request)?;
         let batch = batch_of(&loaded.graph);
@@ -61,7 +62,7 @@ impl LoadedModels {
     }
 }
 
-/// Reads a model.
+/// Reads a model without the cache.
 fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
     let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
@@ -77,7 +78,7 @@ fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
 }
 
-/// What to know about the models of a configuration.
+/// Returns notes about the models of a configuration.
 pub fn notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
     let has_notes =
         |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
@@ -123,7 +124,7 @@ fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
     Ok(Loaded { graph, notes })
 }
 
-/// The path a name stands for: itself, or what follows `file://`.
+/// Returns the path that a name denotes: the name itself, or the part after `file://`.
 fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
     match name.split_once("://") {
         None => Ok(PathBuf::from(name)),
@@ -132,7 +133,8 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
     }
 }
 
-/// Replaces the batch sizes that were asked for by those the models have. A file may have another, whatever was asked.
+/// Replaces the requested batch sizes by those of the models. A file has a fixed batch size,
+/// whatever was requested.
 pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
     let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
     for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
@@ -150,20 +152,20 @@ pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), 
     Ok(())
 }
 
-/// The first extent of all inputs, where they agree about it.
+/// Returns the first extent of all inputs if it is the same for all.
 fn batch_of(graph: &Graph) -> Option<i64> {
     let types = graph.inputs.iter().filter_map(|&input| graph.value(input)).map(|value| &value.ty);
     let extents = types.filter(|ty| ty.rank() > 0).map(|ty| ty.extents());
     common(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
-/// What all of some numbers are.
+/// Returns the common value of some numbers, or None if they differ.
 fn common(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// The distinct tasks of one graph as the configuration wants them cut.
+/// Returns the distinct tasks of one graph, cut according to the configuration.
 pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
     let mut tasks: Vec<TaskUse> = Vec::new();
     for (_, plan) in cuts(graph, config)? {
@@ -173,14 +175,18 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
         let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
         tasks.extend(new);
     }
-    Ok(if is_fabric(&config.target) { on_core(tasks).0 } else { tasks })
+    Ok(match config.kind().task_form() {
+        Some(form) => in_form(tasks, form).0,
+        None => tasks,
+    })
 }
 
-/// Tasks in the form in which a board's core computes them, and those that are the CPU's with the reason.
-fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
+/// Converts tasks to the form that a target computes. Also returns the tasks that stay on the CPU,
+/// with the reason.
+fn in_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
-        match in_core_form(&found.task) {
+        match form(&found.task) {
             Ok(task) => match computed.iter_mut().find(|known| known.task == task) {
                 Some(known) => known.places.extend(found.places),
                 None => computed.push(TaskUse { task, ..found }),
@@ -191,22 +197,19 @@ fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     (computed, left)
 }
 
-/// What the times of a simulated core are.
+/// Returns a note on the meaning of simulated times.
 pub fn simulated_note(config: &Config) -> Option<String> {
-    let fabric = Fabric::read(&config.target).ok()?;
-    Some(format!("{}; no time of it was measured", fabric.describe()))
+    config.kind().note(&config.target)
 }
 
-/// What of each model a board's core computes, and what is the CPU's.
+/// Returns notes on which calls of each model a board's core computes, and which the CPU.
 fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
-    if !is_fabric(&config.target) {
-        return Ok(Vec::new());
-    }
+    let Some(form) = config.kind().task_form() else { return Ok(Vec::new()) };
     let mut notes = Vec::new();
     for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-        let all = Config { target: "llvm".to_owned(), ..config.clone() };
-        let (computed, left) = on_core(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?);
+        let all = Config { target: HOST.to_owned(), ..config.clone() };
+        let (computed, left) = in_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
             "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
              such a model would be is not said, and {} tasks are the CPU's and in no sum",
@@ -219,7 +222,8 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
     Ok(notes)
 }
 
-/// The ways to cut a graph into calls that the configuration asks for, each with the graph that is cut.
+/// Cuts a graph into calls in each way that the configuration requests. Returns each graph with its
+/// calls.
 pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
     let graph = passes::simplify(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
@@ -227,7 +231,7 @@ pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models
         let mut plan = plan_with(&graph, config.fuse, &claims(&graph, &partners))?;
         match config.backend {
             Backend::Tvm => {}
-            // The same tasks as the compiler's, so that times can be compared.
+            // The library gets the same tasks as the compiler, so that their times can be compared.
             Backend::Torch => plan.tasks.iter_mut().for_each(|found| found.partner = Some(CPU_VENDOR.to_owned())),
         }
         Ok((graph, plan))
@@ -247,7 +251,7 @@ mod tests {
     use super::*;
     use crate::campaign::Settings;
 
-    /// The batch sizes of a model once it was looked at.
+    /// Returns the batch sizes of a model after it was loaded.
     fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/readers/tests");
         let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));

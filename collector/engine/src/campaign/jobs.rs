@@ -1,26 +1,26 @@
-//! Attempts → what a bench is asked to do.
+//! Translates attempts into jobs for a bench.
 
 use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
 use bench::Work;
-use job::target::Target;
 use job::{Artifact, BuildJob, LibraryJob, ModuleJob, RunJob};
 use measure::Placement;
 use std::time::Duration;
+use targets::Target;
 
-/// The job that builds an attempt's schedule; nothing where a library computes its task.
+/// Returns the job that builds an attempt's schedule, or None if nothing is built.
 pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> Option<BuildJob> {
     let Code::Compiled { schedule, .. } = &attempt.code else { return None };
     Some(BuildJob::new(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
-/// Where the attempt of a number, counted from 1, runs; each of an experiment runs elsewhere.
+/// Returns the placement of a try, counted from 1. Each try of an experiment has another placement.
 pub fn placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
     attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)
 }
 
-/// The run of an attempt: of what was built for it, or of the library that computes it.
+/// Returns the job that runs an attempt: its artifact, or the library that computes the task.
 pub fn run(
     (attempt, number): (&Attempt, i64),
     artifact: Option<&Artifact>,
@@ -43,7 +43,7 @@ pub fn run(
     }
     let planned = &tasks[attempt.task];
     let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
-    // One artifact serves all visits, so the result of the first tells for all.
+    // One artifact serves all visits, so it is checked only in the first.
     let is_checked = attempt.is_first;
     let placement = placement(attempt, number);
     let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };

@@ -1,7 +1,8 @@
-//! The loop: models → tasks → attempts → records.
+//! Campaigns: from models to tasks, attempts and records.
 //!
-//! Every attempt ends in a record, whatever happened to it. Where attempts come from is a source's to say, what is built and
-//! run when is a bench's. Nothing here prints or opens files: records go to a sink, news to a listener.
+//! Every attempt ends in a record, whatever its outcome. A source proposes attempts, and a bench
+//! decides when they are built and run. Nothing here prints or opens files: records go to a sink,
+//! and events to a listener.
 
 pub mod again;
 pub mod attempt;

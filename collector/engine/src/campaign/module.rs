@@ -1,7 +1,8 @@
-//! Whole TorchScript files, which only PyTorch's library can run: a baseline for a model, not a source of tasks.
+//! Whole TorchScript files, which only PyTorch's library can run: a baseline for a model, not a
+//! source of tasks.
 //!
-//! A file holds a program and says nothing of the shapes it takes, so they are given from outside. Running it runs code
-//! from the file, in the library's worker: only for files one trusts.
+//! A file contains a program without the shapes of its inputs, so the user provides them. Running
+//! it executes code from the file in the library's worker: use only trusted files.
 
 use super::choices::Backend;
 use super::config::{Config, ModelRequest};
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 /// A TorchScript file of the campaign.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedModule {
-    /// Index of the model it is.
+    /// Index of the model.
     pub index: usize,
-    /// The model.
+    /// The model as it was requested.
     pub model: ModelRequest,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// The BLAKE3 hash of its content.
     pub hash: String,
@@ -24,7 +25,7 @@ pub struct PlannedModule {
     pub inputs: Vec<TensorType>,
 }
 
-/// Why a file cannot be run as a whole.
+/// Reason why a file cannot be run as a whole.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ModuleError {
@@ -43,17 +44,17 @@ fn dtypes() -> String {
     DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a model is run as a whole.
+/// Returns whether a model is run as a whole program.
 pub(super) fn is_whole(model: &ModelRequest, config: &Config) -> bool {
     config.backend == Backend::Torch && model.source == "torch" && torch::is_torchscript(Path::new(&model.name))
 }
 
-/// A model as a file that is run as a whole.
+/// Plans a model that is run as a whole program.
 pub(super) fn plan(index: usize, model: &ModelRequest) -> Result<PlannedModule, ModuleError> {
     let path = Path::new(&model.name).canonicalize()?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&path)?)?;
-    // A map is in the order of the names, so these are the numbers of the arguments, or letters.
+    // The names of the inputs are the numbers of the arguments, or letters in their order.
     let inputs: Vec<TensorType> =
         model.shapes.iter().map(|(name, extents)| input(name, extents)).collect::<Result<_, _>>()?;
     if inputs.is_empty() {
@@ -62,7 +63,7 @@ pub(super) fn plan(index: usize, model: &ModelRequest) -> Result<PlannedModule, 
     Ok(PlannedModule { index, model: model.clone(), path, hash: hasher.finalize().to_hex().to_string(), inputs })
 }
 
-/// `name` or `name:dtype` with its extents.
+/// Parses an input given as `name` or `name:dtype`, with its extents.
 fn input(name: &str, extents: &[i64]) -> Result<TensorType, ModuleError> {
     let Some((_, dtype)) = name.rsplit_once(':') else { return Ok(TensorType::f32(extents)) };
     let known = DType::from_name(dtype);
@@ -71,13 +72,13 @@ fn input(name: &str, extents: &[i64]) -> Result<TensorType, ModuleError> {
 }
 
 impl PlannedModule {
-    /// The module in words.
+    /// Returns a description of the program.
     pub fn describe(&self) -> String {
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         format!("torchscript {}", inputs.join(" "))
     }
 
-    /// Its identity among tasks: content and inputs.
+    /// Returns a hash of content and inputs, which identifies the program among tasks.
     pub fn identity(&self) -> String {
         blake3::hash(format!("{} {}", self.hash, self.describe()).as_bytes()).to_hex()[..32].to_owned()
     }

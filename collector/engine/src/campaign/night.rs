@@ -1,4 +1,5 @@
-//! The settings of a night: how long it may take, how often the machine is looked at, and what is done beside new work.
+//! Settings of a nightly run: its duration, the frequency of sentinel measurements, and the work in
+//! addition to new experiments.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +7,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Night {
-    /// How long it may take.
+    /// Duration in minutes.
     pub minutes: f64,
-    /// When it has to be over, as `HH:MM` in UTC.
+    /// Latest end, as `HH:MM` in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// Sentinels run before, after, and every so many minutes between.
+    /// Interval between sentinel runs in minutes. Sentinels also run at the beginning and the end.
     pub sentinel_minutes: f64,
-    /// The share of the time in which the default schedules, and what is doubted, are measured again.
+    /// Share of the time in which default schedules and doubtful results are measured again.
     pub again_share: f64,
-    /// So many others beside each task, of other sizes, when all else is done.
+    /// Number of resized variants of each task that are measured when all other work is done.
     pub variations: usize,
-    /// Earlier nights that this one is compared with.
+    /// Number of earlier nightly runs that this one is compared with.
     pub nights: usize,
 }
 
@@ -28,7 +29,8 @@ impl Default for Night {
 }
 
 impl Night {
-    /// Checks every setting: the name of one that is wrong, what was found, and what is allowed.
+    /// Validates the settings. An error contains the name of the setting, its value, and the
+    /// allowed values.
     pub fn check(&self) -> Result<(), (&'static str, String, String)> {
         let refuse = |field: &'static str, found: String, allowed: &str| Err((field, found, allowed.to_owned()));
         if !(self.minutes > 0.0 && self.minutes <= 10_080.0) {
@@ -55,12 +57,13 @@ impl Night {
         }
     }
 
-    /// Seconds that a night may take which begins so many seconds after 1970.
+    /// Returns the duration in seconds of a nightly run that begins at `now`, in seconds since
+    /// 1970.
     pub fn seconds(&self, now: u64) -> f64 {
         let budget = 60.0 * self.minutes;
         let Some(minute) = self.deadline.as_deref().and_then(minute_of_day) else { return budget };
         let until = (minute * 60 + 86_400 - now % 86_400) % 86_400;
-        // A deadline of this very second is tomorrow's.
+        // If the run begins exactly at the deadline, the deadline of the next day counts.
         budget.min(if until == 0 { 86_400.0 } else { until as f64 })
     }
 }
@@ -83,7 +86,7 @@ mod tests {
             deadline: deadline.map(str::to_owned),
             ..Night::default()
         };
-        // 22:00 of some day.
+        // An arbitrary day at 22:00.
         let now = 20_000 * 86_400 + 22 * 3600;
         assert_eq!(night(60.0, None).seconds(now), 3600.0);
         assert_eq!(night(1000.0, Some("06:30")).seconds(now), 8.5 * 3600.0);

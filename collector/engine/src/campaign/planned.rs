@@ -1,4 +1,4 @@
-//! What a campaign consists of: tasks, attempts, and what can be wrong with them.
+//! The parts of a planned campaign: tasks, attempts and planning errors.
 
 use super::config::ModelRequest;
 use super::module::{ModuleError, PlannedModule};
@@ -11,43 +11,44 @@ use models::symbolic::{Family, Sizes};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A task of the campaign with where it was found.
+/// A task of the campaign with its occurrences in models.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task.
     pub task: Task,
-    /// Its text.
+    /// The task as JSON.
     pub json: String,
-    /// The model it was first found in.
+    /// The first model that contains the task.
     pub model: ModelRequest,
-    /// Its places in that model.
+    /// Names of the calls in that model.
     pub places: Vec<String>,
-    /// Places in all models of the campaign, by index of the model.
+    /// Numbers of calls in all models of the campaign, by the index of the model.
     pub counts: Vec<(usize, usize)>,
-    /// The library that would compute it, when it is not the target's.
+    /// Partner library that computes the task instead of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
-    /// The task it is compiled as, when that serves other sizes too.
+    /// The symbolic task that is compiled for it, if code serves several sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbolic: Option<Symbolic>,
-    /// Why it is compiled for its own size although several were to be served at once.
+    /// Reason why the task is compiled for its own size, although code for several sizes was
+    /// requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_because: Option<String>,
 }
 
-/// A task with symbols, and what they stand for in one of its sizes.
+/// A symbolic task with the values of its symbols for one size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Symbolic {
-    /// The task with symbols.
+    /// The symbolic task.
     pub task: Task,
-    /// Its text.
+    /// The symbolic task as JSON.
     pub json: String,
-    /// The numbers of this size.
+    /// Values of the symbols.
     pub sizes: Sizes,
 }
 
 impl Symbolic {
-    /// One size of a family.
+    /// Returns one size of a family.
     pub(super) fn of(family: &Family, place: usize) -> Symbolic {
         Symbolic { task: family.task.clone(), json: json(&family.task), sizes: family.sizes[place].clone() }
     }
@@ -57,81 +58,83 @@ pub(super) fn json(task: &Task) -> String {
     serde_json::to_string(task).expect("a task holds only JSON values")
 }
 
-/// One thing to be measured.
+/// A planned measurement.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Index of the task; modules are counted after the tasks.
+    /// Index of the task; the indices of modules follow those of the tasks.
     pub task: usize,
     /// Index of the first task that is compiled together with it.
     pub family: usize,
-    /// What computes it.
+    /// Code or library that computes the task.
     pub code: Code,
-    /// One thread on each of these CPUs.
+    /// CPUs of the threads, one thread on each.
     pub cpus: Vec<usize>,
-    /// How to measure.
+    /// Method of the measurement.
     pub method: Method,
     /// The key of the experiment.
     pub key: Key,
-    /// What all attempts of the task share. A campaign has many attempts, and a record is large.
+    /// Record that all attempts of the task share. A campaign has many attempts, and a record is
+    /// large.
     pub(super) with_task: Arc<Record>,
-    /// What caches hold.
+    /// State of the caches before a run.
     pub(super) state: CacheState,
-    /// Which of the visits that its method asks for, counted from 0.
+    /// Number of the visit, counted from 0.
     pub visit: u32,
-    /// Whether this run of the program made none before, so that the result is compared with the reference.
+    /// Whether this is the first visit in this run of the program, in which the result is compared
+    /// with the reference.
     pub is_first: bool,
-    /// The runner process that it asks for: another one than the visit before had.
+    /// Number of the runner process, which differs from that of the previous visit.
     pub process: u32,
 }
 
-/// What computes a task.
+/// The implementation of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Code {
-    /// Code that is built by a schedule.
+    /// Code that is compiled with a schedule.
     Compiled {
         /// The schedule.
         schedule: Arc<Schedule>,
-        /// What proposed it.
+        /// Origin of the schedule.
         source: ScheduleSource,
-        /// Which code it makes of the task.
+        /// Revision of the generated code.
         revision: Arc<str>,
     },
     /// A library; nothing is built.
     Library,
-    /// A program of the library's own.
+    /// A whole program that the library runs.
     Module(Arc<PlannedModule>),
 }
 
-/// Records with the columns of host, target and run filled, from which those of attempts are made.
+/// Base records with the columns of host, target and run, to which attempts add theirs.
 #[derive(Clone, Debug)]
 pub struct Bases {
-    /// For code that is built.
+    /// Base record of compiled code.
     pub compiled: Record,
-    /// For tasks of a library.
+    /// Base record of tasks that a library computes.
     pub library: Record,
-    /// Which code the program makes that builds.
+    /// Revisions of the code generators of the building program.
     pub revisions: Revisions,
 }
 
 impl Attempt {
-    /// Its next visit, if there is one.
+    /// Returns the next visit, if there is one.
     pub fn next_visit(&self) -> Option<Attempt> {
         let next = Attempt { visit: self.visit + 1, is_first: false, ..self.clone() };
         (next.visit < self.method.visits()).then_some(next)
     }
 
-    /// How many visits are left, this one included.
+    /// Returns the number of visits left, including this one.
     pub fn visits_left(&self) -> usize {
         self.method.visits().saturating_sub(self.visit) as usize
     }
 
-    /// Whether one build serves both.
+    /// Returns whether one build serves both attempts.
     pub fn shares_build_with(&self, other: &Attempt) -> bool {
         self.family == other.family && self.code == other.code
     }
 }
 
-/// What cannot be turned into attempts.
+/// Reason why attempts cannot be planned.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PlanningError {

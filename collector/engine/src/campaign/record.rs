@@ -1,12 +1,11 @@
-//! Records, filled from top to bottom: the machine and what it compiles for, the task, the attempt, what was built, and what
-//! became of the run. Nothing else fills a record of this program's own measuring.
+//! Fills records from top to bottom: the columns of machine and target, task, attempt, artifact,
+//! and result. All records that this program measures are filled here.
 
 use super::module::PlannedModule;
 use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
 use datasets::{CacheState, Covers, Json, Outcome, OverVisits, Record, RowError, Source};
 use job::space::Schedule;
-use job::target::{Fabric, Kind, Target};
 use job::{Artifact, Check, Measured, RunReply, Simulated};
 use measure::Measurement;
 use measure::counters::gpu::ENERGY;
@@ -18,15 +17,16 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+use targets::Target;
 use worker::Fault;
 
-/// The columns of run, target, host and versions.
-pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
-    Record {
+/// Returns a record with the columns of run, target, host and versions.
+pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Result<Record, String> {
+    let mut record = Record {
         run_id: run_id.to_owned(),
-        target: word(target.kind),
+        target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
-        source: if target.kind == Kind::Pynq { Source::Simulated } else { Source::Measured },
+        source: target.kind.source(),
         thread_mode: Some("one CPU per thread".to_owned()),
         device: versions.get("device").cloned(),
         driver_version: versions.get("driver").cloned(),
@@ -34,10 +34,12 @@ pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..of_host(facts)
-    }
+    };
+    target.kind.fill_columns(&target.text, &mut record)?;
+    Ok(record)
 }
 
-/// The columns of the host alone.
+/// Returns a record with the columns of the host alone.
 pub fn of_host(facts: &Facts) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     let cache = |level: u32| {
@@ -63,31 +65,8 @@ pub fn of_host(facts: &Facts) -> Record {
     }
 }
 
-/// The same of a simulated core: nothing of this machine is in its times but its name.
-pub fn of_fabric(fabric: &Fabric, target: &Target, facts: &Facts, run_id: &str) -> Record {
-    Record {
-        board: Some(fabric.board.clone()),
-        device: Some(format!("{} {}", fabric.board, fabric.core)),
-        unit: Some("fpga".to_owned()),
-        transport: Some("local".to_owned()),
-        thread_mode: Some("threads of the schedule".to_owned()),
-        host_class: "simulated".to_owned(),
-        cpu_model: None,
-        cpu_arch: None,
-        logical_cpus: None,
-        physical_cores: None,
-        l1d_bytes: None,
-        l2_bytes: None,
-        l3_bytes: None,
-        memory_bytes: None,
-        clock_policy: None,
-        is_virtual_machine: None,
-        kernel: None,
-        ..of_machine(target, facts, &Versions::new(), run_id)
-    }
-}
-
-/// The same of a core that was there: the machine beside it belongs to its times.
+/// Sets the columns of the host for a real core on a board, whose host processor influences the
+/// times.
 pub fn beside_core(record: &mut Record, facts: &Facts) {
     let host = of_host(facts);
     *record = Record {
@@ -108,21 +87,11 @@ pub fn beside_core(record: &mut Record, facts: &Facts) {
     };
 }
 
-/// The dataset's word for a kind of target.
-fn word(kind: Kind) -> datasets::Target {
-    match kind {
-        Kind::Llvm => datasets::Target::Llvm,
-        Kind::Cuda => datasets::Target::Cuda,
-        Kind::Opencl => datasets::Target::Other,
-        Kind::Torch => datasets::Target::Torch,
-        Kind::Pynq => datasets::Target::Pynq,
-    }
-}
-
-/// The same for tasks of a library: nothing of TVM is in them, and their threads share the CPUs.
+/// Returns the base record of tasks that a library computes. It has no versions of TVM, and the
+/// library's threads share the CPUs.
 pub fn of_library(compiled: &Record, target: &Target) -> Record {
     Record {
-        target: datasets::Target::Torch,
+        target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
         spin_count: Some(0),
         thread_mode: Some("threads share the CPUs".to_owned()),
@@ -132,7 +101,7 @@ pub fn of_library(compiled: &Record, target: &Target) -> Record {
     }
 }
 
-/// The columns of model, operator and work, added to those of the machine.
+/// Adds the columns of model, operator and work to those of the machine.
 pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
     let mut record = base.clone();
@@ -167,7 +136,7 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
     Ok(record)
 }
 
-/// The order of dimensions where the anchor has spatial ones.
+/// Returns the order of dimensions if the anchor has spatial ones.
 fn layout_of(task: &Task) -> Option<&'static str> {
     let anchor = &task.steps[0];
     let is_spatial =
@@ -180,7 +149,7 @@ fn layout_of(task: &Task) -> Option<&'static str> {
     }
 }
 
-/// The same of a program. What work a program does is not known.
+/// Adds the columns of a whole program, whose amount of work is unknown.
 pub fn of_module(module: &PlannedModule, base: &Record) -> Result<Record, RowError> {
     let extents: Vec<_> = module.inputs.iter().map(TensorType::extents).collect();
     Ok(Record {
@@ -198,7 +167,7 @@ pub fn of_module(module: &PlannedModule, base: &Record) -> Result<Record, RowErr
     })
 }
 
-/// All columns that are known before the run, added to those of the task.
+/// Adds all remaining columns that are known before the run to those of the task.
 pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
     let mut record = Record::clone(&attempt.with_task);
     if let Code::Compiled { schedule, source, revision } = &attempt.code {
@@ -214,7 +183,8 @@ pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
     Ok(record)
 }
 
-/// The CPUs of a run, one thread on each, and their NUMA nodes where they are this machine's.
+/// Fills the columns of CPUs, one thread on each, and of their NUMA nodes if they belong to this
+/// machine.
 pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError> {
     static TOPOLOGY: OnceLock<Topology> = OnceLock::new();
     record.threads = i64::try_from(cpus.len()).ok();
@@ -227,7 +197,7 @@ pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError
     Ok(())
 }
 
-/// What was built.
+/// Fills the columns of the artifact.
 pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
     record.code_bytes = i64::try_from(artifact.code_bytes).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
@@ -236,7 +206,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
         ("lower_ms", artifact.lower_ms),
         ("codegen_ms", artifact.codegen_ms),
     ]);
-    // All architectures have the same launches; the first one's figures stand for the kind of code.
+    // All architectures have the same launches; the features of the first represent all.
     let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
     features.extend(cubin.map(|cubin| cubin.features()).into_iter().flatten());
     features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
@@ -250,7 +220,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
     Ok(())
 }
 
-/// What became of the run.
+/// Fills the columns of the result.
 pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> Result<(), RowError> {
     match reply {
         Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
@@ -265,7 +235,7 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
     Ok(())
 }
 
-/// What a simulator said. There is one number and no doubt about what the simulator says: its interval is empty.
+/// Fills the columns of a simulated result. A simulator is deterministic, so the interval is empty.
 fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), RowError> {
     if record.source != Source::Simulated {
         fail(record, Outcome::RunFailed, format!("a simulated time is none of the source `{}`", record.source));
@@ -297,7 +267,7 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     Ok(())
 }
 
-/// Times and counters.
+/// Fills the columns of times and counters.
 pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), RowError> {
     record.outcome = Outcome::Ok;
     record.n = i64::from(m.n);
@@ -320,7 +290,7 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
-    // A counter that one step refused and the next one gave is not refused.
+    // A counter that one step rejected and a later step delivered does not count as rejected.
     let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for refusal in refused {
@@ -339,10 +309,11 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of a GPU's board, or of the processor's packages and their memory.
+/// Returns the energy of one run in joules: of a GPU's board, or of the processor's packages and
+/// their memory.
 ///
-/// Package energy counts only if the meters were read around all timed runs. Board energy is measured in runs of its own with
-/// warm caches, so it does not count for cold ones.
+/// Package energy counts only if the meters were read around all timed runs. Board energy is
+/// measured in separate runs with warm caches, so it does not count for cold ones.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -358,7 +329,7 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     }
 }
 
-/// What a record keeps of a counter beside its value.
+/// The columns of a counter other than its value.
 #[derive(Serialize)]
 struct CounterOrigin<'a> {
     source: &'static str,
@@ -377,13 +348,13 @@ impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
     }
 }
 
-/// How far the result is from the reference.
+/// Fills the columns of the error against the reference.
 pub fn describe_check(record: &mut Record, check: &Check) {
     record.max_abs_error = Some(check.max_abs_error).filter(|error| error.is_finite());
     record.max_rel_error = Some(check.max_rel_error).filter(|error| error.is_finite());
 }
 
-/// A result that is not the task's.
+/// Marks a record whose result differs from the reference.
 pub fn wrong_result(record: &mut Record, check: &Check) {
     describe_check(record, check);
     let why = format!(
@@ -393,13 +364,13 @@ pub fn wrong_result(record: &mut Record, check: &Check) {
     fail(record, Outcome::WrongResult, why);
 }
 
-/// An attempt that gave no time, and why.
+/// Marks a record without a time, with the reason.
 pub fn fail(record: &mut Record, outcome: Outcome, why: String) {
     record.outcome = outcome;
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-/// How an attempt ended that a fault ended.
+/// Returns the outcome of an attempt that ended with a fault.
 pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,
@@ -410,13 +381,13 @@ pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
     }
 }
 
-/// Microseconds from 1970 to a moment.
+/// Returns a moment in microseconds since 1970.
 pub fn microseconds(moment: SystemTime) -> i64 {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Microseconds from 1970 to now.
+/// Returns the current time in microseconds since 1970.
 pub fn now_us() -> i64 {
     microseconds(SystemTime::now())
 }
@@ -427,8 +398,8 @@ mod tests {
     use measure::counters::Step;
     use measure::{HostClock, Plan, sample};
 
-    /// Medians of three visits, as an AMD EPYC with AVX-512 recorded them: ResNet-18's first convolution on one thread with its
-    /// default schedule, and the whole model on two threads.
+    /// Medians of three visits, recorded on an AMD EPYC with AVX-512: ResNet-18's first convolution
+    /// on one thread with its default schedule, and the whole model on two threads.
     const RECORDED: [[f64; 3]; 2] = [[1_147_536.5, 1_053_361.0, 1_074_703.0], [6_523_009.0, 6_592_052.0, 6_623_073.0]];
 
     #[test]
@@ -436,7 +407,7 @@ mod tests {
         for visits_ns in RECORDED {
             let visit = |median_ns: &f64| Measurement { median_ns: *median_ns, ..measured(&[]) };
             let visits: Vec<Measurement> = visits_ns.iter().map(visit).collect();
-            // An operator of a campaign has a row for each visit, a whole model one for all.
+            // An operator of a campaign has a row for each visit, a whole model one row for all.
             let row = |(place, visit): (usize, &Measurement)| {
                 let mut record = Record { started_at_us: place as i64, ..Record::default() };
                 describe_measurement(&mut record, visit).unwrap();
@@ -455,7 +426,8 @@ mod tests {
         }
     }
 
-    /// A measurement with these counters: name, value per run, runs that it was counted over, whether all the time.
+    /// Returns a measurement with these counters: name, value per run, number of counted runs, and
+    /// whether all runs were counted.
     fn measured(counters: &[(&str, f64, u64, bool)]) -> Measurement {
         let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
         let mut run = |_| Ok::<(), std::convert::Infallible>(());
@@ -488,7 +460,7 @@ mod tests {
         check(&[(PACKAGE_ENERGY, 2500.0, 60, true), dram], CacheState::Warm, None);
         check(&[(PACKAGE_ENERGY, 2500.0, 100, false)], CacheState::Warm, None);
         check(&[(PACKAGE_ENERGY, 0.0, 100, true)], CacheState::Warm, None);
-        // A GPU's board is watched for half a second of runs of its own.
+        // Board energy comes from separate runs, half a second long.
         check(&[(ENERGY, 40.0, 7, true), package], CacheState::Warm, Some(40e-3));
         check(&[(ENERGY, 40.0, 7, true)], CacheState::Cold, None);
         check(&[], CacheState::Warm, None);

@@ -1,31 +1,36 @@
-//! The attempts of a campaign that belong to one shard.
+//! Selects the attempts of a campaign that belong to one shard.
 //!
-//! Every process plans the whole campaign and keeps its own shard. The assignment must not depend on the machine: not on its
-//! CPUs, host class or versions, and not on the target text that was derived from its processor. Even the schedules of a task
-//! differ between machines, because spaces depend on the processor. So the assignment uses the request alone: the task, the
-//! number of the schedule among those of the task, the position of the thread count in the list, and the cache state.
+//! Every process plans the whole campaign and keeps its own shard. The assignment must not depend
+//! on the machine: not on its CPUs, host class or versions, and not on the target text that was
+//! derived from its processor. Even the schedules of a task differ between machines, because spaces
+//! depend on the processor. So the assignment uses the request alone: the task, the index of the
+//! schedule among those of the task, the position of the thread count in the list, and the cache
+//! state.
 
 use super::attempt::schedules;
 use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
 use datasets::{Key, Shard};
 use job::space::Schedule;
-use job::target::Target;
 use std::collections::HashMap;
+use targets::Target;
 
-/// Decides which attempts belong to a shard.
+/// Assignment of attempts to a shard.
 pub struct Share<'a> {
     shard: Shard,
     config: &'a Config,
-    /// The number of each schedule, by the first task that is compiled with its task and by the hash of the schedule.
+    /// Index of each schedule, by the first task that is compiled with its task and by the hash of
+    /// the schedule.
     drawn: HashMap<(usize, String), Drawn>,
 }
 
-/// Sampler and number of a schedule. Numbers are counted per sampler, because a sampler may have fewer points on another machine.
+/// Sampler and index of a schedule. Indices are counted per sampler, because a sampler may have
+/// fewer points on another machine.
 type Drawn = (&'static str, usize);
 
 impl<'a> Share<'a> {
-    /// Creates the share of a shard. A search is not divided, so that its process sees all of its trials.
+    /// Creates the share of a shard. A search is not divided, because its process needs the results
+    /// of all trials.
     pub fn new(shard: Shard, tasks: &[PlannedTask], target: &Target, config: &'a Config) -> Share<'a> {
         let mut drawn = HashMap::new();
         let is_sweep = shard != Shard::WHOLE && config.tune.is_none();
@@ -43,19 +48,19 @@ impl<'a> Share<'a> {
         Share { shard, config, drawn }
     }
 
-    /// Whether an attempt belongs to the shard.
+    /// Returns whether an attempt belongs to the shard.
     pub fn contains(&self, attempt: &Attempt) -> bool {
         self.shard.contains(self.key(attempt))
     }
 
-    /// Returns the key of an attempt as it was requested.
+    /// Returns a key of an attempt that depends on the request alone.
     fn key(&self, attempt: &Attempt) -> Key {
         let drawn = match &attempt.code {
             Code::Compiled { schedule, .. } => self.drawn.get(&(attempt.family, schedule.hash())),
             Code::Library | Code::Module(_) => None,
         };
         let threads = attempt.cpus.len();
-        // "All CPUs" is a different count on each machine, at the same position of the list.
+        // "All CPUs" is a different count on each machine, but has the same position in the list.
         let threads_position = self.config.threads.iter().position(|count| *count == threads).unwrap_or(threads);
         let task = &attempt.with_task;
         let asked = (
@@ -84,9 +89,9 @@ mod tests {
     use crate::campaign::{Ground, Settings, Tuning};
     use datasets::Record;
     use job::revision::Revisions;
-    use job::target::llvm;
     use std::path::Path;
     use std::time::Duration;
+    use targets::llvm;
 
     /// A machine that runs one shard.
     struct Machine {

@@ -1,8 +1,9 @@
-//! Models at several sizes, their tasks compiled once where that is possible.
+//! Plans models at several sizes, whose tasks are compiled once if possible.
 //!
-//! A model is loaded at each of its sizes and cut into calls of tasks; calls at the same place are one task at different
-//! sizes. Where one task with symbols stands for all of them (`models::symbolic`), it is what a builder compiles, and the
-//! tasks of the sizes are what is run. Everything else is compiled for each size, with the reason kept.
+//! A model is loaded at each of its sizes and cut into calls of tasks. Calls at the same position
+//! are one task at different sizes. If one symbolic task (`models::symbolic`) can represent all of
+//! them, a builder compiles it once, and the tasks of the sizes are run. Every other task is
+//! compiled for each size, and the reason is kept.
 
 use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, cuts};
@@ -12,7 +13,7 @@ use models::symbolic::{Family, unify};
 use models::{Graph, Plan, Task, TaskUse};
 use std::collections::HashMap;
 
-/// One model at one size: its graph and the calls it was cut into.
+/// One model at one size: its graph and its calls.
 struct Member<'a> {
     request: &'a ModelRequest,
     /// Index among all models of the campaign.
@@ -20,7 +21,7 @@ struct Member<'a> {
     cuts: Vec<(Graph, Plan)>,
 }
 
-/// Adds the tasks of all models, those that are compiled together next to each other.
+/// Adds the tasks of all models. Tasks that are compiled together are adjacent.
 pub(super) fn plan(
     config: &Config,
     models: &LoadedModels,
@@ -40,7 +41,7 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Indices of models that differ in nothing but their size.
+/// Groups the indices of models that differ only in their size.
 fn groups(models: &[ModelRequest]) -> Vec<Vec<usize>> {
     let identity = |model: &ModelRequest| {
         (model.source.clone(), model.name.clone(), model.tokens.map(|tokens| tokens.phase), model.skip_unsupported)
@@ -65,7 +66,7 @@ fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usi
         }
         return;
     }
-    // The same tasks at every size, by their first call.
+    // Groups calls with the same tasks at every size, in the order of the first call.
     let mut order: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
     let mut place_of: HashMap<Vec<usize>, usize> = HashMap::new();
     for call in 0..calls {
@@ -93,14 +94,15 @@ fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usi
     }
 }
 
-/// What the sizes of a group are called.
+/// Returns the names of the symbols of a group, with their values at each size.
 fn names(members: &[Member<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
     let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
     vec![("batch", batch), ("sequence", sequence)]
 }
 
-/// One task with symbols for these; nothing when they are equal, or a library computes them.
+/// Returns one symbolic task for several sizes, or None if the tasks are equal or a library
+/// computes them.
 fn together(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
     if used.iter().any(|used| used.partner.is_some()) {
         return Ok(None);
@@ -117,7 +119,7 @@ fn together(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Fami
 }
 
 impl PlannedTask {
-    /// Whether two tasks are sizes of one that is compiled.
+    /// Returns whether two tasks are sizes of the same symbolic task.
     pub fn is_compiled_with(&self, other: &PlannedTask) -> bool {
         match (&self.symbolic, &other.symbolic) {
             (Some(own), Some(theirs)) => own.task == theirs.task,
@@ -125,12 +127,12 @@ impl PlannedTask {
         }
     }
 
-    /// What is compiled, as JSON.
+    /// Returns the task that is compiled, as JSON.
     pub fn compiled_json(&self) -> &str {
         self.symbolic.as_ref().map_or(&self.json, |symbolic| &symbolic.json)
     }
 
-    /// The task whose schedules are those of what is compiled.
+    /// Returns the task whose space contains the schedules of the compiled code.
     pub fn scheduled(&self) -> &Task {
         self.symbolic.as_ref().map_or(&self.task, |symbolic| &symbolic.task)
     }

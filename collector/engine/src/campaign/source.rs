@@ -1,75 +1,81 @@
-//! Where the attempts of a campaign come from.
+//! Sources of attempts: the interface, and the sweep over a fixed list.
 
 use super::planned::Attempt;
 use datasets::{Key, Outcome, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Proposes attempts, and hears what became of them.
+/// A source that proposes attempts and receives their results.
 pub trait Source {
-    /// The next attempts, of at most so many builds: those that share a build are neighbours. None means that there is
-    /// nothing to try before something that is in hand has ended, or at all.
+    /// Returns the next attempts, of at most `builds` builds; those that share a build are
+    /// adjacent. An empty list means that nothing can be proposed before an attempt in flight ends,
+    /// or that the source is exhausted.
     fn propose(&mut self, builds: usize) -> Vec<Attempt>;
 
-    /// Why something that was built is not worth a run, if it is not; its record says what was built.
+    /// Returns the reason if the cost model rejects a candidate after its build. `_built` describes
+    /// the artifact.
     fn pass_over(&mut self, _attempt: &Attempt, _built: &Record) -> Option<String> {
         None
     }
 
-    /// Hears the record of an attempt.
+    /// Receives the record of an attempt.
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 
-    /// Hears that an attempt is not made here, because another process makes or has made it.
+    /// Notes that an attempt is not made here, because another process makes or has made it.
     fn forgo(&mut self, _attempt: &Attempt) {}
 
-    /// Hears that another process has claimed an attempt. Returns whether the source will propose it again, in case that process
-    /// ends before it is made.
+    /// Notes that another process has claimed an attempt. Returns whether the source will propose
+    /// it again, in case that process ends before it has made the attempt.
     fn put_off(&mut self, _attempt: &Attempt) -> bool {
         false
     }
 
-    /// How the work stands in words, where more can be said than how many attempts there were.
+    /// Returns a progress message, if the source can report more than the number of attempts.
     fn standing(&self) -> Option<String> {
         None
     }
 
-    /// How many attempts it would propose still, as far as it knows.
+    /// Returns the number of attempts that the source still expects to propose.
     fn left(&self) -> usize;
 
-    /// Returns how many of the attempts left it has put off.
+    /// Returns the number of attempts left that it has postponed.
     fn held(&self) -> usize {
         0
     }
 }
 
-/// A list from its beginning to its end, with all visits of each experiment.
+/// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// A further visit comes a quarter of the list after the one before, or later, so that visits of one experiment meet the machine
-/// at different times, and most of them while the rest is being built. What was built is kept for them by the bench; a list is
-/// quartered in steps of at most [`MOST_BETWEEN`] attempts, so that this has a bound.
+/// The next visit of an experiment follows at least a quarter of the list after the previous one,
+/// so that its visits meet the machine at different times, and most of them run while the rest is
+/// being built. The bench keeps artifacts for later visits; [`MOST_BETWEEN`] bounds the number that
+/// it has to keep.
 pub struct Sweep {
-    /// Where each experiment stands in the list.
+    /// Position of each experiment in the list.
     places: HashMap<Key, usize>,
     /// First visits.
     waiting: VecDeque<Attempt>,
-    /// Further visits, by how many attempts of the list come before them, and by their places in it.
+    /// Further visits, by the number of attempts of the list that precede them, and by their
+    /// positions in it.
     later: BTreeMap<(usize, usize), Attempt>,
-    /// How many attempts of the list came before now; where all have, this goes on with further visits.
+    /// Number of attempts of the list that were proposed. At the end of the list, the count
+    /// continues with further visits.
     moment: usize,
-    /// Attempts between two visits of one experiment.
+    /// Number of attempts between two visits of one experiment.
     between: usize,
-    /// Attempts that other processes had claimed when they were proposed; proposed again when nothing else is left.
+    /// Attempts that other processes had claimed when they were proposed; they are proposed again
+    /// when nothing else is left.
     held: VecDeque<Attempt>,
-    /// When each experiment was last proposed.
+    /// Moment at which each experiment was last proposed.
     proposed: HashMap<Key, usize>,
-    /// Attempts that were proposed and have not ended.
+    /// Number of proposed attempts that have not ended.
     open: usize,
 }
 
-/// Attempts between two visits of one experiment, at most.
+/// Largest number of attempts between two visits of one experiment.
 const MOST_BETWEEN: usize = 2048;
 
 impl Sweep {
-    /// All of these.
+    /// Creates a sweep over these attempts.
     pub fn new(attempts: Vec<Attempt>) -> Sweep {
         Sweep {
             places: attempts.iter().enumerate().map(|(place, attempt)| (attempt.key, place)).collect(),
@@ -83,9 +89,10 @@ impl Sweep {
         }
     }
 
-    /// The next further visits whose time has come, at most so many.
+    /// Returns up to `most` further visits that are due.
     fn due(&mut self, most: usize) -> Vec<Attempt> {
-        // At the end of the list time goes on only when everything has ended, or the last ones would be visited in one go.
+        // At the end of the list, the moment advances only when everything has ended. Otherwise,
+        // the last experiments would be visited without a pause.
         if self.waiting.is_empty()
             && self.open == 0
             && let Some(((moment, _), _)) = self.later.first_key_value()
@@ -98,7 +105,7 @@ impl Sweep {
         due.iter().filter_map(|place| self.later.remove(place)).collect()
     }
 
-    /// Proposes a visit in the runner process of this moment.
+    /// Proposes a visit in the runner process of the current moment.
     fn propose_now(&mut self, attempt: Attempt) -> Attempt {
         self.proposed.insert(attempt.key, self.moment);
         self.open += 1;
@@ -132,7 +139,7 @@ impl Source for Sweep {
 
     fn forgo(&mut self, attempt: &Attempt) {
         self.open -= 1;
-        // Another process made this visit, and may leave later ones to this one.
+        // The other process made this visit, but may leave later ones to this process.
         self.revisit(attempt.next_visit());
     }
 

@@ -1,33 +1,33 @@
-//! What was asked of a search.
+//! Settings of a search.
 
 #[cfg(feature = "clap")]
 use crate::flags::choices;
 use job::space::{Filter, VERSION};
-use job::target::Kind;
 use models::Choice;
 use search::TunerName;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+use targets::Kind;
 
-/// How schedules are searched for, in place of sweeping through samples of them.
+/// Settings of a search for schedules, which replaces a sweep over samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tune {
-    /// Who proposes.
+    /// The tuner that proposes schedules.
     pub tuner: TunerName,
-    /// Trials of each model, all its tasks, thread counts and cache states together.
+    /// Number of trials of each model, over all tasks, thread counts and cache states.
     pub trials: usize,
-    /// Trials of a task on one number of threads, at most.
+    /// Largest number of trials of a task on one number of threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials_per_task: Option<usize>,
-    /// A task that gained nothing in so many trials gets no more; 0 never gives up.
+    /// Number of trials without a gain after which a task gets no more; 0 disables this limit.
     pub patience: usize,
-    /// Settings that schedules may have.
+    /// Filter of the settings that schedules may have.
     #[serde(skip_serializing_if = "Filter::is_empty")]
     pub only: Filter,
-    /// Whether what is fastest alone is then timed in its places in whole models, beside the default.
+    /// Whether the fastest schedules are then timed in the network, compared with the default.
     pub in_place: bool,
-    /// The version of the spaces that are searched; this program has one.
+    /// Version of the searched spaces; this program supports one.
     pub spaces: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct TuneSettings {
 }
 
 impl TuneSettings {
-    /// Returns these settings, and those of `file` where these have none.
+    /// Returns these settings, completed by those of `file`.
     pub fn over(self, file: TuneSettings) -> TuneSettings {
         TuneSettings {
             tuner: self.tuner.or(file.tuner),
@@ -76,7 +76,7 @@ impl TuneSettings {
         }
     }
 
-    /// Returns a search with defaults where these settings have none.
+    /// Returns a search in which defaults replace missing settings.
     pub fn resolve(self) -> Tune {
         let default = Tune::default();
         Tune {
@@ -105,15 +105,16 @@ impl Default for Tune {
     }
 }
 
-/// Trials, and how that is said.
+/// Range of trials, and its description for errors.
 const TRIALS: RangeInclusive<usize> = 1..=1_000_000;
 const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
 
-/// A setting that cannot be carried out: its name, what it is, and what it may be.
+/// A setting that is not supported: its name, its value, and the allowed values.
 pub type Refusal = (&'static str, String, String);
 
 impl Tune {
-    /// What cannot be carried out on a target, where code is made for several sizes at once or not.
+    /// Returns the setting that a target does not support. `is_for_sizes` means that code is
+    /// compiled for several sizes.
     pub fn refusal(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
         let per_task = self.trials_per_task.unwrap_or(self.trials);
         let counts = [
@@ -132,7 +133,7 @@ impl Tune {
                 format!("this program has version {VERSION} of the schedule spaces"),
             ));
         }
-        if self.tuner == TunerName::Metaschedule && !self.only.is_empty() {
+        if self.tuner.draws() && !self.only.is_empty() {
             let axes: Vec<&str> = self.only.0.keys().map(String::as_str).collect();
             let why = "draws from TVM's own space have none of our axes: leave it out, or take another tuner";
             return Some(("only", axes.join(", "), why.to_owned()));

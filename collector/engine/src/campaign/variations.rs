@@ -1,4 +1,4 @@
-//! Tasks between and around those of models.
+//! Resized variants of the tasks of models.
 
 use super::config::{Config, ModelRequest, SIMPLE};
 use super::planned::{PlannedTask, json};
@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
 
-/// Tasks like the planned ones with other sizes, which stand in no model; none twice.
+/// Returns distinct variants of the planned tasks with other sizes, which occur in no model.
 pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<PlannedTask> {
     if config.variations == 0 {
         return Vec::new();
@@ -14,7 +14,7 @@ pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<Planne
     let mut known: HashSet<String> = planned.iter().map(|planned| planned.task.hash()).collect();
     let mut variations = Vec::new();
     for one in planned.iter().filter(|planned| planned.partner.is_none()) {
-        // What is drawn for a task does not depend on the others.
+        // The random variants of a task do not depend on the other tasks.
         let seed = blake3::hash(format!("{}{}", config.seed, one.task.hash()).as_bytes());
         let mut random = ChaCha8Rng::from_seed(*seed.as_bytes());
         let drawn = (0..config.variations).filter_map(|_| models::variation(&one.task, &mut random));

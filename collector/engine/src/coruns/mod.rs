@@ -1,5 +1,4 @@
-//! Co-runs of a configuration: the combinations of operators that a store lacks are run, and slowdowns are read from the records of
-//! all.
+//! Runs the co-runs of a configuration that a store lacks, and reports the slowdowns of all.
 
 mod report;
 
@@ -21,13 +20,13 @@ use crate::stores::failed;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
 use datasets::{Choose, Key, Record, Store};
-use job::target::{Target, is_llvm};
 use measure::host::cache_shares::{RESCTRL, can_be_parted};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use targets::Target;
 
 /// Planned co-runs, and the workers that build and run them.
 pub struct CoRunCampaign {
@@ -56,7 +55,7 @@ impl CoRunCampaign {
             Failure::usage("the configuration has no table `[corun]`")
                 .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
         })?;
-        if !is_llvm(&config.target) {
+        if !config.compiled_kind().runs_on_cpus() {
             return Err(Failure::usage("only operators on CPUs run beside each other").with_hint("leave out `target`"));
         }
         let wrong = |error: &dyn std::error::Error| Failure::usage(chain(error));
@@ -90,8 +89,8 @@ impl CoRunCampaign {
         Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
     }
 
-    /// Runs the combinations that a store lacks, and reports the slowdowns of all. The campaign ends after the combination in flight
-    /// when the signal is not 0 any more.
+    /// Runs the combinations that a store lacks, and reports the slowdowns of all. When the signal
+    /// becomes non-zero, the campaign ends after the combination in flight.
     pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
         store.keep_config(&self.config.kept_text()).map_err(failed)?;
         let (outcomes, known_before) = self.run_missing(store, signal)?;
@@ -121,7 +120,8 @@ impl CoRunCampaign {
             keys.map(|key| ledger.left(key, passes)).max().unwrap_or(0)
         };
         let left: Vec<i64> = self.planned.iter().map(tries_left).collect();
-        // One pass after the other: what disturbs the machine for a second does not meet all tries of one combination.
+        // Each pass covers all combinations, so that a short disturbance does not affect all tries
+        // of one combination.
         let pass = |number: i64| {
             let wanted = self.planned.iter().zip(&left).filter(move |(_, left)| **left > number);
             wanted.map(|(combination, _)| combination.clone())
@@ -150,7 +150,7 @@ impl CoRunCampaign {
         Ok((outcomes.map_err(failed)?, left.iter().filter(|left| **left == 0).count()))
     }
 
-    /// Returns the records of all planned combinations that a store has.
+    /// Returns the records of all planned combinations in a store.
     fn records(&self, store: &Store) -> Result<Vec<Record>> {
         let wanted: HashSet<Key> = self.planned.iter().flat_map(Combination::keys).collect();
         let mut records = Vec::new();

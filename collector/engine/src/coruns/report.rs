@@ -38,11 +38,11 @@ pub struct CoRunMember {
     pub operator: String,
     /// The other members.
     pub beside: Vec<String>,
-    /// How the members share cores.
+    /// Assignment of cores to the members.
     pub parallel: Option<String>,
-    /// Median next to the others.
+    /// Median time next to the others.
     pub median_ns: f64,
-    /// Median alone on the same cores.
+    /// Median time alone on the same cores.
     pub alone_ns: f64,
     /// Time next to the others over time alone.
     pub slowdown: f64,

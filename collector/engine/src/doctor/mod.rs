@@ -1,7 +1,8 @@
-//! What this machine offers and lacks, with the consequence and the cure: minutes before an hour is spent.
+//! Checks the machine before a long campaign: what it offers and lacks, the consequence, and the
+//! remedy.
 //!
-//! [`doctor`] looks, [`findings`] judges: the judging is a plain function of what was seen. Printing is left to the
-//! command line.
+//! [`doctor`] collects evidence, and [`findings`] is a pure function that judges it. The command
+//! line prints the findings.
 
 mod gpu;
 
@@ -23,20 +24,20 @@ use measure::counters::{Availability, CounterRequest, Step, available, papi};
 use measure::host::{Facts, Noise};
 use measure::{Clock, HostClock};
 
-/// Where to look.
+/// Options of the checks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DoctorRequest {
     /// Folders searched for native libraries, in this order.
     pub library_folders: Vec<PathBuf>,
-    /// Counters as a collection would ask for them.
+    /// Counters that a collection would request.
     pub counters: CounterRequest,
 }
 
-/// How good a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// As wished.
+    /// Works without limitations.
     Ok,
     /// Works, with less than the best result.
     Limited,
@@ -44,100 +45,101 @@ pub enum Status {
     Missing,
 }
 
-/// One thing looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// Subject of the check.
     pub topic: String,
-    /// How good it is.
+    /// Severity.
     pub status: Status,
-    /// What was seen.
+    /// What was found.
     pub found: String,
-    /// What that means for measurements; empty when nothing.
+    /// Consequence for measurements; empty if there is none.
     pub consequence: String,
-    /// What to do; empty when nothing.
+    /// Recommended action; empty if there is none.
     pub advice: String,
 }
 
-/// A native library looked for.
+/// Result of the search for a native library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFound {
     library: &'static Library,
-    /// Where it is, if it is.
+    /// Path of the library, or None if it was not found.
     pub path: Option<PathBuf>,
 }
 
-/// PAPI as it starts here.
+/// PAPI as it was loaded on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PapiFound {
-    /// Version and file.
+    /// Version and file of the library.
     pub version: String,
-    /// Its parts.
+    /// Components of the library.
     pub components: Vec<papi::Component>,
 }
 
-/// What there is for GPUs.
+/// Evidence about the GPU and its libraries.
 #[derive(Debug, Clone)]
 pub struct GpuFound {
-    /// NVIDIA's compiler library: its version, its file, and the capabilities it compiles for, in tens.
+    /// NVIDIA's compiler library: its version, its file, and the compute capabilities it compiles
+    /// for, times ten.
     pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
-    /// Whether the compiler finds headers for half precision.
+    /// Whether the compiler finds the headers for half precision.
     pub has_half_precision: bool,
-    /// Whether it finds those for tensor cores.
+    /// Whether the compiler finds the headers for tensor cores.
     pub has_fragments: bool,
-    /// Whether the driver tells of the device's state.
+    /// Whether the state of the device can be read.
     pub state: Result<(), String>,
-    /// NVIDIA's library for profilers, by the version of its interface.
+    /// NVIDIA's profiling library, by the version of its interface.
     pub profiler: Result<Option<u32>, String>,
-    /// The driver's first device.
+    /// First device of the driver.
     pub device: Result<DeviceFacts, String>,
-    /// What the range profiler can count, or why nothing.
+    /// Counters of the range profiler, or the reason why there are none.
     pub counters: Result<GpuCounters, String>,
-    /// Whether counters are for administrators alone, where the driver says.
+    /// Whether only administrators may read counters, if the driver reports that.
     pub counters_restricted: Option<bool>,
 }
 
-/// What the range profiler can count on a device.
+/// Counters that the range profiler supports on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuCounters {
-    /// The device's chip.
+    /// Name of the device's chip.
     pub chip: String,
-    /// Counters that mean something there.
+    /// Number of supported counters.
     pub given: usize,
-    /// Those the chip lacks.
+    /// Counters that the chip lacks.
     pub lacking: Vec<String>,
 }
 
-/// Everything that was seen.
+/// All evidence that was collected.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// What there is for GPUs.
+    /// GPU and its libraries.
     pub gpu: GpuFound,
-    /// The machine.
+    /// Facts about the machine.
     pub facts: Facts,
     /// The kernel's permission setting for perf events.
     pub perf_event_paranoid: Option<i32>,
-    /// PAPI, or why there is none.
+    /// PAPI, or the reason why it cannot be used.
     pub papi: Result<PapiFound, String>,
-    /// Every counter with a stable name.
+    /// Availability of every counter with a stable name.
     pub counters: Vec<Availability>,
-    /// What a spinning thread missed.
+    /// Interruptions that a spinning thread observed.
     pub noise: Noise,
-    /// The clock's precision.
+    /// Precision of the clock.
     pub clock_precision_ns: u64,
-    /// The lowest limit on memory, and who sets it.
+    /// Lowest memory limit, and its origin.
     pub memory_limit: Option<(u64, String)>,
     /// Native libraries.
     pub libraries: Vec<LibraryFound>,
-    /// Folders that were searched for them.
+    /// Folders that were searched for native libraries.
     pub library_folders: Vec<PathBuf>,
 }
 
-/// A native library that something needs.
+/// A native library that some feature needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Library {
     topic: &'static str,
-    /// File names, any of which will do.
+    /// Alternative file names.
     files: &'static [&'static str],
     is_required: bool,
     consequence: &'static str,
@@ -177,7 +179,7 @@ const LIBRARIES: &[Library] = &[
     },
 ];
 
-/// Looks at this machine; takes about a quarter of a second, most of it watching for noise.
+/// Checks this machine. Most of the time is spent on measuring noise.
 pub fn doctor(request: &DoctorRequest) -> Vec<Finding> {
     findings(&look(request))
 }
@@ -251,7 +253,7 @@ fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
     LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
 }
 
-/// Judges what was seen: one finding per topic, in the order in which they matter.
+/// Judges the evidence: returns one finding per topic, in the order of importance.
 pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
@@ -279,7 +281,7 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
 
 fn finding(topic: &str, status: Status, found: impl Into<String>, consequence: &str, advice: &str) -> Finding {
     let (topic, found) = (topic.to_string(), found.into());
-    // What is well needs no words.
+    // A finding without problems needs no advice.
     let (consequence, advice) = if status == Status::Ok { ("", "") } else { (consequence, advice) };
     Finding { topic, status, found, consequence: consequence.into(), advice: advice.into() }
 }
@@ -306,7 +308,7 @@ fn processors(facts: &Facts) -> Finding {
     finding("processors", status, found, consequence, "give the process more processors")
 }
 
-/// The compiler takes some hundred MiB per builder.
+/// Smallest sensible memory: the compiler takes some hundred MiB per builder.
 const MEMORY_MIN_BYTES: u64 = 2 << 30;
 
 fn memory(evidence: &Evidence) -> Finding {
@@ -444,7 +446,8 @@ fn perf_events(evidence: &Evidence) -> Finding {
     let is_given = evidence.counters.iter().any(|one| one.given.is_some_and(|(step, _)| step == Step::Perf));
     let paranoid = evidence.perf_event_paranoid.map_or("unreadable".into(), |level| level.to_string());
     let found = format!("kernel.perf_event_paranoid is {paranoid}");
-    // Level 2 lets a process count itself in user mode; 1 and lower add the kernel's part.
+    // Level 2 lets a process count itself in user mode; level 1 and below also allow the kernel's
+    // part.
     let status = match evidence.perf_event_paranoid {
         _ if is_given => Status::Ok,
         Some(level) if level <= 2 => Status::Limited,

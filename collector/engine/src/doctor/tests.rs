@@ -1,4 +1,4 @@
-//! Findings of made-up machines.
+//! Tests of findings on synthetic machines.
 
 #[path = "../../../measure/src/host/example.rs"]
 mod example;
@@ -76,7 +76,7 @@ fn every_lack_is_told_with_its_consequence_and_cure() {
     "#]].assert_eq(&lines.concat());
 }
 
-/// What is said of a machine with a GPU.
+/// Returns the findings about a machine with a GPU as text.
 fn with_gpu(counters: Result<GpuCounters, &str>, driver_cuda: &str, capability: u32, restricted: bool) -> String {
     let facts = DeviceFacts {
         name: "emulated GPU".into(),

@@ -1,10 +1,12 @@
-//! Places boxes in layers, each below everything it reads, with few crossings and short lines.
+//! Layout of a layered drawing, in which each box lies below all boxes that it reads from, with few
+//! crossings and short lines.
 //!
-//! The usual four steps: layers by the longest path; long lines get a corner in every layer they cross; each layer is
-//! ordered by the mean place of its neighbours, down and up a few times; then boxes move towards their neighbours as
-//! far as those beside them allow. Lines that a drawing has too many of go straight.
+//! The algorithm has the usual four steps. Layers follow from the longest path. Long lines get a
+//! corner in every layer they cross. Each layer is sorted by the mean position of its neighbours in
+//! a few sweeps down and up. Finally, boxes move towards their neighbours as far as the adjacent
+//! boxes allow. If a drawing has too many lines, they are drawn straight.
 
-/// A drawing.
+/// A layout of boxes and lines.
 pub(super) struct Layered {
     pub boxes: Vec<Placed>,
     pub edges: Vec<Line>,
@@ -12,7 +14,7 @@ pub(super) struct Layered {
     pub height: f64,
 }
 
-/// Where the middle of a box is.
+/// A box with the coordinates of its centre.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     pub x: f64,
@@ -42,7 +44,7 @@ struct Place {
     x: f64,
 }
 
-/// Boxes of these widths and the lines between them, which go from a lower to a higher index.
+/// Computes the layout of boxes of these widths. Edges lead from a lower to a higher index.
 pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
     let layer_of = layer_of(widths.len(), edges);
     let mut places: Vec<Place> = widths
@@ -74,7 +76,8 @@ pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
     finish(widths, &places, edges, &chains, layers.len())
 }
 
-/// Below everything that is read; what reads nothing stands right above its first reader.
+/// Returns the layer of each box: below all boxes that it reads from. A box without inputs is
+/// placed directly above its first reader.
 fn layer_of(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut layer = vec![0usize; count];
     let mut by_reader: Vec<(usize, usize)> = edges.iter().map(|&(from, to)| (to, from)).collect();
@@ -150,8 +153,8 @@ fn arrange(layers: &[Vec<usize>], places: &mut [Place]) {
     }
 }
 
-/// Places near the wanted ones, in their order and clear of each other: the mean of pushing everything right and
-/// pushing everything left.
+/// Returns positions near the wanted ones, in the same order and without overlap: the mean of
+/// shifting all to the right and shifting all to the left.
 fn apart(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     let room = |at: usize| (widths[at] + widths[at + 1]) / 2.0 + GAP;
     let (mut right, mut left) = (wanted.to_vec(), wanted.to_vec());
@@ -171,7 +174,7 @@ fn finish(widths: &[f64], places: &[Place], edges: &[(usize, usize)], chains: &[
     let y = |index: usize| (places[index].layer as f64 + 0.5) * LAYER_HEIGHT;
     let boxes = widths.iter().enumerate().map(|(index, &width)| Placed { x: x(index), y: y(index), width });
     let lines = edges.iter().zip(chains).map(|(&(from, to), chain)| {
-        // A line goes straight down beside the boxes of every layer it crosses.
+        // A line runs straight down between the boxes of every layer that it crosses.
         let half = super::HEIGHT / 2.0;
         let sides = chain.iter().flat_map(|&index| [(x(index), y(index) - half), (x(index), y(index) + half)]);
         let mut points: Vec<(f64, f64)> = sides.collect();
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn boxes_stand_below_what_they_read_and_clear_of_each_other() {
-        // A diamond with a long line beside it.
+        // A diamond with a long line next to it.
         let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (0, 4)];
         let drawing = layered(&[80.0, 120.0, 60.0, 80.0, 80.0], &edges);
         for (from, to) in edges {

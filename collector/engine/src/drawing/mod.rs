@@ -1,8 +1,10 @@
-//! A graph as a page: every task a box, in layers from inputs to results, to look at in a browser without a network.
+//! Renders a graph as a self-contained HTML page: every task is a box, in layers from inputs to
+//! results.
 //!
-//! Boxes are what is measured (an anchor with its epilogue), with what stands between them: views, constants that are
-//! computed, inputs and results. The page holds the drawing and the facts of each box; moving, zooming and searching
-//! are a few lines of script in it. All names come from files, so nothing of them reaches the page unescaped.
+//! Boxes are measured tasks (an anchor with its epilogue) and the nodes between them: views,
+//! computed constants, inputs and results. The page contains the drawing, the facts of each box,
+//! and a short script for moving, zooming and searching. Names come from files, so they are
+//! escaped.
 
 mod layers;
 
@@ -15,36 +17,36 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What the page looks like.
+/// Style sheet of the page.
 const STYLE: &str = include_str!("style.css");
-/// Its body; the places of the drawing and its facts are marked.
+/// Body of the page, with marks for the drawing and its facts.
 const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
-/// Letters of a line in a box.
+/// Largest number of characters of a line in a box.
 const LONGEST: usize = 48;
 
 /// One box of the drawing.
 struct Card {
-    /// Class of the page's style sheet.
+    /// Class in the page's style sheet.
     style: &'static str,
     title: String,
     subtitle: String,
-    /// What is shown of it beside the pointer, line by line.
+    /// Lines of the tooltip.
     facts: Vec<(&'static str, String)>,
-    /// Part of all operations of the model.
+    /// Share of the model's time, or of its operations if a call has no time.
     share: f64,
 }
 
-/// What somebody measured of a task.
+/// A measured time of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     /// The time, in nanoseconds.
     pub time_ns: f64,
-    /// How well it is known, and where it was taken.
+    /// Description of its uncertainty and of the place of the measurement.
     pub remark: String,
 }
 
-/// A graph as a page of HTML; times are by the hash of a task.
+/// Renders a graph as HTML. `times` contains times by the hashes of tasks.
 pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
     let drawing = Drawing::of(graph, fuse, claims, times)?;
     let layered = layers::layered(&drawing.widths(), &drawing.edges);
@@ -64,7 +66,7 @@ pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String
         ("{{drawing}}", svg(&drawing.cards, &layered)),
         ("{{data}}", data),
     ];
-    // One pass over the page, so that a name that looks like a mark stays a name.
+    // All marks are replaced in one pass, so that a name that looks like a mark stays a name.
     let mut body = String::with_capacity(BODY.len() + 4096);
     let mut rest = BODY;
     while let Some((mark, text, at)) =
@@ -80,7 +82,7 @@ pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String
 
 struct Drawing {
     cards: Vec<Card>,
-    /// From box to box.
+    /// Pairs of boxes: source and destination.
     edges: Vec<(usize, usize)>,
     totals: String,
 }
@@ -89,7 +91,7 @@ impl Drawing {
     fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<Drawing> {
         let plan = plan_with(graph, fuse, claims)?;
         let mut cards = Vec::new();
-        // The box that makes each value.
+        // The box that produces each value.
         let mut maker: HashMap<ValueId, usize> = HashMap::new();
         let mut reads: Vec<(ValueId, usize)> = Vec::new();
         let ty = |id: ValueId| graph.values[id.0 as usize].ty.to_string();
@@ -108,7 +110,7 @@ impl Drawing {
         let told: Vec<Option<&Told>> =
             plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
         let time_ns: f64 = told.iter().flatten().map(|told| told.time_ns).sum();
-        // Where every call has a time, that is what the bars compare.
+        // The bars show times if every call has one, and operations otherwise.
         let is_timed = !told.is_empty() && told.iter().all(Option::is_some);
         for (index, node) in graph.nodes.iter().enumerate() {
             let Some(call) = in_task[index] else {
@@ -168,7 +170,7 @@ impl Drawing {
             let name = &graph.values[id.0 as usize].name;
             cards.push(plain("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
         }
-        // Constants have no box: they are many and say little.
+        // Constants have no box, because there are many and they add little information.
         let edges = reads.into_iter().filter_map(|(id, to)| Some((*maker.get(&id)?, to)));
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
@@ -188,7 +190,7 @@ impl Drawing {
     }
 
     fn widths(&self) -> Vec<f64> {
-        // Letters of the title are bold, those of the type all alike.
+        // Characters of the title are wider, because it is bold.
         let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
         let widest = |card: &Card| width(&card.title, 7.6).max(width(&card.subtitle, 6.5));
         self.cards.iter().map(|card| 24.0 + widest(card)).collect()
@@ -260,7 +262,7 @@ fn svg(cards: &[Card], layered: &Layered) -> String {
     text
 }
 
-/// A line through points, upright at each.
+/// Returns the path of a curve that is vertical at each point.
 fn curve(points: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (index, &(x, y)) in points.iter().enumerate() {
@@ -280,7 +282,7 @@ fn shortened(text: &str) -> String {
     if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
-/// A number with three digits and the prefix of its thousands.
+/// Formats a number with three digits and a metric prefix.
 fn amount(number: f64) -> String {
     let scale = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(size, _)| number >= *size);
     match scale {

@@ -1,4 +1,5 @@
-//! Runs of whole models: builds a model, runs it as programs do, compares its outputs with the reference, and reports its times.
+//! Runs whole models: builds a model, runs it the way applications do, compares its outputs with
+//! the reference, and reports its times.
 
 mod report;
 
@@ -27,23 +28,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// How a whole model is run.
+/// Options of a run of a whole model.
 pub struct ModelRunOptions<'a> {
     /// The board that it runs on, if that is not this machine.
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
-    /// Number of threads; one per CPU without it.
+    /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference.
     pub is_checked: bool,
-    /// A file with a plan of calls side by side.
+    /// A file with a parallel plan of calls.
     pub plan: Option<&'a Path>,
-    /// Without such a plan, the rule of one.
+    /// The rule of a parallel plan, if no file is given.
     pub parallel: Option<Parallel>,
     /// The store for a record of the run.
     pub store: Option<&'a Path>,
-    /// How long to wait for another process that measures on the same CPUs, in seconds.
+    /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
     /// Set to the number of a signal that ends the run after the build or the visit in flight, without a record.
     pub signal: Arc<AtomicUsize>,
@@ -105,7 +106,7 @@ fn measure(
 ) -> Result<ModelRun> {
     let target = whole.target.clone();
     let choose = |task: &Task| network::default_schedule(task, &target);
-    // Last, so that no error before leaves an empty store behind.
+    // The store is opened last, so that an earlier error does not leave an empty store behind.
     let keeping = match options.store {
         Some(store) => {
             let schedules = whole.schedules(&choose);
@@ -152,7 +153,7 @@ fn measure(
     Ok(ModelRun { report: report.map_err(Failure::environment)?, program: made.program, outputs })
 }
 
-/// Keeps a record where one is wanted.
+/// Stores a record if one is requested.
 fn keep(
     keeping: Option<Keeping>,
     fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
@@ -160,12 +161,12 @@ fn keep(
     keeping.map(|keeping| keeping.keep(fill)).transpose()
 }
 
-/// Writes each output of a run to a file of NumPy's format in a folder.
+/// Writes each output of a run to a NumPy file in a folder.
 pub fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result<()> {
     let failed = |error| Failure::usage(format!("cannot write to `{}`: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
     for (place, (port, tensor)) in program.outputs.iter().zip(outputs).enumerate() {
-        // Names come from files, and are no paths.
+        // Names come from files and may contain path separators.
         let plain: String = port.name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
         let bytes = network::npy::bytes(tensor);
         let path = folder.join(format!("{place}-{}.npy", plain.chars().take(60).collect::<String>()));

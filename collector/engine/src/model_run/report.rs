@@ -7,7 +7,6 @@ use crate::network::{self, Comparison};
 use datasets::{Covers, Json, Record, RowError, Source};
 use executor::Program;
 use job::Measured;
-use job::target::is_cuda;
 use models::stages::Promise;
 use models::{Choice, Parallel, StagePlan};
 use report::{between, duration, size};
@@ -21,7 +20,7 @@ pub struct RanProgram<'a> {
     pub batch: Option<i64>,
     /// The target as text.
     pub target: &'a str,
-    /// The processor that the code needs, where the program came from a folder.
+    /// Processor that the code requires, if the program came from a folder.
     pub code_for: Option<String>,
     /// Number of threads.
     pub threads: usize,
@@ -31,13 +30,13 @@ pub struct RanProgram<'a> {
     pub program: &'a Program,
     /// Times.
     pub measured: &'a Measured,
-    /// Comparison with the reference, where outputs are compared.
+    /// Comparison with the reference, if outputs are compared.
     pub check: Option<Comparison>,
-    /// Place of its record, where one is kept.
+    /// Location of the record, if one is stored.
     pub kept: Option<Kept>,
-    /// The plan of calls side by side, where there is one.
+    /// Parallel plan of the calls, if there is one.
     pub stages: Option<&'a StagePlan>,
-    /// The board that it ran on, where it did not run here.
+    /// Board on which the program ran, if it did not run on this machine.
     pub board: Option<&'a Board>,
 }
 
@@ -75,7 +74,7 @@ pub struct ModelReport {
     parallel: Option<Parallel>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stages: Option<usize>,
-    /// Largest number of groups side by side.
+    /// Largest number of concurrent groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,12 +83,12 @@ pub struct ModelReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lanes: Vec<Lane>,
     warnings: Vec<String>,
-    /// Facts of the board that the model ran on, for the text alone.
+    /// Heading about the board, which is only part of the text.
     #[serde(skip)]
     heading: String,
 }
 
-/// A group of calls as it ran.
+/// Times of a group of calls.
 #[derive(Clone, Debug, Serialize)]
 struct Lane {
     stage: usize,
@@ -100,7 +99,7 @@ struct Lane {
     stream: Option<usize>,
     begin_ns: f64,
     end_ns: f64,
-    /// Places of the calls in the model.
+    /// Names of the calls in the model.
     scopes: Vec<String>,
 }
 
@@ -109,7 +108,7 @@ impl ModelReport {
     pub fn new(ran: &RanProgram<'_>) -> Result<ModelReport, RowError> {
         let RanProgram { program, measured, .. } = ran;
         let m = &measured.measurement;
-        // Interval and visits are those of a record.
+        // The interval and the number of visits are computed as for a record.
         let mut row = Record::default();
         record::describe_measurement(&mut row, m)?;
         Ok(ModelReport {
@@ -161,7 +160,7 @@ impl ModelReport {
 
 fn lanes(ran: &RanProgram<'_>) -> Vec<Lane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
-    let is_on_gpu = is_cuda(ran.target);
+    let is_on_gpu = targets::find(ran.target).is_some_and(|kind| kind.runs_on_gpu());
     let mut lanes = Vec::new();
     for (stage, (groups, seen)) in stages {
         lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| Lane {
@@ -212,7 +211,7 @@ fn describe(report: &ModelReport) -> String {
         size(report.activation_bytes),
         size(report.least_activation_bytes),
         size(report.constant_bytes),
-        // Of a board's process nothing is known.
+        // The memory of a process on a board is unknown.
         if report.peak_memory_bytes > 0 { size(report.peak_memory_bytes) } else { "?".to_owned() }
     ));
     lines.extend(report.code_for.iter().map(|code| format!("  code        for {code}")));

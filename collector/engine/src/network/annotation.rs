@@ -1,7 +1,8 @@
-//! From an operator of a model to its code: its places in the model, its schedule, what became of that, and which loops its
-//! time goes into.
+//! Annotates an operator of a model: its calls, its schedule, the code that was compiled from it,
+//! and the share of time of each loop.
 //!
-//! Where too few samples of a run found it, loops have an estimate from the code alone; which it is, is said.
+//! If a run has too few samples in the operator, the shares are estimated from the code alone. The
+//! field `basis` distinguishes the two.
 
 use job::listing::{Hit, Line, ListedFunction, ListedLoop, Listing, Samples};
 use job::space::Schedule;
@@ -10,105 +11,107 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// With fewer samples than this in an operator, nothing is said of its parts.
+/// Smallest number of samples in an operator from which shares of its loops are computed.
 const SAMPLES_MIN: u64 = 30;
 
-/// An operator and all that became of it.
+/// An operator with its schedule, its code and its samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct Annotation {
-    /// What it does, with sizes.
+    /// Description of the operator with its sizes.
     pub text: String,
-    /// The hash of its task.
+    /// Hash of its task.
     pub task: String,
-    /// Where it stands in the model.
+    /// Names of its calls in the model.
     pub places: Vec<String>,
-    /// The hash of its schedule.
+    /// Hash of its schedule.
     pub schedule: String,
-    /// Its schedule as a record keeps it.
+    /// Schedule in the form of records.
     pub schedule_json: Value,
-    /// Whether the code that is shown is the code that ran, byte for byte.
+    /// Whether the annotated code equals the code that ran, byte for byte.
     pub is_code_that_ran: bool,
-    /// What shares of loops are made of.
+    /// Origin of the shares of loops.
     pub basis: Basis,
-    /// What samples were taken by, how many found this operator, and how many there are in all.
+    /// Numbers of samples, if the run was sampled.
     pub samples: Option<Sampled>,
-    /// TIR when all moves of the schedule are made.
+    /// TIR after all steps of the schedule.
     pub scheduled_tir: String,
-    /// TIR as code is made of it.
+    /// TIR from which code is generated.
     pub lowered_tir: String,
-    /// LLVM's IR.
+    /// LLVM IR.
     pub llvm_ir: String,
-    /// Machine code.
+    /// Functions of the machine code.
     pub functions: Vec<Function>,
 }
 
-/// What shares are made of.
+/// Origin of the shares of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Samples of the running model.
     Sampled,
-    /// Instructions and turns, as they stand in the code.
+    /// Estimate from the instructions and trip counts in the code.
     Estimated,
 }
 
-/// How an operator was sampled.
+/// Numbers of samples of an operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sampled {
-    /// `cycles` or `cpu-clock`.
+    /// Sampled event: `cycles` or `cpu-clock`.
     pub event: String,
-    /// Looks per second and processor.
+    /// Sampling frequency per processor.
     pub hertz: u64,
-    /// Samples that found it.
+    /// Samples within the operator.
     pub own: u64,
-    /// Those of them in functions that are not shown: they check arguments and raise errors.
+    /// Samples of the operator in functions that are not shown, which check arguments and raise
+    /// errors.
     pub in_glue: u64,
     /// All samples.
     pub all: u64,
-    /// Samples that had no room.
+    /// Samples that were lost because the buffer was full.
     pub lost: u64,
 }
 
-/// A function of its code.
+/// A function of the machine code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Function {
-    /// Its symbol.
+    /// Symbol of the function.
     pub name: String,
-    /// Its instructions.
+    /// Instructions of the function.
     pub lines: Vec<Instruction>,
-    /// Its loops, the outer before the inner.
+    /// Loops of the function, outer loops before inner ones.
     pub loops: Vec<Loop>,
 }
 
-/// An instruction.
+/// An instruction with its samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct Instruction {
-    /// Where it begins, from the function's first byte.
+    /// Offset from the first byte of the function.
     pub offset: u64,
-    /// As an assembler reads it.
+    /// Assembly text.
     pub text: String,
-    /// Samples that found it.
+    /// Samples at this instruction.
     pub samples: u64,
 }
 
-/// A loop.
+/// A loop of the machine code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loop {
-    /// Its first line, by its place among the lines.
+    /// Index of its first instruction.
     pub first: usize,
-    /// Its last line.
+    /// Index of its last instruction.
     pub last: usize,
-    /// The loop around it, by its place among the loops.
+    /// Index of the enclosing loop.
     pub around: Option<usize>,
-    /// How often it turns each time it is entered, where constants say so.
+    /// Trip count, if it is constant.
     pub turns: Option<f64>,
-    /// Samples that found it and no loop inside of it.
+    /// Samples in the loop, without those in inner loops.
     pub samples: u64,
-    /// Which part of the operator's time its own instructions take.
+    /// Share of the operator's time that the loop's own instructions take.
     pub share: f64,
 }
 
-/// The tasks that a text names: by the beginning of a hash, a whole place or name, else by any part of those.
+/// Returns the tasks that a text identifies: by the beginning of a hash, by a whole name or call,
+/// or else by a part of those.
 pub fn matching(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
     const HASH_LEAST: usize = 6;
     let wanted = wanted.to_lowercase();
@@ -128,7 +131,7 @@ pub fn matching(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
     found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// What became of one task, which is this code of the program.
+/// Annotates one task. `code` is the index of its code in the program.
 pub fn annotation(
     (one, code): (&TaskUse, usize),
     schedule: &Schedule,

@@ -1,7 +1,8 @@
-//! Tensors in files by their names: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which hold one without a name.
+//! Reads named tensors from files: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which
+//! contain one array without a name.
 //!
-//! The ending of a file says which it is. What is wanted is known before anything is read: of an archive's member no more
-//! is unpacked than that takes, whatever it claims to be.
+//! The extension selects the format. The expected type is known before anything is read, so no more
+//! than its size is unpacked from a member of an archive, whatever size the archive claims.
 
 use super::npy;
 use models::TensorType;
@@ -11,7 +12,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// What a file is.
+/// Format of a file.
 enum Format {
     Npy,
     Npz,
@@ -26,7 +27,7 @@ fn format(path: &Path) -> Format {
     }
 }
 
-/// The tensor of this name in a file, which must be of this type.
+/// Reads the tensor of a name, which must have the expected type.
 pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
@@ -44,7 +45,7 @@ pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, Stri
     }
 }
 
-/// The names of all tensors of a file.
+/// Returns the names of all tensors in a file.
 pub fn names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
@@ -66,12 +67,12 @@ fn archive(path: &Path) -> Result<Archive, String> {
     Archive::read(bytes).map_err(|error| format!("it is no archive of arrays ({error})"))
 }
 
-/// The names of an archive's arrays.
+/// Returns the names of the arrays in an archive.
 fn members(archive: &Archive) -> Vec<String> {
     archive.names().map(|name| name.strip_suffix(".npy").unwrap_or(name).to_owned()).collect()
 }
 
-/// The array of this name in an archive.
+/// Reads the array of a name from an archive.
 fn member(archive: &Archive, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let entry = format!("{name}.npy");
     if archive.length(&entry).is_none() {
@@ -101,7 +102,7 @@ mod tests {
         Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("a tensor")
     }
 
-    /// The array `x` of an archive in memory.
+    /// Reads the array `x` from an archive in memory.
     fn member(bytes: Vec<u8>, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
         super::member(&Archive::read(ArchiveBytes::Memory(bytes.into()))?, name, wanted)
     }
@@ -127,7 +128,7 @@ mod tests {
         }
     }
 
-    /// A member that claims to be small, or is large, is read no further than what is wanted takes.
+    /// Reading a member stops after the expected size, whatever size the archive claims.
     #[test]
     fn members_larger_than_wanted_are_refused() {
         let mut content = npy::bytes(&tensor());

@@ -1,37 +1,40 @@
-//! The fastest right schedule of each task that records know of, and why there is none of the others.
+//! The fastest correct schedule of each task according to records, and the reason why some tasks
+//! have none.
 //!
-//! Which is fastest [`datasets::fastest`] tells of all attempts. A median whose interval is wide says nothing of a schedule.
+//! [`datasets::fastest`] ranks the attempts. Medians with wide intervals are ignored.
 //!
-//! What is fastest alone, its constants in a near cache, need not be where they come from memory. So where schedules were timed
-//! in their places, in turns, the fastest of those is the best, if what is fastest alone was among them.
+//! The schedule that is fastest alone, with its constants in a near cache, may not be the fastest
+//! when constants come from memory. So if schedules were timed interleaved in the network, the
+//! fastest of those is the best, provided that the one that is fastest alone was among them.
 
 use super::default_schedule;
 use datasets::{CacheState, Json, Key, Likeness, Outcome, Record, Source, fastest, stands_for};
 use job::revision::Revisions;
 use job::space::{Schedule, space};
-use job::target::Target;
 use models::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use targets::Target;
 
-/// Why the default schedule of a task is used, the nearest reason last.
+/// Reason why the default schedule of a task is used, ordered by how close the task came to having
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// No record of its right time with warm caches, for this target and number of threads.
+    /// No record of a correct time with warm caches exists for this target and number of threads.
     NotMeasured,
-    /// Nobody knows its median but roughly.
+    /// The interval of the median is too wide.
     Disturbed,
-    /// Only hosts of other classes measured it.
+    /// The task was measured only on hosts of other classes.
     OtherHost,
-    /// It was measured with other versions or another clock policy only.
+    /// The task was measured only with other versions or another clock policy.
     OtherVersions,
-    /// It was measured, and this program makes other code of it.
+    /// The task was measured, but this program generates different code for the schedule.
     OtherCode,
-    /// Its space no longer has what was measured.
+    /// The space no longer contains the measured schedule.
     Gone,
 }
 
 impl Why {
-    /// The reason in words.
+    /// Returns the reason as text.
     pub fn words(self) -> &'static str {
         match self {
             Why::NotMeasured => "not measured for this target and number of threads",
@@ -44,28 +47,29 @@ impl Why {
     }
 }
 
-/// A median is no evidence whose interval reaches farther than this share of it.
+/// Largest half-width of an interval, relative to the median, with which a median counts.
 const WIDE: f64 = 0.25;
 
-/// What is no faster alone than so many times the fastest is not timed in its place.
+/// Schedules that are slower alone than the fastest by this factor are not timed in the network.
 const HOPELESS: f64 = 1.6;
 
-/// The axis that says by which algorithm an operator is computed, each with constants of its own size.
+/// Name of the axis that selects the algorithm of an operator. Each algorithm has constants of its
+/// own size.
 const ALGORITHM: &str = "algorithm";
 
-/// What is known of a task.
+/// Records of a task.
 #[derive(Clone, Debug)]
 struct Known {
     task: Task,
-    /// What was measured alone.
+    /// Attempts that were measured alone.
     alone: Attempts,
-    /// Why nothing was, that counts.
+    /// Reason why no attempt counts.
     why: Why,
-    /// What was timed in turns in its places.
+    /// Attempts that were timed interleaved in the network.
     in_place: Attempts,
 }
 
-/// Attempts at schedules.
+/// Records of attempts, with their schedules.
 #[derive(Clone, Debug, Default)]
 struct Attempts {
     records: Vec<Record>,
@@ -78,7 +82,7 @@ impl Attempts {
         self.records.push(record.clone().lean());
     }
 
-    /// The fastest schedule of some, and its time.
+    /// Returns the fastest schedule for which `is_one` holds, and its time.
     fn fastest(&self, is_one: impl Fn(&Schedule) -> bool) -> Option<(f64, &Schedule)> {
         let some = self.records.iter().filter(|record| self.schedules.get(&record.key).is_some_and(&is_one));
         let found = fastest(some)?;
@@ -97,30 +101,31 @@ impl Attempts {
 }
 
 impl Known {
-    /// The fastest alone.
+    /// Returns the schedule that is fastest alone.
     fn alone(&self) -> Option<&Schedule> {
         self.alone.first().map(|(_, schedule)| schedule)
     }
 
-    /// The best of those in turns, if what is fastest alone was among them; else the fastest alone.
+    /// Returns the fastest schedule in the network if the one that is fastest alone was timed there
+    /// too, and otherwise the one that is fastest alone.
     fn best(&self) -> Option<(&Record, &Schedule)> {
         let alone = self.alone.first()?;
         if self.in_place.has(alone.1) { self.in_place.first() } else { Some(alone) }
     }
 }
 
-/// The tasks of a model, where and on how many threads it is going to run, and what records say.
+/// Best schedules of a model's tasks for a target and number of threads, collected from records.
 #[derive(Clone, Debug)]
 pub struct Best {
     tasks: Vec<Known>,
     places: HashMap<String, usize>,
     target: Target,
     threads: usize,
-    /// A record with the columns of this machine and its versions.
+    /// Record with the columns of this machine and its versions.
     now: Record,
     /// Whether times of other versions and code revisions count.
     all_versions: bool,
-    /// Number of times that do not count because of that.
+    /// Number of times that do not count because of other versions or code revisions.
     left_out: usize,
     network: String,
     contest: String,
@@ -154,13 +159,13 @@ impl Best {
         }
     }
 
-    /// Hears of a record.
+    /// Takes a record into account.
     pub fn hear(&mut self, record: &Record) {
         let is_like_it = record.outcome == Outcome::Ok
             && record.source == Source::Measured
             && (record.is_alone() || self.is_of_contest(record))
             && record.cache_state == Some(CacheState::Warm)
-            // Code for many sizes is other code.
+            // Symbolic code differs from the code for one size.
             && record.symbolic_task.is_none()
             && record.target_text.as_ref() == Some(&self.target.text)
             && record.threads == i64::try_from(self.threads).ok();
@@ -177,14 +182,16 @@ impl Best {
         }
     }
 
-    /// Whether a record is of an operator of this model, timed in its place beside others of the same.
+    /// Returns whether a record is an operator of this model that was timed interleaved in the
+    /// network.
     fn is_of_contest(&self, record: &Record) -> bool {
         record.network_hash.as_ref() == Some(&self.network)
             && record.co_run.is_none()
             && record.plan.as_ref().is_some_and(|plan| plan.text() == self.contest)
     }
 
-    /// The schedule of a record, if its time tells of code that this program makes, here.
+    /// Parses the schedule of a record, if its time is valid for the code that this program
+    /// generates on this machine.
     fn usable(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
         if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
             return Err(Why::Disturbed);
@@ -202,12 +209,12 @@ impl Best {
         if self.all_versions || self.is_of_code(record, task, &schedule) { Ok(schedule) } else { Err(Why::OtherCode) }
     }
 
-    /// Whether this program generates the code of a record.
+    /// Returns whether this program generates the code of a record.
     fn is_of_code(&self, record: &Record, task: &Task, schedule: &Schedule) -> bool {
         record.code_revision.as_deref() == Some(&*Revisions::own().of(task, self.target.kind, schedule))
     }
 
-    /// Whether a task's space has a schedule.
+    /// Returns whether the space of a task contains a schedule.
     fn has(&self, task: &Task, schedule: &Schedule) -> bool {
         let Schedule::Template { knobs } = schedule else { return true };
         let space = space(task, &self.target.machine);
@@ -216,28 +223,28 @@ impl Best {
         knobs.0.iter().all(|(name, setting)| has(name, setting)) && space.allows(knobs)
     }
 
-    /// The best schedule of a task, if there is one.
+    /// Returns the best schedule of a task, if there is one.
     pub fn find(&self, task: &Task) -> Option<&Schedule> {
         self.tasks[*self.places.get(&task.hash())?].best().map(|(_, schedule)| schedule)
     }
 
-    /// What is fastest alone, if a time of it is known.
+    /// Returns the schedule of a task that is fastest alone, if there is one.
     pub fn alone(&self, task: &Task) -> Option<&Schedule> {
         self.tasks[*self.places.get(&task.hash())?].alone()
     }
 
-    /// Whether all of these were timed in turns in the places of a task.
+    /// Returns whether all candidates of a task were timed interleaved in the network.
     pub fn is_decided(&self, task: &Task, candidates: &[Schedule]) -> bool {
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place].in_place);
         known.is_some_and(|timed| candidates.iter().all(|one| timed.has(one)))
     }
 
-    /// What may be the fastest of a task in its place: the default schedule, what a search found, and what is fastest alone, by each
-    /// algorithm.
+    /// Returns the candidates for the fastest schedule of a task in the network: the default
+    /// schedule, the one that a search found, and the one that is fastest alone for each algorithm.
     ///
-    /// A search knows its own trials, a store those of others too: where two are nearly as fast, what these find may not be the same.
-    /// So there is nothing to ask where the search found nothing faster than the default schedule, and the fastest alone is the only
-    /// other candidate and of the same algorithm.
+    /// A search knows only its own trials, a store also those of others, so the two may disagree about
+    /// schedules that are nearly equally fast. Only the default schedule is returned if the search
+    /// found nothing faster and the only other candidate has the same algorithm.
     pub fn candidates(&self, task: &Task, found: Option<&Schedule>) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);
@@ -263,12 +270,12 @@ impl Best {
         candidates
     }
 
-    /// The best schedule of a task, or the default one.
+    /// Returns the best schedule of a task, or the default one.
     pub fn choose(&self, task: &Task) -> Schedule {
         self.find(task).cloned().unwrap_or_else(|| default_schedule(task, &self.target))
     }
 
-    /// For how many tasks there is a best schedule.
+    /// Returns the number of tasks with a best schedule.
     pub fn found(&self) -> usize {
         self.tasks.iter().filter(|known| known.alone().is_some()).count()
     }
@@ -295,7 +302,8 @@ impl Best {
             .then(|| format!("{count} of the best schedules were measured with other versions: {}", named.join("; ")))
     }
 
-    /// Which tasks keep the default schedule, and why, in one sentence; nothing where all have a better one.
+    /// Describes in one sentence which tasks keep the default schedule, and why. Returns None if
+    /// there are none.
     pub fn lacking(&self) -> Option<String> {
         let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
         for known in &self.tasks {
@@ -313,7 +321,7 @@ impl Best {
     }
 }
 
-/// The algorithm of a schedule; empty where there is only one.
+/// Returns the algorithm of a schedule; empty if the operator has only one.
 fn algorithm(schedule: &Schedule) -> String {
     match schedule {
         Schedule::Template { knobs } => knobs.0.get(ALGORITHM).map(ToString::to_string).unwrap_or_default(),
@@ -325,14 +333,14 @@ fn algorithm(schedule: &Schedule) -> String {
 mod tests {
     use super::*;
     use job::space::sample;
-    use job::target::llvm;
+    use targets::llvm;
 
     /// Returns a record with this half-width of its interval over visits.
     fn known_to(half_ns: f64, record: Record) -> Record {
         Record { median_interval_ns: Some(half_ns), interval_covers: Some(datasets::Covers::Visits), ..record }
     }
 
-    // One store is filled step by step, and each step needs what the ones before left.
+    // The test fills one store in steps, and each step depends on the previous ones.
     #[allow(clippy::too_many_lines)]
     #[test]
     fn the_fastest_of_what_was_measured_alike_is_chosen() {
@@ -405,7 +413,7 @@ mod tests {
         }
         best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
         best.hear(&right(5.0, &gone));
-        // Luckier, and known worse.
+        // This schedule has a lower median, but a wider interval.
         best.hear(&known_to(2.0, right(9.5, &schedules[4])));
         best.hear(&known_to(3.0, right(1.0, &schedules[4])));
         assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
@@ -415,7 +423,8 @@ mod tests {
         assert_eq!(best.candidates(task, Some(&default)), std::slice::from_ref(&default));
         assert_eq!(best.candidates(task, Some(&schedules[3])), [default, schedules[2].clone(), schedules[3].clone()]);
 
-        // In their places: other ways to look, other models and what lacks the fastest alone say nothing.
+        // In the network: other plans and other models do not count, and neither do contests
+        // without the schedule that is fastest alone.
         let in_place = |median_ns: f64, schedule: &Schedule| Record {
             network_hash: Some("network".to_owned()),
             plan: Some(contest.clone()),

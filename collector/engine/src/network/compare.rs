@@ -1,29 +1,31 @@
-//! How far a model's outputs are off what the reference computes.
+//! Compares a model's outputs with the reference.
 //!
-//! Each operator is right when its own tolerance holds; over a whole model errors add up, and a small output may be the
-//! difference of large ones. So what counts is the largest error beside the largest output.
+//! Each operator has its own tolerance. Over a whole model errors accumulate, and a small output
+//! may be the difference of large numbers. So the largest error is compared with the largest
+//! output.
 
 use models::{DType, Graph};
 use reference::{Tensor, Tolerance};
 use serde::Serialize;
 
-/// The outputs of a run beside those of the reference.
+/// Comparison of a run's outputs with those of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The largest difference.
+    /// Largest absolute difference.
     pub max_abs_error: f64,
-    /// The largest magnitude the reference has.
+    /// Largest magnitude of the reference.
     pub largest_output: f64,
-    /// What the first may be of the second.
+    /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
-    /// Whether it is at most that, and no number is missing.
+    /// Whether the error is within the tolerance and no number is missing.
     pub is_right: bool,
 }
 
-/// What is smaller has lost digits on its way, and some machines take it for zero.
+/// Smallest normal number. Smaller numbers have lost digits, and some machines flush them to zero.
 const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
-/// Compares outputs one by one, the worst counts; errors may be this share of the largest output.
+/// Compares outputs pairwise and returns the worst result. Errors may be up to `share` of the
+/// largest output.
 pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
@@ -41,7 +43,8 @@ pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     worst
 }
 
-/// Which share of the largest output errors may be. Of half precision fewer digits are right, and a quantised layer may round the other way.
+/// Returns the tolerated share of the largest output. Half precision has fewer correct digits, and
+/// quantised layers may round differently.
 pub fn tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {
@@ -91,7 +94,7 @@ mod tests {
         assert!(compare(tolerance(&graph()), &wanted, &wanted).is_right);
         assert!(!compare(tolerance(&graph()), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted).is_right);
         assert!(!compare(tolerance(&graph()), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
-        // Nothing but zeros has to come out where nothing else is wanted.
+        // If the reference is zero everywhere, only zeros are correct.
         assert!(!compare(tolerance(&graph()), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right);
     }
 }

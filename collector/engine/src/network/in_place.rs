@@ -1,5 +1,5 @@
-//! Records of the operators of a model, timed in their places while it ran: one row for each task, beside those of the same
-//! tasks alone.
+//! Records of the operators of a model, timed in the network while it ran: one row for each task,
+//! next to the rows of the same tasks alone.
 
 use super::record::Attempt;
 use crate::campaign::{PlannedTask, record};
@@ -13,21 +13,22 @@ use profile::data::{Counter, Kind, MemoryEvent, Pool, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A row keeps at most so many samples, evenly thinned out.
+/// Largest number of samples in a row; more are thinned out evenly.
 const SAMPLES_MAX: usize = 256;
 
-/// How long the operators of a model are looked at where several ways to build it take turns.
+/// Profiling time of one variant per round, when several variants are interleaved.
 const TURN_NS: u64 = 300_000_000;
 
-/// How they are looked at in a turn.
+/// Returns the profiling plan of one variant per round.
 pub fn turn() -> profile::Plan {
     profile::Plan::new(profile::Schedule::default(), TURN_NS)
 }
 
-/// Why there is no such row.
+/// Result with the reason why a row cannot be created.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// What is known of each task before the model runs, added to the columns of the machine. `network` is the record of the whole.
+/// Returns a record of each task with the columns that are known before the model runs, added to
+/// those of the machine. `network` is the record of the whole model.
 pub fn of_attempt(attempt: &Attempt<'_>, network: &Record, plan: &profile::Plan, base: &Record) -> Result<Vec<Record>> {
     let tasks = attempt.plan.tasks.iter().zip(attempt.schedules);
     tasks.map(|(one, schedule)| of_task(attempt, (one, schedule), network, plan, base)).collect()
@@ -67,7 +68,8 @@ fn of_task(
     Ok(record)
 }
 
-/// What was seen of a task, whose code was built so, at all its places.
+/// Fills a record with the times of a task over all its calls. `schedule` and `artifact` describe
+/// its code.
 pub fn describe(
     record: &mut Record,
     profile: &Profile,
@@ -131,7 +133,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     Ok(())
 }
 
-/// What a row keeps of a counter beside its value.
+/// The columns of a counter other than its value.
 #[derive(Serialize)]
 struct CounterOrigin<'a> {
     source: &'a str,

@@ -1,18 +1,18 @@
-//! A quantised model on a core of a board's fabric, with the CPU taking the rest: what it answers, and who computes what.
+//! Runs a quantised model on the core of a board's fabric, with the CPU computing the rest.
 //!
-//! Layers that have a form of the core are computed from its instructions, bit by bit, and everything else as the reference
-//! computes it. A layer's scales become shifts (`accelerator::fold_scales`), so the answer is that of the model as the core has it,
-//! which is compared with the model as its file has it. Times of the core are cycles of a model, and nothing here adds them to
-//! anything else.
+//! Layers that the core supports are computed from its instructions, bit by bit. Everything else is
+//! computed by the reference. A layer's scales become shifts (`accelerator::fold_scales`), so the
+//! outputs are those of the model as the core represents it, which are compared with the model of
+//! the file. Times of the core are cycles of a timing model and are never added to other times.
 
 use accelerator::{Machine, Program, Timed, check, fold_scales, generate, simulate};
 use job::space::{core_knobs, space};
-use job::target::{Fabric, Target};
 use models::{Call, Graph, Plan, Task, TensorType, ValueId};
 use reference::Tensor;
 use std::collections::HashMap;
+use targets::{Fabric, Target};
 
-/// Why a model has no answer there.
+/// Reason why a model cannot be computed on a core.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum MappedError {
@@ -24,33 +24,33 @@ pub enum MappedError {
     Model(#[from] models::Error),
 }
 
-/// What became of a model.
+/// Result of a model on a core.
 pub struct Mapped {
-    /// What it answers.
+    /// Outputs of the model.
     pub outputs: Vec<Tensor>,
-    /// Its calls in their order.
+    /// Calls of the model in their order.
     pub calls: Vec<OnUnit>,
 }
 
-/// Who computes a call.
+/// A call with the unit that computes it.
 pub struct OnUnit {
-    /// The task of the plan.
+    /// Index of the task in the plan.
     pub task: usize,
-    /// Where it stands in the model.
+    /// Name of the call in the model.
     pub scope: String,
-    /// The core, with what its timing model says, or the CPU, with the reason.
+    /// The core with the times of its timing model, or the CPU with the reason.
     pub unit: Unit,
 }
 
-/// A part of a board that computes.
+/// A computing unit of a board.
 pub enum Unit {
     /// The core on the fabric.
     Core(Timed),
-    /// The CPU beside it.
+    /// The CPU next to the core, with the reason why the core does not compute the call.
     Cpu(String),
 }
 
-/// Computes a graph that was cut into calls; `done` hears of each call.
+/// Computes a graph that was cut into calls. `done` is called after each call.
 pub fn compute(
     (graph, plan): (&Graph, &Plan),
     constants: &[Option<Tensor>],
@@ -60,7 +60,7 @@ pub fn compute(
 ) -> Result<Mapped, MappedError> {
     let mut values = Values::of(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
-    // What stands inside of a call is nobody else's.
+    // Nodes inside of a call are not computed separately.
     let mut inside = vec![false; graph.nodes.len()];
     plan.calls.iter().flat_map(|call| &call.nodes).for_each(|node| inside[*node] = true);
     let mut calls = Vec::with_capacity(plan.calls.len());
@@ -95,16 +95,16 @@ pub fn compute(
 
 /// A simulated core.
 pub struct Core<'a> {
-    /// Which.
+    /// Description of the core.
     pub fabric: &'a Fabric,
-    /// What spaces are made for.
+    /// Target that determines the spaces.
     pub target: &'a Target,
-    /// Which of its modules goes on where several can.
+    /// Seed that selects the next module if several can proceed.
     pub seed: u64,
 }
 
 impl Core<'_> {
-    /// A layer's result and its times; the reason where it is the CPU's.
+    /// Computes a layer and its times, or returns the reason why the CPU computes it.
     fn layer(
         &self,
         task: &Task,
@@ -148,7 +148,7 @@ impl Core<'_> {
     }
 }
 
-/// The values of a graph as they become known.
+/// The values of a graph that are already known.
 struct Values<'a> {
     graph: &'a Graph,
     known: Vec<Option<Tensor>>,
@@ -180,7 +180,7 @@ impl<'a> Values<'a> {
         self.is_constant[id.0 as usize]
     }
 
-    /// A node that is no call: a view, or something that follows from constants.
+    /// Computes a node outside of calls: a view, or a value that depends on constants only.
     fn evaluate(&mut self, node: usize) -> Result<(), models::Error> {
         let node = &self.graph.nodes[node];
         let inputs: Vec<Tensor> = node.inputs.iter().map(|id| self.get(*id).clone()).collect();

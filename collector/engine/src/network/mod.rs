@@ -1,7 +1,8 @@
-//! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference.
+//! Whole models: built call by call into a program's folder, run by a worker, and compared with the
+//! reference.
 //!
-//! The graph is cut as a campaign cuts it, each task is built once by the schedule that is chosen for it, and the program
-//! is written down with its constants. Nothing here prints.
+//! The graph is cut as a campaign cuts it, each task is built once with its chosen schedule, and
+//! the program is written with its constants. Nothing here prints.
 
 pub mod annotation;
 pub mod arrays;
@@ -24,13 +25,13 @@ use bench::{Bench, Build};
 use executor::program::Numbers;
 use executor::{FolderError, Program, ProgramError, Writing, folder, program, staged};
 use job::space::{Schedule, space};
-use job::target::{Kind, Target};
 use job::{Artifact, BuildJob, Packing};
 use models::{Plan, StagePlan, Task, TensorType};
 use reference::Tensor;
 use std::path::{Path, PathBuf};
+use targets::Target;
 
-/// Why a model cannot be built or run as a whole.
+/// Reason why a model cannot be built or run as a whole.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NetworkError {
@@ -54,18 +55,18 @@ pub enum NetworkError {
 
 type Result<T> = std::result::Result<T, NetworkError>;
 
-/// What was built of a model.
+/// A built model.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Its program.
+    /// Program of the model.
     pub program: Program,
     /// The schedule of each task.
     pub schedules: Vec<Schedule>,
-    /// What each task's build said of itself; the code alone lies in the folder.
+    /// Artifacts of the builds without their code, which is in the folder.
     pub artifacts: Vec<Artifact>,
 }
 
-/// What the constants of a program take, as they are stored.
+/// Returns the size of a program's constants as they are stored.
 pub fn constant_bytes(program: &Program) -> u64 {
     let size = |one: &executor::program::Constant| {
         let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
@@ -76,13 +77,14 @@ pub fn constant_bytes(program: &Program) -> u64 {
     program.constants.iter().map(size).fold(0, u64::saturating_add)
 }
 
-/// The schedule that is used when nothing was searched.
+/// Returns the schedule of a task that was not searched.
 pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
     Schedule::Template { knobs: space(task, &target.machine).default }
 }
 
-/// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder; its calls run
-/// one after the other, or side by side as a plan of stages says. `goes_on` is called after each build; `false` ends the builds.
+/// Builds every task of a model that was cut into calls, and writes its program with the constants
+/// into a folder. Its calls run in sequence, or according to `stages`. `goes_on` is called after
+/// each build; `false` ends the builds.
 pub fn make(
     numbers: &mut Numbers<'_>,
     (plan, stages): (&Plan, Option<&StagePlan>),
@@ -119,7 +121,7 @@ pub fn make(
         return Err(NetworkError::Ended);
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
-    let writing = if target.kind == Kind::Cuda { Writing::Apart } else { Writing::InPlace };
+    let writing = if target.kind.runs_on_gpu() { Writing::Apart } else { Writing::InPlace };
     let program = match stages {
         None => program(numbers.graph, plan, &packings, writing)?,
         Some(stages) => staged(numbers.graph, plan, &packings, stages, writing)?,
@@ -130,8 +132,8 @@ pub fn make(
     Ok(Made { program, schedules, artifacts })
 }
 
-/// Writes a model that was cut into calls as a program for a library, which compiles nothing: each code is its task as JSON,
-/// and constants are stored as they are.
+/// Writes a model that was cut into calls as a program for a library, which compiles nothing: the
+/// code of a task is its JSON, and constants are stored unpacked.
 pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
     let plain = |task: &Task| vec![Packing::Plain; task.parameters.len() + 1];
     let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();
@@ -143,7 +145,7 @@ pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Res
     Ok(program)
 }
 
-/// Tensors of these types from their bytes, one after the other.
+/// Parses tensors of these types from their concatenated bytes.
 pub fn tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &[u8]) -> Result<Vec<Tensor>> {
     let wanted = types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add);
     if bytes.len() as u64 != wanted {

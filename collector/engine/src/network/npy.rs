@@ -1,17 +1,17 @@
-//! Tensors in files of the format NPY: how NumPy writes one array down.
+//! Reads and writes tensors in NumPy's NPY format.
 //!
-//! Read are versions 1 to 3 in row order, little-endian, of the type that is wanted and no other; a file never says how
-//! much memory is taken for it.
+//! Versions 1 to 3 are supported, in row-major order, little-endian, with the expected type only.
+//! The size that a file claims never determines how much memory is allocated.
 
 use models::{DType, TensorType};
 use reference::Tensor;
 use std::io::Read;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// More than any description of an array takes.
+/// Largest size of the header.
 const HEADER_BYTES_MAX: usize = 1 << 16;
 
-/// The tensor that is read from somewhere, which must be of this type; no more is read than that takes.
+/// Reads a tensor of the expected type. Reads no more bytes than that type needs.
 pub fn take(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
     let most = wanted.bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
     let mut bytes = Vec::new();
@@ -19,7 +19,7 @@ pub fn take(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
     parse(&bytes, wanted)
 }
 
-/// The tensor of a file's content.
+/// Parses the content of a file.
 pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
     let no_array = || "it is no array in NumPy's format".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
@@ -54,13 +54,13 @@ pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
     Tensor::from_bytes(wanted.clone(), data.to_vec()).map_err(|error| error.to_string())
 }
 
-/// NumPy's names of an element type, the one that is written first.
+/// Returns NumPy's names of an element type; the first one is used for writing.
 fn names(dtype: DType) -> &'static [&'static str] {
     match dtype {
         DType::F16 => &["<f2"],
         DType::F32 => &["<f4"],
         DType::F64 => &["<f8"],
-        // NumPy has none of its own: the bits are written.
+        // NumPy has no such type, so the bits are written as opaque bytes.
         DType::BF16 => &["<V2"],
         DType::I8 => &["|i1", "<i1"],
         DType::I16 => &["<i2"],
@@ -74,14 +74,14 @@ fn names(dtype: DType) -> &'static [&'static str] {
     }
 }
 
-/// A tensor as a file's content.
+/// Formats a tensor as the content of a file.
 pub fn bytes(tensor: &Tensor) -> Vec<u8> {
     let extents = tensor.ty().extents().unwrap_or_default();
     let shape: String = extents.iter().map(|extent| format!("{extent}, ")).collect();
     let shape = if extents.len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
     let kind = names(tensor.ty().dtype)[0];
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The numbers begin at a multiple of 64.
+    // The data begin at a multiple of 64 bytes.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');

@@ -1,8 +1,10 @@
-//! What the folder of a program says beyond the program, so that it runs where neither compiler nor model is: whose it is,
-//! which processor its code needs, which inputs suit it, and what it must answer to those of its seed.
+//! Metadata in the folder of a program, by which it runs on machines without the compiler or the
+//! model: the name of the model, the processor that its code requires, the suitable inputs, and the
+//! expected outputs for the inputs of its seed.
 //!
-//! `model.json` is written last: a folder without it is half written. It holds the hashes of the program's description and
-//! of the expected outputs, and the description those of all else.
+//! `model.json` is written last, so a folder without it is incomplete. It contains the hashes of
+//! the program's description and of the expected outputs; the description contains the hashes of
+//! all other files.
 
 use super::{NetworkError, Result};
 use bench::Versions;
@@ -16,34 +18,34 @@ use std::path::{Path, PathBuf};
 const MODEL: &str = "model.json";
 const EXPECTED: &str = "expected.bin";
 const FORMAT: u32 = 1;
-/// More than what is said of a model takes.
+/// Largest size of the metadata.
 const MODEL_BYTES_MAX: u64 = 16 << 20;
 
-/// What is known of a program beside its calls.
+/// Metadata of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portable {
     /// The format of the folder; `write` uses the current one.
     pub format: u32,
-    /// The version of this program that built it.
+    /// Version of the program that built it.
     pub program_version: String,
-    /// Versions of what built it.
+    /// Versions of the libraries that built it.
     pub versions: Versions,
     /// Name of the model.
     pub model: String,
     /// Its batch size.
     pub batch: Option<i64>,
-    /// The target it was built for.
+    /// Target of the code.
     pub target: String,
-    /// The architecture of its code.
+    /// Architecture of the code.
     pub architecture: String,
     /// Extensions of the instruction set that its code uses, in the kernel's spelling.
     pub instruction_sets: Vec<String>,
-    /// Seed of the inputs whose outputs are expected.
+    /// Seed of the inputs to which the expected outputs belong.
     pub seed: u64,
-    /// Which numbers suit each input.
+    /// Distribution of random numbers for each input.
     pub draws: Vec<Draw>,
-    /// Which share of the largest output errors may be.
+    /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
     /// Hash of the program, computed by `write`.
     pub program_hash: String,
@@ -51,18 +53,18 @@ pub struct Portable {
     pub expected_hash: Option<String>,
 }
 
-/// A folder as it was read.
+/// Content of a folder.
 #[derive(Debug)]
 pub struct Found {
-    /// What is said of the program.
+    /// Metadata of the program.
     pub portable: Portable,
     /// The program.
     pub program: Program,
-    /// What it must answer to inputs of the seed, where that was computed.
+    /// Expected outputs for the inputs of the seed, if they were computed.
     pub expected: Option<Vec<Tensor>>,
 }
 
-/// What every format has.
+/// The field that metadata of every format have.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -89,7 +91,8 @@ impl Default for Portable {
 }
 
 impl Portable {
-    /// Why its code cannot run on a processor of this architecture with these extensions, if it cannot.
+    /// Returns the reason why the code cannot run on a processor of this architecture with these
+    /// extensions, if it cannot.
     pub fn lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
         if self.architecture != architecture {
             return Some(format!("its code is for {}, this machine is {architecture}", self.architecture));
@@ -98,7 +101,7 @@ impl Portable {
         (!lacking.is_empty()).then(|| format!("its code uses {}, which this processor lacks", lacking.join(", ")))
     }
 
-    /// For which processor its code is.
+    /// Returns the processor that the code requires as text.
     pub fn needs(&self) -> String {
         match self.instruction_sets.as_slice() {
             [] => self.architecture.clone(),
@@ -107,7 +110,7 @@ impl Portable {
     }
 }
 
-/// The architecture of an object file, by the word of [`std::env::consts::ARCH`].
+/// Returns the architecture of an object file, in the spelling of [`std::env::consts::ARCH`].
 pub fn architecture(object: &[u8]) -> String {
     match object.get(18..20) {
         Some([62, 0]) => "x86_64".to_owned(),
@@ -117,12 +120,12 @@ pub fn architecture(object: &[u8]) -> String {
     }
 }
 
-/// The file that says it.
+/// Returns the path of the metadata.
 pub fn path(folder: &Path) -> PathBuf {
     folder.join(MODEL)
 }
 
-/// Says of a folder that has a program what is known beside it.
+/// Writes the metadata into the folder of a program.
 pub fn write(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> Result<()> {
     let keep = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
@@ -140,17 +143,17 @@ pub fn write(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> 
     keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("what is said of a model holds only JSON values"))
 }
 
-/// Reads a folder; what does not fit together is refused.
+/// Reads and validates a folder.
 pub fn read(folder: &Path) -> Result<Found> {
     let path = path(folder);
     let text = bounded(&path, MODEL_BYTES_MAX)?;
-    // First, since another format has other fields.
+    // The format is checked first, because other formats have other fields.
     let format: Format = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
     if format.format != FORMAT {
         return Err(failed(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
     }
     let portable: Portable = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
-    // Code and constants are read by whoever runs them; here they are only known to be whole.
+    // Only the hashes of code and constants are checked here; the runner reads them.
     let program = folder::read(folder)?.program;
     let description = folder::description(folder);
     if hash(&fs::read(&description).map_err(|error| failed(&description, &error))?) != portable.program_hash {
@@ -183,7 +186,7 @@ fn failed(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
     NetworkError::Portable { path: path.to_owned(), why: why.to_string() }
 }
 
-/// The content of a file that is not larger than it may be.
+/// Reads a file up to a limit.
 fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| failed(path, &error))?;

@@ -1,4 +1,4 @@
-//! What runs of a program said of its calls becomes a profile of the model: names, work and memory are added.
+//! Completes the profile of a program's calls with names, work and memory of the model's operators.
 
 use super::Made;
 use datasets::{CacheState, Peaks};
@@ -9,17 +9,17 @@ use models::{Graph, Plan, TaskUse, TensorType};
 use profile::Profile;
 use profile::data::{MemoryEvent, Operator, Pool, Span};
 
-/// A model that was cut, and what was built of it.
+/// A model that was cut into calls, with its program.
 pub struct Built<'a> {
-    /// Its graph as it was cut.
+    /// Graph that was cut.
     pub graph: &'a Graph,
-    /// Its calls.
+    /// Calls of the graph.
     pub plan: &'a Plan,
-    /// Its program.
+    /// Program of the model.
     pub made: &'a Made,
 }
 
-/// The profile of a model from what a runner saw of its calls.
+/// Completes the profile that a runner measured.
 pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
     let Built { graph, plan, made } = built;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
@@ -30,7 +30,8 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
         Operator {
             schedule: Some(made.schedules[call.code].hash()),
             scope: call.scope.clone(),
-            // In a run of the whole, operands may lie where the operator before left them.
+            // In a run of the whole model, the previous operator may have left the operands in a
+            // cache.
             roofline_ns: peaks.attainable_ns(threads, flops, bytes, CacheState::Warm).filter(|_| known.flops.is_some()),
             ..known
         }
@@ -42,7 +43,7 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
     Ok(Profile { operators, memory, ..seen })
 }
 
-/// What a task says of itself.
+/// Describes the operator of a task.
 fn operator(one: &TaskUse, packings: &[Packing]) -> Operator {
     let (task, work) = (&one.task, one.task.work().ok());
     let extents = |ty: &TensorType| ty.extents().unwrap_or_default();
@@ -61,7 +62,7 @@ fn operator(one: &TaskUse, packings: &[Packing]) -> Operator {
     }
 }
 
-/// What lives when, in the first step that was kept: in others it is the same.
+/// Returns the lifetimes of memory in the first step; all steps are equal.
 fn memory(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
     let Some(step) = seen.steps.first() else { return Vec::new() };
     let program = &built.made.program;

@@ -1,4 +1,5 @@
-//! The record of a whole model: one row beside those of operators, with the columns that make sense of many of them.
+//! The record of a whole model: one row next to those of operators, with the columns that apply to
+//! a model.
 
 use super::compare::Comparison;
 use super::{Made, constant_bytes};
@@ -7,36 +8,37 @@ use datasets::{CacheState, Json, NETWORK, Outcome, Record, RowError, ScheduleSou
 use job::RunReply;
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Target;
 use measure::Method;
 use models::stages::calls_hash;
 use models::{Choice, Graph, Plan, StagePlan, TensorType, ValueId};
 use std::collections::BTreeMap;
+use targets::Target;
 use worker::Fault;
 
-/// How a whole model is run.
+/// A planned run of a whole model.
 pub struct Attempt<'a> {
     /// The model.
     pub model: &'a ModelRequest,
-    /// Its graph as it was cut.
+    /// Graph that was cut.
     pub graph: &'a Graph,
-    /// Its calls.
+    /// Calls of the graph.
     pub plan: &'a Plan,
     /// The schedule of each task.
     pub schedules: &'a [Schedule],
-    /// What proposed them.
+    /// Origin of the schedules.
     pub source: ScheduleSource,
-    /// What they are compiled for.
+    /// Target of the code.
     pub target: &'a Target,
-    /// One thread on each of these.
+    /// CPUs of the threads, one thread on each.
     pub cpus: &'a [usize],
-    /// How it is measured.
+    /// Method of the measurement.
     pub method: &'a Method,
-    /// Which calls run side by side, where some do.
+    /// Parallel plan of the calls, if there is one.
     pub stages: Option<&'a StagePlan>,
 }
 
-/// All that is known before a model is built, added to the columns of the machine.
+/// Returns a record with all columns that are known before the build, added to those of the
+/// machine.
 pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowError> {
     let Attempt { model, graph, plan, schedules, target, .. } = attempt;
     let types = |ids: &[ValueId]| ids.iter().map(|id| &graph.values[id.0 as usize].ty).collect::<Vec<&TensorType>>();
@@ -57,7 +59,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         op_name: NETWORK.to_owned(),
         op_text: describe(graph, plan, &inputs, &outputs),
         input_shapes: Some(Json::new(&inputs.iter().map(|ty| ty.extents()).collect::<Vec<_>>())?),
-        // A row has one output; of several none is the model's.
+        // A row has a single output, so the column stays empty for models with several.
         output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
         dtype: inputs.first().map(|ty| ty.dtype.name().to_owned()),
         schedule_hash: Some(schedules_hash(by_task.iter().map(|(task, schedule)| (*task, *schedule)), staged)),
@@ -85,7 +87,7 @@ pub fn schedules_hash<'a>(schedules: impl Iterator<Item = (&'a str, &'a Schedule
     hash(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged))
 }
 
-/// 32 hexadecimal digits of some lines.
+/// Returns the hash of some lines as 32 hexadecimal digits.
 fn hash(lines: impl Iterator<Item = String>) -> String {
     let mut hasher = blake3::Hasher::new();
     for line in lines {
@@ -104,7 +106,7 @@ fn count(number: u64) -> Option<i64> {
     i64::try_from(number).ok()
 }
 
-/// What was built.
+/// Fills the columns of the built model.
 pub fn describe_made(record: &mut Record, made: &Made) -> Result<(), RowError> {
     let Made { program, artifacts, .. } = made;
     let weights = constant_bytes(program);
@@ -123,7 +125,7 @@ pub fn describe_made(record: &mut Record, made: &Made) -> Result<(), RowError> {
     Ok(())
 }
 
-/// What became of the run, and how far its outputs were off, where that was looked at.
+/// Fills the columns of the result, and of the comparison of its outputs if there was one.
 pub fn describe_run(
     record: &mut Record,
     reply: &Result<RunReply, Fault>,
@@ -141,7 +143,7 @@ pub fn describe_run(
     Ok(())
 }
 
-/// What to know before trusting a row, added to what measuring said.
+/// Adds warnings to those of the measurement.
 pub fn warn(record: &mut Record, warnings: &[String]) -> Result<(), RowError> {
     if warnings.is_empty() {
         return Ok(());

@@ -1,11 +1,12 @@
-//! What one call of each task of a model does, counted by a simulator of a processor: `valgrind --tool=cachegrind`.
+//! Counts the events of one call of each task with a simulated processor, `valgrind
+//! --tool=cachegrind`.
 //!
-//! A task is called once and three times, alone and on one thread, and half of what the second counts more is one call: all
-//! that loading takes is the same in both. The simulator knows older instructions only, so code is built for them once more;
-//! nothing of what it says is a measurement, and nothing of it stands beside one.
+//! A task is called once and three times, alone and on one thread. Half of the difference is one
+//! call, because the cost of loading is the same in both. The simulator supports only older
+//! instructions, so the code is built again for them. Its counts are not measurements and are never
+//! mixed with measured ones.
 
 use bench::{Bench, Build, worker_program};
-use job::target::Target;
 use job::{BuildJob, RunJob};
 use measure::{Method, Plan as SamplingPlan};
 use models::TaskUse;
@@ -17,19 +18,20 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use targets::Target;
 
-/// What it is called among counters.
+/// Name that selects the simulator among counters.
 pub const NAME: &str = "cachegrind";
-/// The program.
+/// Name of the simulator's program.
 const PROGRAM: &str = "valgrind";
-/// How long one run of it may take.
+/// Longest duration of one simulation.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How often it is asked whether it has ended.
+/// Interval between two checks of whether the simulator has ended.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Numbers of calls whose difference is looked at.
+/// Numbers of calls whose counts are subtracted.
 const CALLS: [u32; 2] = [1, 3];
 
-/// Its events, and what they are called here.
+/// Events of the simulator, and their names in profiles.
 const EVENTS: [(&str, &str); 13] = [
     ("Ir", "instructions"),
     ("I1mr", "l1i_misses"),
@@ -46,13 +48,13 @@ const EVENTS: [(&str, &str); 13] = [
     ("Bim", "indirect_branch_misses"),
 ];
 
-/// A simulator that is there.
+/// An installed simulator.
 pub struct Simulator {
     version: String,
     worker: PathBuf,
 }
 
-/// What the simulator says of one run of a process.
+/// Output of one simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
     caches: Vec<String>,
@@ -60,7 +62,7 @@ struct Told {
 }
 
 impl Simulator {
-    /// The one of this machine, or why there is none.
+    /// Finds the simulator of this machine.
     pub fn find() -> Result<Simulator, String> {
         let asked = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
         let version = match asked {
@@ -74,8 +76,8 @@ impl Simulator {
         Ok(Simulator { version, worker: worker_program().map_err(|error| error.to_string())? })
     }
 
-    /// Counts one call of each task by its schedule, as many at a time as there are CPUs; and what could not be counted, with
-    /// the reasons.
+    /// Counts one call of each task with its schedule, using all CPUs. Also returns the tasks that
+    /// could not be counted, with the reasons.
     pub fn count(
         &self,
         tasks: &[(&TaskUse, BuildJob)],
@@ -100,7 +102,7 @@ impl Simulator {
             }
         }
         let shares = work.chunks(work.len().div_ceil(cpus.len().max(1)).max(1));
-        // Nothing of it is timed, so as many run at once as there are CPUs.
+        // Nothing here is timed, so one simulation per CPU may run.
         let told = std::thread::scope(|scope| {
             let one_share = |share| scope.spawn(move || self.share(share));
             let threads: Vec<_> = shares.map(one_share).collect();
@@ -134,7 +136,7 @@ impl Simulator {
         share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
     }
 
-    /// Twice what one call does.
+    /// Returns the counts of two calls.
     fn one_call(&self, job: &RunJob, path: &Path) -> Result<Told, String> {
         let file = path.with_extension("json");
         let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;
@@ -145,7 +147,7 @@ impl Simulator {
         Ok(Told { counts: more.counts.iter().filter_map(passed).collect(), ..more })
     }
 
-    /// One run of the simulator.
+    /// Runs the simulator once.
     fn run(&self, job: &Path, out: &Path, times: u32) -> Result<Told, String> {
         let log = out.with_extension("log");
         let mut command = Command::new(PROGRAM);
@@ -180,7 +182,7 @@ fn lacks(one: &TaskUse, why: &str) -> String {
     format!("{}: {why}", one.task.describe())
 }
 
-/// What stands in the simulator's file.
+/// Parses the output file of the simulator.
 fn told(text: &str) -> Result<Told, String> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let events = after("events: ").ok_or("its file names no events")?;

@@ -1,4 +1,5 @@
-//! Progress of a nightly run, so that a killed one goes on where it stopped, within its original time.
+//! Saved progress of a nightly run, by which a killed run resumes where it stopped, within its
+//! original time.
 
 use crate::state::StateFile;
 use datasets::Key;
@@ -16,23 +17,24 @@ pub struct NightCourse {
     pub asked: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,
-    /// Its time, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
     /// Completed phases.
     pub done: Vec<String>,
-    /// Time of each phase, in seconds.
+    /// Duration of each phase in seconds.
     pub spent: BTreeMap<String, f64>,
     /// Last run of the sentinels: its end in microseconds since 1970, and its duration in seconds.
     pub looked: Option<(i64, f64)>,
 }
 
 impl NightCourse {
-    /// Returns the name of its night.
+    /// Returns the name of the night without the prefix.
     pub fn label(&self) -> &str {
         self.id.trim_start_matches("night-")
     }
 
-    /// Returns the progress of a killed run, if it was asked to do the same and its time is not over.
+    /// Returns the saved progress of a killed run, if the request is the same and its deadline has
+    /// not been reached.
     pub fn resumed(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
         file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
@@ -48,12 +50,12 @@ impl NightCourse {
         self.done.iter().any(|done| done == phase)
     }
 
-    /// Returns the time of a phase in seconds, including that in killed processes.
+    /// Returns the duration of a phase in seconds, including that in killed processes.
     pub fn spent(&self, phase: &str) -> f64 {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
-    /// Adds the time of a slice, in seconds, to that of its phase.
+    /// Adds the duration of a slice in seconds to that of its phase.
     pub fn spend(&mut self, phase: &str, seconds: f64) {
         *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }

@@ -1,4 +1,5 @@
-//! Measurements that a nightly run repeats: what regressed, and what is not known well enough.
+//! Selects the measurements that a nightly run repeats: regressions, and results with wide
+//! intervals.
 
 use super::course::NightCourse;
 use super::options::NightOptions;
@@ -11,10 +12,11 @@ use datasets::{Choose, Key, Record};
 use drift::{Identity, Verdict, aspect_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More measurements would take longer than a nightly run.
+/// Largest number of keys; more measurements would take longer than a nightly run.
 const KEYS_MAX: usize = 20_000;
 
-/// Returns keys of records of a run that got slower or are uncertain, slower ones first, and of older records that are uncertain.
+/// Returns the keys of records of a run that became slower or are uncertain, slower ones first, and
+/// of older records that are uncertain.
 pub fn doubtful_keys(
     options: &NightOptions,
     course: &NightCourse,

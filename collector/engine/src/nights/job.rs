@@ -1,4 +1,5 @@
-//! Phases of a nightly run: slices of campaigns within its time, and sentinels after each.
+//! Executes the phases of a nightly run: slices of campaigns within its time, with sentinels after
+//! each.
 
 use super::course::NightCourse;
 use super::doubts::{doubtful_keys, keys_measured_once};
@@ -17,28 +18,29 @@ use std::time::{Duration, Instant};
 
 /// Shortest slice, in seconds; shorter ones would hardly measure.
 const MIN_SLICE: f64 = 5.0;
-/// Time, in seconds, that a slice may need beyond its budget for attempts in flight and the peaks of the machine.
+/// Time in seconds that a slice may need beyond its budget, for attempts in flight and the peaks of
+/// the machine.
 const GRACE: f64 = 60.0;
 
-/// A nightly run under way.
+/// State of a nightly run.
 pub struct NightJob<'a> {
-    /// What it was asked to do.
+    /// Options of the run.
     pub options: &'a NightOptions,
-    /// Table `[night]` of its configuration.
+    /// Table `[night]` of the configuration.
     pub settings: Night,
-    /// Its deadline.
+    /// Deadline of the run.
     pub end: Instant,
-    /// Stops the run once it is not 0.
+    /// Stops the run when it becomes non-zero.
     pub signal: &'a AtomicUsize,
     /// Receives notes.
     pub observer: &'a dyn Observer,
-    /// Its sentinels.
+    /// Sentinels of the run.
     pub sentinels: Sentinels,
-    /// Kinds of work that were done.
+    /// Reports of the phases so far.
     pub phases: Vec<NightPhase>,
-    /// Whether attempts gave no time, or slices no report.
+    /// Whether attempts had no time, or slices no report.
     pub has_losses: bool,
-    /// Its progress.
+    /// Progress of the run.
     pub course: NightCourse,
     /// File of the progress.
     pub file: StateFile,
@@ -49,12 +51,12 @@ impl NightJob<'_> {
         self.end.saturating_duration_since(Instant::now()).as_secs_f64()
     }
 
-    /// Returns the seconds that are left for work; the last sentinels have to fit, too.
+    /// Returns the seconds left for work. Time for the last sentinels is reserved.
     fn left_for_work(&self) -> f64 {
         self.left() - 1.5 * self.sentinels.seconds
     }
 
-    /// Writes the progress. If that fails, a killed run starts from the beginning.
+    /// Saves the progress. If that fails, a killed run starts from the beginning.
     pub fn keep_course(&self) {
         let _ = self.file.write(&self.course);
     }
@@ -63,7 +65,7 @@ impl NightJob<'_> {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
-    /// Does all work that fits into the time.
+    /// Executes all phases that fit into the time.
     pub fn work(&mut self) -> Result<()> {
         const AGAIN: &str = "default schedules again";
         let has_sentinels = self.course.looked.is_some_and(|(at_us, _)| {
@@ -84,7 +86,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Runs slices of one kind of work until it is done or its time is over.
+    /// Runs the slices of a phase until it is complete or its time is over.
     fn phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
         if self.course.has_done(name) {
             return Ok(());
@@ -101,7 +103,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Repeats measurements that regressed in this run, or are not known well.
+    /// Repeats measurements that regressed in this run or are uncertain.
     fn doubts(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
         if self.course.has_done(NAME) {
@@ -140,16 +142,17 @@ impl NightJob<'_> {
         self.phases.extend((phase.slices > 0).then_some(phase));
     }
 
-    /// Returns how long the next slice may be, in seconds; None if the time is over.
+    /// Returns the duration of the next slice in seconds, or None if no time is left.
     fn slice(&self, of_phase: f64) -> Option<f64> {
-        // A slice whose budget is over has as long to seal as one that got SIGTERM.
+        // A slice whose budget is over gets the same time for sealing as one that received SIGTERM.
         let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
         let most = (left - sealing(left)).as_secs_f64();
         let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
         (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
     }
 
-    /// Runs one slice and the sentinels after it, and returns whether nothing is left of its work, and how many attempts were made.
+    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and how
+    /// many attempts were made.
     fn run_slice(&mut self, phase: &mut NightPhase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
         let begun = Instant::now();
         let mut arguments: Vec<String> = ["--config".to_owned(), self.options.config.display().to_string()]
@@ -175,7 +178,7 @@ impl NightJob<'_> {
         ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
     }
 
-    /// Adds the report of a slice to its phase, and returns the numbers of attempts left and made.
+    /// Adds the report of a slice to its phase. Returns the numbers of attempts left and made.
     fn add_report(&mut self, phase: &mut NightPhase, ended: &SliceEnd) -> Result<(u64, u64)> {
         match (&ended.report, ended.code) {
             (_, Some(2)) => return Err(Failure::usage("a slice of the nightly run was rejected; its error is above")),
@@ -204,7 +207,7 @@ impl NightJob<'_> {
         Ok((phase.left, made))
     }
 
-    /// Runs the sentinels if there is time for them.
+    /// Runs the sentinels if time is left for them.
     fn run_sentinels(&mut self) -> Result<()> {
         let left = Duration::from_secs_f64(self.left());
         if self.is_stopped() || left.is_zero() {

@@ -1,8 +1,10 @@
-//! Nightly runs: slices of campaigns, each a process with a deadline, and sentinels between them; then what changed.
+//! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a
+//! report of the changes.
 //!
-//! This process measures nothing and keeps only its progress; slices write records to the store. A slice gets a budget, later a
-//! signal to end, upon which it seals, and is killed at its deadline. Slices end with this process. A nightly run that is started
-//! again goes on where it stopped.
+//! This process measures nothing and keeps only its progress; slices write records to the store. A
+//! slice has a time budget. If it exceeds the budget, it receives a signal, after which it seals
+//! its records, and is killed at its deadline. Slices end when this process ends. A restarted
+//! nightly run resumes where it stopped.
 
 mod course;
 mod doubts;
@@ -33,13 +35,13 @@ pub use slice::PARENT_VARIABLE;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-/// A nightly run that was checked, and holds the machine against other nightly runs.
+/// A validated nightly run, which holds the machine's lock for nightly runs.
 pub struct PreparedNight<'a> {
     options: &'a NightOptions,
     observer: &'a dyn Observer,
     raw: Settings,
     settings: Night,
-    /// Configuration as text, by which a killed run is recognised.
+    /// Configuration as text, which identifies the request of a killed run.
     text: String,
     start: Instant,
     start_us: i64,
@@ -48,7 +50,7 @@ pub struct PreparedNight<'a> {
     _exclusive: Exclusive,
 }
 
-/// Checks a nightly run, and waits for another one on this machine.
+/// Validates a nightly run, and waits for another one on this machine.
 pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Result<PreparedNight<'a>> {
     let raw = Settings::read(&options.config).map_err(Failure::usage)?;
     let mut settings = raw.night.clone().ok_or_else(|| {
@@ -79,7 +81,8 @@ pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Res
 }
 
 impl PreparedNight<'_> {
-    /// Measures until the time is over or `signal` is not 0, and compares this night with those before it.
+    /// Measures until the time is over or `signal` becomes non-zero, and compares this night with
+    /// earlier ones.
     pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
         let PreparedNight { options, observer, .. } = self;
         let file = StateFile::new(&options.state, "nights", &options.store);
@@ -98,7 +101,7 @@ impl PreparedNight<'_> {
         self.report(job)
     }
 
-    /// Returns the progress of a killed run that was asked to do the same, or else that of a new run.
+    /// Returns the progress of a killed run with the same request, or that of a new run.
     fn course(&self, file: &StateFile) -> NightCourse {
         let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
         if let Some(course) = NightCourse::resumed(file, &asked, now_us()) {
@@ -134,15 +137,15 @@ impl PreparedNight<'_> {
     }
 }
 
-/// Returns the seconds from now until a moment, 0 if it is past.
+/// Returns the seconds from now until a moment, or 0 if it is past.
 fn seconds_until(moment_us: i64) -> f64 {
     moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
 }
 
-/// Returns a moment as the name of a night: `20261122-213000`, in UTC.
+/// Returns a moment in UTC as the name of a night, such as `20261122-213000`.
 fn stamp(seconds: u64) -> String {
     let day = ::drift::night_of(&datasets::Record {
-        // The night of noon is that of the day.
+        // Noon is part of the night of the same date.
         started_at_us: i64::try_from((seconds / 86_400 * 86_400 + 43_200) * 1_000_000).unwrap_or_default(),
         ..datasets::Record::default()
     });

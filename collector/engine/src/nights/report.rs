@@ -1,22 +1,22 @@
-//! What a nightly run did.
+//! The report of a nightly run.
 
 use drift::{Drift, Turn};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// One kind of work of a nightly run.
+/// Report of one phase of a nightly run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NightPhase {
-    /// Its name.
+    /// Name of the phase.
     pub name: &'static str,
     /// Number of slices.
     pub slices: usize,
-    /// Time of all slices, in seconds.
+    /// Duration of all slices in seconds.
     pub seconds: f64,
     /// Numbers of attempts by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Attempts that were not made.
+    /// Number of attempts that were not made.
     pub left: u64,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -35,28 +35,28 @@ impl NightPhase {
     }
 }
 
-/// A nightly run, and what changed since those before it.
+/// Report of a nightly run, with the changes since earlier ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct NightReport {
     /// Start of the run, in UTC, as the name of its night.
     pub night: String,
     /// The store.
     pub store: String,
-    /// Time of this process, in minutes.
+    /// Duration of this process in minutes.
     pub minutes: f64,
-    /// Time that this process had, in minutes.
+    /// Time available to this process in minutes.
     pub allowed_minutes: f64,
-    /// Kinds of work.
+    /// Reports of the phases.
     pub phases: Vec<NightPhase>,
-    /// Number of times that the sentinels ran.
+    /// Number of sentinel runs.
     pub sentinels: usize,
     /// Notes about the sentinels.
     pub notes: Vec<String>,
-    /// What changed.
+    /// Changes compared with earlier nights.
     pub drift: Drift,
-    /// Where lines changed over nights.
+    /// Points at which series changed over nights.
     pub turns: Vec<Turn>,
-    /// Whether attempts gave no time, or slices no report.
+    /// Whether attempts had no time, or slices no report.
     #[serde(skip)]
     pub has_losses: bool,
 }

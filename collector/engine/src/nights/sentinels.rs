@@ -1,7 +1,8 @@
-//! Sentinels: built once for a store and a class of hosts, kept as machine code, and run again and again, bit for bit the same.
+//! Sentinels: tasks that are built once for a store and a class of hosts, and measured repeatedly
+//! with identical machine code.
 //!
-//! Other machines may write to a store. So this machine keeps a hash of the sentinels it built, and runs only a copy that matches
-//! the hash, in a folder that only its user can write to.
+//! Other machines may write to a store. So this machine keeps a hash of the sentinels that it
+//! built, and runs only a copy that matches the hash, in a folder to which only its user can write.
 
 use super::options::NightOptions;
 use super::slice::SliceProcess;
@@ -12,14 +13,14 @@ use crate::campaign::{ModelEntry, Settings, record};
 use crate::failure::{Failure, Kind};
 use crate::state::StateFile;
 use drift::SENTINELS;
-use job::target::is_llvm;
 use measure::host::Facts;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
+use targets::HOST;
 use tempfile::TempDir;
 
-/// How long building them may take.
+/// Longest time for building the sentinels.
 const BUILDING: Duration = Duration::from_secs(300);
 
 /// The sentinels of a nightly run.
@@ -28,7 +29,7 @@ pub struct Sentinels {
     program: PathBuf,
     file: StateFile,
     config: Settings,
-    /// Folder of the copy that is run, once it matches the hash.
+    /// Folder of the verified copy that is run.
     private: Option<TempDir>,
     /// Duration of the last run, in seconds.
     pub seconds: f64,
@@ -40,7 +41,8 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Returns the sentinels of a store for this class of hosts, measured as the nightly run measures.
+    /// Creates the sentinels of a store for this class of hosts, measured with the plan of the
+    /// nightly run.
     pub fn new(options: &NightOptions, raw: &Settings, facts: &Facts) -> Sentinels {
         let models = SENTINELS.iter().map(|sentinel| ModelEntry {
             source: "simple".to_owned(),
@@ -60,7 +62,8 @@ impl Sentinels {
             limits: raw.limits.clone(),
             ..Settings::default()
         };
-        let is_off = !is_llvm(raw.model.target.as_deref().unwrap_or("llvm"));
+        let is_off =
+            !targets::find(raw.model.target.as_deref().unwrap_or(HOST)).is_some_and(|kind| kind.runs_on_cpus());
         let notes = match is_off {
             true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
             false => Vec::new(),
@@ -71,7 +74,7 @@ impl Sentinels {
         Sentinels { folder, program, file, config, private: None, seconds: 0.0, runs: 0, notes, is_off }
     }
 
-    /// Runs the sentinels within some time; without enough time they do not run.
+    /// Runs the sentinels if enough time is left.
     pub fn run(&mut self, common: &[String], left: Duration, signal: &AtomicUsize) -> Result<()> {
         if self.is_off {
             return Ok(());
@@ -89,7 +92,7 @@ impl Sentinels {
             code => {
                 let folder = self.folder.display();
                 let failure = Failure::environment(format!("the sentinels in `{folder}` did not run, see above"));
-                // Only what is wrong with the folder itself goes away with it.
+                // Removing the folder helps only if the folder itself is the cause.
                 let is_of_folder = code == Some(Kind::Use.code().into());
                 let hint = "remove that folder to have them rebuilt; the series of their times then starts again";
                 return Err(if is_of_folder { failure.with_hint(hint) } else { failure });
@@ -99,7 +102,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the copy that is run, which the first call makes; None if there is no time to build it.
+    /// Returns the folder of the copy that is run. The first call creates it; None if there is no
+    /// time to build it.
     fn ready(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {
@@ -119,7 +123,7 @@ impl Sentinels {
         Ok(Some(folder))
     }
 
-    /// Copies the store's sentinels, if it has any, and returns whether this machine built them.
+    /// Copies the store's sentinels, if there are any. Returns whether this machine built them.
     fn is_ours(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
         let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
@@ -129,7 +133,7 @@ impl Sentinels {
         Ok(is_ours)
     }
 
-    /// Moves built sentinels into the store, and keeps their hash.
+    /// Moves built sentinels into the store, and saves their hash.
     fn keep(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_of(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
@@ -139,7 +143,7 @@ impl Sentinels {
         appearing.finish(&self.folder)
     }
 
-    /// Sets sentinels aside that this machine did not build.
+    /// Moves sentinels aside that this machine did not build.
     fn set_aside(&mut self) -> Result<()> {
         if !self.folder.exists() {
             return Ok(());
@@ -173,7 +177,8 @@ impl Sentinels {
     }
 }
 
-/// Lists the files of a folder of sentinels, sorted. Fails if it has folders, links, many files or large ones.
+/// Lists the files of a folder of sentinels, sorted. Fails if it contains folders or links, too
+/// many files, or large ones.
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     const MAX_FILES: usize = 1000;
     const MAX_BYTES: u64 = 64 << 20;

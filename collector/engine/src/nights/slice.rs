@@ -1,4 +1,4 @@
-//! A slice of a nightly run: the program `opcollect` in a process of its own, with a deadline.
+//! A slice of a nightly run: a child process of `opcollect` with a deadline.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Variable with the number of the process that started a slice; the slice ends with that process.
+/// Environment variable with the process id of the parent. A slice ends when its parent ends.
 pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
-/// Time between two checks of a slice.
+/// Interval between two checks of a slice.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for a slice to seal after SIGTERM.
+/// Time for sealing after SIGTERM.
 const SEALING: Duration = Duration::from_secs(20);
 /// Longest report of a slice that is kept.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Returns how long before its deadline a slice gets SIGTERM.
+/// Returns the time before its deadline at which a slice receives SIGTERM.
 pub fn sealing(deadline: Duration) -> Duration {
     SEALING.min(deadline / 4)
 }
@@ -33,18 +33,18 @@ pub struct SliceProcess {
     stdout: JoinHandle<Vec<u8>>,
 }
 
-/// How a slice ended.
+/// Result of a slice.
 pub struct SliceEnd {
-    /// Its exit code; None if a signal ended it.
+    /// Exit code; None if a signal ended the process.
     pub code: Option<i32>,
-    /// The document in the last line of its output.
+    /// JSON document in the last line of its output.
     pub report: Option<Value>,
-    /// Whether it got SIGTERM.
+    /// Whether it received SIGTERM.
     pub was_terminated: bool,
 }
 
 impl SliceProcess {
-    /// Starts the program; its standard error is that of this process.
+    /// Starts the program, whose standard error is that of this process.
     pub fn start(program: &Path, arguments: &[String]) -> Result<SliceProcess> {
         let mut command = Command::new(program);
         command.args(arguments).env(PARENT_VARIABLE, std::process::id().to_string());
@@ -56,8 +56,8 @@ impl SliceProcess {
         Ok(SliceProcess { process, stdout })
     }
 
-    /// Waits for the end. A slice gets SIGTERM some time before the deadline, or once `signal` is not 0, so that it seals; later it is
-    /// killed.
+    /// Waits for the end of the process. It receives SIGTERM some time before the deadline, or when
+    /// `signal` becomes non-zero, so that it can seal its records. It is killed at the deadline.
     pub fn finish(mut self, deadline: Duration, signal: &AtomicUsize) -> Result<SliceEnd> {
         let start = Instant::now();
         let terminate_at = start + deadline.saturating_sub(sealing(deadline));
@@ -85,7 +85,7 @@ impl SliceProcess {
 
     fn terminate(&self) {
         if let Ok(pid) = i32::try_from(self.process.id()) {
-            // The slice may have ended meanwhile.
+            // The slice may have ended in the meantime.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }

@@ -1,4 +1,4 @@
-//! An operator of a profile with its code, and the files of that code.
+//! Annotates an operator of a profile with its code, and writes files of that code.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -10,34 +10,35 @@ use profile::Profile;
 use std::fs;
 use std::path::Path;
 
-/// How long the code of the running model is sampled, in nanoseconds.
+/// Duration of the sampling of running code, in nanoseconds.
 const SAMPLING_NS: u64 = 2_000_000_000;
 
-/// Samples of the running code per second, unless another number is given.
+/// Default number of samples per second.
 pub const DEFAULT_SAMPLE_HERTZ: u64 = 3989;
 
-/// Which code is shown.
+/// Options that select the annotated code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodeOptions<'a> {
-    /// The operator whose code is shown: a part of its name, its sizes or its place, or the first digits of its task's hash.
+    /// The annotated operator: a part of its name, its sizes or its call, or the first digits of
+    /// its task's hash.
     pub annotate: Option<&'a str>,
-    /// A folder for files of that code.
+    /// Folder for files of that code.
     pub folder: Option<&'a Path>,
-    /// Samples of the running code per second.
+    /// Number of samples per second.
     pub sample_hertz: u64,
-    /// Whether `perf` and debuggers get the names of built code, in a file in `/tmp`.
+    /// Whether symbols of built code are written to a file in `/tmp`, for `perf` and debuggers.
     pub has_perf_map: bool,
 }
 
 impl CodeOptions<'_> {
-    /// Returns what the runner does for these options.
+    /// Returns the requests to the runner that follow from these options.
     pub fn wishes(&self) -> CodeWishes {
         let sampling = Sampling { hertz: self.sample_hertz, budget_ns: SAMPLING_NS };
         CodeWishes { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
     }
 }
 
-/// Returns the tasks of a model that a name matches.
+/// Returns the tasks of a model that match a name.
 pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     let tasks = model.tasks();
     let found = matching(tasks, name);
@@ -51,7 +52,7 @@ pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// Annotates the task that takes the most time of several.
+/// Annotates the task that takes the most time among `tasks`.
 pub fn annotate(
     model: &mut PreparedModel,
     made: &Made,
@@ -71,7 +72,7 @@ pub fn annotate(
     Ok(annotation((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
 }
 
-/// Writes schedule, TIR, LLVM IR and machine code to files in a folder, which is made if needed.
+/// Writes schedule, TIR, LLVM IR and machine code to files in a folder, which is created if needed.
 pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
     let failed = |error: std::io::Error| Failure::usage(format!("cannot make `{}`: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;

@@ -1,14 +1,15 @@
-//! What is counted besides times: counters, and the counts of a simulator in their place.
+//! Counters of a profile, and the counts of a simulator.
 
 use super::code::CodeOptions;
 use crate::Result;
 use crate::failure::Failure;
 use crate::network::simulated::{self, Simulator};
 use crate::prepared::PreparedModel;
-use job::target::is_cuda;
 use profile::Profile;
+use targets::Kind;
 
-/// Returns the counters to read for names as they are given: processor time where none is given. A simulator is no counter.
+/// Returns the counters to read for the given names; processor time if there are none. The name of
+/// a simulator is removed.
 pub fn counters(names: &[String]) -> Vec<String> {
     let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
     match &names[..] {
@@ -18,16 +19,16 @@ pub fn counters(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Rejects options about machine code and simulators where the target is a GPU.
-pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: &str) -> Result<()> {
+/// Rejects options about machine code and simulators for GPU targets.
+pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: Kind) -> Result<()> {
     let given = [
         ("--annotate", code.annotate.is_some()),
         ("--perf-map", code.has_perf_map),
         ("--counters cachegrind", is_simulated(counters)),
     ];
-    match given.iter().find(|(_, is_given)| *is_given && is_cuda(target)) {
+    match given.iter().find(|(_, is_given)| *is_given && target.runs_on_gpu()) {
         Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `cuda`"))
+            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `{}`", target.name()))
                 .with_hint(format!("leave out `{flag}`")))
         }
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! Traces of single cycles of a profile, each passed to a command, as torch.profiler calls `on_trace_ready`.
+//! Passes a trace of each profiling cycle to a command, as torch.profiler does with
+//! `on_trace_ready`.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -11,13 +12,13 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the command may take for one trace.
+/// Time limit of the command for one trace.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often the command is polled for its end.
+/// Interval between two checks of the command.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Writes a trace for each cycle and runs the command on it. Ends with the first cycle for which the command fails, and returns why.
-/// The files are deleted at the end.
+/// Writes a trace for each cycle and runs the command on it. Stops at the first cycle for which the
+/// command fails, and returns the reason. The files are deleted at the end.
 pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<Option<String>> {
     let folder = tempfile::Builder::new().prefix("opcollect-traces-").tempdir().map_err(Failure::environment)?;
     let cycles = cycle::cycles(profile);
@@ -45,14 +46,14 @@ fn start(command: &str, path: &Path) -> std::result::Result<Child, String> {
         .args(["-c", &format!("{command} \"$1\""), "sh"])
         .arg(path)
         .stdin(Stdio::null())
-        // Standard output belongs to the results of this program.
+        // Standard output is reserved for the results of this program.
         .stdout(std::io::stderr())
         .process_group(0)
         .spawn()
         .map_err(|error| error.to_string())
 }
 
-/// Waits for the command, and ends it with all that it started when its time is over.
+/// Waits for the command, and kills its process group at the time limit.
 fn wait(child: &mut Child) -> std::result::Result<ExitStatus, String> {
     let begun = Instant::now();
     loop {

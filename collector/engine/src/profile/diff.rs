@@ -1,4 +1,4 @@
-//! The changes between two profiles in files.
+//! Compares two profiles in files.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -10,10 +10,10 @@ use report::Paper;
 use std::fs;
 use std::path::Path;
 
-/// Largest file of a profile, in bytes: its spans are bounded when it is made.
+/// Largest file of a profile in bytes. The number of spans in a profile is limited.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The changes between two profiles.
+/// Changes between two profiles.
 pub struct ProfileDiff {
     /// The changes.
     pub changes: Comparison,
@@ -21,13 +21,13 @@ pub struct ProfileDiff {
 }
 
 impl ProfileDiff {
-    /// Describes the changes, with `row_limit` rows at most.
+    /// Formats the changes with at most `row_limit` rows.
     pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
         format!("{}\n{}", self.title, changes::describe(&self.changes, row_limit, paper))
     }
 }
 
-/// Compares two profiles, each in a file of its own.
+/// Compares the profiles in two files.
 pub fn diff(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDiff> {
     let (before, after) = (read(before)?, read(after)?);
     if before.source != after.source {

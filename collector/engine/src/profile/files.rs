@@ -1,4 +1,4 @@
-//! The files of a profile.
+//! Writes the files of a profile.
 
 use crate::Result;
 use crate::failure::{Failure, chain};
@@ -12,23 +12,23 @@ use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;
 
-/// Largest size of a trace before it is packed, in MiB, unless another one is given.
+/// Default of the largest size of a trace before compression, in MiB.
 pub const DEFAULT_TRACE_MIB: u32 = 1024;
 
-/// The files to write, each where it has a path.
+/// Paths of the files to write; files without a path are not written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileOptions<'a> {
     /// The whole profile as JSON.
     pub profile: Option<&'a Path>,
     /// The rows of the table as CSV.
     pub csv: Option<&'a Path>,
-    /// A trace in Perfetto's format; a name that ends in `.gz` packs it.
+    /// A trace in Perfetto's format; compressed if the name ends in `.gz`.
     pub perfetto: Option<&'a Path>,
-    /// A trace in the format of torch.profiler, likewise.
+    /// A trace in the format of torch.profiler; compressed if the name ends in `.gz`.
     pub chrome_trace: Option<&'a Path>,
-    /// A page for the browser.
+    /// An HTML page.
     pub page: Option<&'a Path>,
-    /// Largest size of a trace before it is packed, in MiB.
+    /// Largest size of a trace before compression, in MiB.
     pub trace_mib: u32,
 }
 
@@ -39,7 +39,7 @@ impl FileOptions<'_> {
     }
 }
 
-/// Files that were opened before the work, so that a path that cannot be written is found early.
+/// Files that are opened before the work, so that a wrong path is reported early.
 pub struct ProfileFiles {
     profile: Option<Output>,
     csv: Option<Output>,
@@ -64,7 +64,7 @@ impl ProfileFiles {
         })
     }
 
-    /// Writes the files. The rows are those of the table in another tool's style, if there is one.
+    /// Writes the files. The rows are those of `styled`, if there is one.
     pub fn write(
         self,
         profile: &Profile,

@@ -1,4 +1,5 @@
-//! Profiles a model: runs it with time stamps and counters around each operator, and summarises, stores and writes what was measured.
+//! Profiles a model: runs it with time stamps and counters around each operator, and summarises,
+//! stores and writes the results.
 
 mod code;
 mod counting;
@@ -27,7 +28,6 @@ use crate::{Result, machine, peaks};
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use files::ProfileFiles;
 use job::listing::Samples;
-use job::target::is_cuda;
 use job::{NetworkJob, Profiled, RunReply};
 use measure::counters::Backend;
 use measure::{Method, Plan as SamplingPlan};
@@ -39,44 +39,45 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// How long runs are profiled by default.
+/// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
-/// How long runs are profiled by default with a schedule, which ends by itself.
+/// Default time limit of profiling with a schedule, which ends by itself.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
 
-/// How a model is profiled.
+/// Options of a profile.
 pub struct ProfileOptions<'a> {
-    /// Threads; by default one on each CPU.
+    /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
     /// Inputs from files.
     pub inputs: &'a InputFiles,
     /// Whether the outputs are compared with the reference computation.
     pub is_checked: bool,
-    /// Which runs are profiled.
+    /// Schedule that selects the profiled runs.
     pub schedule: Option<Schedule>,
-    /// Without a schedule, profile one of this many runs.
+    /// Profiles one of this many runs, if there is no schedule.
     pub sample: Option<u64>,
-    /// The time after which profiling ends.
+    /// Duration after which profiling ends.
     pub seconds: Option<f64>,
-    /// Names of counters; [`counters`] returns those that the configuration needs for them.
+    /// Names of counters. [`counters`] returns those that the configuration needs for them.
     pub counters: &'a [String],
-    /// A shell command for the trace of each cycle.
+    /// Shell command that receives the trace of each cycle.
     pub on_trace_ready: Option<&'a str>,
-    /// How long to wait for another process that measures on the same CPUs.
+    /// Longest wait for another process that measures on the same CPUs.
     pub wait_seconds: u64,
-    /// The store for records of operators.
+    /// Store for the records of operators.
     pub store: Option<&'a Path>,
-    /// The operator whose code is shown.
+    /// Options of the annotated code.
     pub code: CodeOptions<'a>,
-    /// What a row stands for.
+    /// Grouping of calls into rows.
     pub group_by: GroupBy,
     /// The order of rows.
     pub sort_by: SortBy,
-    /// The tool whose table is made, instead of our own.
+    /// Table style of another tool, instead of our own.
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
-    /// Set to the number of a signal that ends the work after the build or the run in flight, without a result.
+    /// Set to the number of a signal, which ends the work after the build or the run in flight,
+    /// without a result.
     pub signal: Arc<AtomicUsize>,
 }
 
@@ -84,20 +85,20 @@ pub struct ProfileOptions<'a> {
 pub struct ModelProfile {
     /// The profile.
     pub profile: Profile,
-    /// Its summary.
+    /// Summary of the profile.
     pub report: Report,
-    /// The table in the style of another tool, where one was asked for.
+    /// Table in the style of another tool, if one was requested.
     pub styled: Option<StyledTable>,
     /// Peak rates of the machine.
     pub peaks: Peaks,
-    /// Whether something was lost: outputs are wrong, or traces were not handed over.
+    /// Whether outputs are wrong, or traces could not be passed on.
     pub has_losses: bool,
-    /// How many other operators have the name of the annotated one.
+    /// Number of other operators that match the name of the annotated one.
     homonyms: usize,
 }
 
 impl ModelProfile {
-    /// Describes the profile, the simulation, the peak rates, and the annotated operator.
+    /// Formats the profile, the simulation, the peak rates, and the annotated operator.
     pub fn text(&self, view: View, paper: &Paper) -> String {
         let report = &self.report;
         let mut lines = vec![text::describe(report, view, self.styled.as_ref(), paper)];
@@ -133,7 +134,7 @@ pub fn run(
     let folder = model.new_folder(PROGRAM)?;
     let job = job(options, &model, &folder);
     let _exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
-    // Last, so that no error before leaves an empty store behind.
+    // The store is opened last, so that an earlier error does not leave an empty store behind.
     let keeping = begin(options, &mut model, &job)?;
     let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping)?;
     if let Some(simulator) = &simulator {
@@ -164,18 +165,18 @@ pub fn run(
     Ok(ModelProfile { profile: measured.profile, report, styled, peaks: measured.peaks, has_losses, homonyms })
 }
 
-/// Makes the model ready to be built.
+/// Prepares the model.
 fn prepare(
     options: &ProfileOptions<'_>,
     mut config: Config,
     models: &LoadedModels,
     observer: &Rc<dyn Observer>,
 ) -> Result<PreparedModel> {
-    if is_cuda(&config.target) && options.counters.is_empty() {
-        // Processor time says nothing of what a device does.
+    if config.kind().runs_on_gpu() && options.counters.is_empty() {
+        // The processor time of the host does not describe the work of a device.
         config.counters.backend = Backend::None;
     }
-    counting::check_target(options.counters, &options.code, &config.target)?;
+    counting::check_target(options.counters, &options.code, config.kind())?;
     let mut model = PreparedModel::of(Asked {
         config,
         models,
@@ -202,14 +203,14 @@ fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> Ne
     NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.wishes(), ..job }
 }
 
-/// Begins the records of operators, where they are wanted.
+/// Creates the records of operators, if they are requested.
 fn begin(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<Keeping>> {
     let Some(store) = options.store else { return Ok(None) };
     let schedules = model.schedules(&|task| network::default_schedule(task, &model.target));
     Keeping::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
 }
 
-/// Builds the model and runs it; a failure goes into the records.
+/// Builds and runs the model; a failure is recorded.
 fn measure(
     model: &mut PreparedModel,
     folder: &Path,
@@ -247,7 +248,7 @@ fn measure(
     Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
 }
 
-/// Returns why the runner gave no profile.
+/// Returns the reason why the runner gave no profile.
 fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
     match Runs::measured(reply) {
         Err(failure) => failure,
@@ -255,7 +256,7 @@ fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure 
     }
 }
 
-/// Keeps the records of operators with the measurements of each.
+/// Stores the records of operators with their measurements.
 fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
     keep(keeping, |place, row| match measured.check {
         Some(wrong) if !wrong.is_right => {
@@ -284,7 +285,7 @@ fn styled(profile: &Profile, style: Style, options: &ProfileOptions<'_>, threads
     table
 }
 
-/// Returns the summary, but for records and annotation.
+/// Summarises a profile, without records and annotation.
 fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
     let MeasuredProfile { profile, made, .. } = measured;
     Report {

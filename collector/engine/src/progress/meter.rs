@@ -1,4 +1,5 @@
-//! Counts in a thread of their own, which keeps the status file of a store up to date while the campaign waits for workers.
+//! A thread that counts events, and keeps the status file of a store up to date while the campaign
+//! waits for workers.
 
 use super::Counts;
 use crate::campaign::Event;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Progress at one moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// The progress for programs.
+    /// Progress in the form of the status file.
     pub status: Status,
     /// The progress as one line of text.
     pub line: String,
@@ -24,7 +25,7 @@ pub struct Reading {
 /// Receives readings.
 pub type ReadingSink = Box<dyn FnMut(&Reading) + Send>;
 
-/// Counts the events of a campaign. A thread reads the counts every second.
+/// Counter of a campaign's events, which a thread reads every second.
 pub struct Meter {
     start: Instant,
     shared: Arc<Shared>,
@@ -45,8 +46,8 @@ impl Shared {
 }
 
 impl Meter {
-    /// Starts to count a number of attempts. Every second the progress is written to the status file, if there is one, and given to
-    /// `report`.
+    /// Starts counting. Every second, the progress is written to the status file, if there is one,
+    /// and passed to `report`.
     pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
         let (start, shared) = (Instant::now(), Arc::new(Shared::default()));
         let is_read = attempts > 0 && (report.is_some() || store.is_some());
@@ -65,7 +66,7 @@ impl Meter {
         state.0.clone()
     }
 
-    /// Ends the thread after its last reading, which dropping does, too.
+    /// Stops the thread after its last reading. Dropping the meter has the same effect.
     pub fn finish(self) {}
 }
 
@@ -89,7 +90,7 @@ fn read(shared: &Shared, start: Instant, attempts: u64, store: Option<StoreStatu
         let elapsed = start.elapsed();
         let status = counts.status(attempts, elapsed, store.as_ref().map(|to| &to.status));
         if let Some(to) = &store {
-            // A status that cannot be written is no reason to end.
+            // The campaign continues if the status cannot be written.
             let _ = to.telling.say(&status);
         }
         report(&Reading { status, line: counts.line(attempts, elapsed), elapsed, is_last });

@@ -1,4 +1,5 @@
-//! Progress of a campaign: counts of what ended, their rate and the time left, for people and for the status file of a store.
+//! Progress of a campaign: counts of finished attempts, their rate and the time left, for users and
+//! for the status file of a store.
 
 mod meter;
 
@@ -12,13 +13,14 @@ use std::time::Duration;
 /// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Attempts that ended.
+    /// Number of attempts that ended.
     pub done: u64,
     builds: u64,
     losses: u64,
-    /// Text of the source of attempts, if it reported one.
+    /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time from the start to the end of the first attempt. Until then workers start, which says nothing of the rate.
+    /// Time until the first attempt ended. It includes the start of workers, so the rate is
+    /// computed from then on.
     first: Option<Duration>,
 }
 
@@ -27,7 +29,7 @@ impl Counts {
     pub fn take(&mut self, event: &Event<'_>, elapsed: Duration) {
         match event {
             Event::Built => self.builds += 1,
-            // A candidate that was rejected by the cost model is no trial.
+            // A candidate that the cost model rejected is not an attempt.
             Event::Recorded(record) if record.outcome == Outcome::PassedOver => {}
             Event::Recorded(record) => {
                 self.losses += u64::from(record.outcome != Outcome::Ok);
@@ -56,7 +58,7 @@ impl Counts {
         self.rate(elapsed).map(|rate| attempts.saturating_sub(self.done) as f64 / rate)
     }
 
-    /// Returns the progress for programs; `base` has the fields that do not change.
+    /// Returns the progress for the status file. `base` contains the fields that do not change.
     fn status(&self, attempts: u64, elapsed: Duration, base: Option<&Status>) -> Status {
         Status {
             done: self.done,
@@ -81,14 +83,15 @@ impl Counts {
         let losses = self.losses_text();
         let elapsed = rounded_time(elapsed.as_secs_f64());
         let standing = self.standing.iter().map(|words| format!("; {words}")).collect::<String>();
-        // A search that goes on until it is certain begins with the least number of attempts.
+        // A search that repeats measurements until it is certain may exceed the expected number of
+        // attempts.
         let attempts = attempts.max(*done);
         format!(
             "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built{standing}"
         )
     }
 
-    /// Returns builds, losses and standing, for display next to a bar that shows the rest.
+    /// Returns builds, losses and the source's message, for display next to a progress bar.
     pub fn message(&self) -> String {
         let standing = self.standing.iter().map(|words| format!(", {words}")).collect::<String>();
         format!("{} built{}{standing}", self.builds, self.losses_text())
@@ -99,7 +102,7 @@ impl Counts {
     }
 }
 
-/// Returns a time in whole seconds, whole minutes or tenths of hours.
+/// Formats a time in whole seconds, whole minutes or tenths of hours.
 pub fn rounded_time(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),
@@ -131,8 +134,9 @@ mod tests {
             .assert_eq(&counts.line(16, Duration::from_secs(4)));
     }
 
-    /// When attempts of campaigns ended, in tenths of a second, as recorded: ResNet-18, eight schedules on one thread and on two, and
-    /// ResNet-50, 24 schedules on two threads, whose tasks and schedules take from 10 ms to seconds.
+    /// End times of recorded attempts, in tenths of a second: a campaign over ResNet-18 with eight
+    /// schedules on one and on two threads, and one over ResNet-50 with 24 schedules on two
+    /// threads, with attempts from 10 ms to seconds.
     const RECORDED: &str = include_str!("recorded.txt");
 
     #[test]

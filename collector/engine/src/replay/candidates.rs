@@ -1,4 +1,4 @@
-//! Candidates of trace files, built and measured again.
+//! Builds and measures the candidates of trace files again.
 
 use super::trace_file::{self, RecordedCandidate, TraceFile};
 use crate::campaign::config::Limits;
@@ -8,7 +8,6 @@ use crate::runs::measurement;
 use crate::{Result, machine};
 use bench::{Bench, Build, Done, Work};
 use job::space::Schedule;
-use job::target::Target;
 use job::{BuildJob, Measured, RunJob};
 use measure::statistics::percentile;
 use measure::{Evaluator, Method};
@@ -17,13 +16,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use targets::{HOST, Target};
 
-/// How trace files are replayed.
+/// Options of a replay of trace files.
 #[derive(Clone, Debug)]
 pub struct TraceReplayOptions {
-    /// How a candidate is measured.
+    /// Method of the measurement.
     pub method: Method,
-    /// Whether each artifact is also measured by TVM's own evaluator, if the method has its rule.
+    /// Whether each artifact is also measured by TVM's own evaluator, if the method uses its rule.
     pub compares_evaluator: bool,
     /// Number of threads.
     pub threads: usize,
@@ -31,9 +31,9 @@ pub struct TraceReplayOptions {
     pub builders: usize,
     /// Whether candidates are built while others run.
     pub overlap: bool,
-    /// Number of candidates of each file; all without it.
+    /// Number of candidates of each file; by default all.
     pub limit: Option<usize>,
-    /// How long to wait for another process that measures on the same CPUs.
+    /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct FileReplay {
     pub build_seconds: f64,
     /// Time spent waiting for the runner.
     pub run_seconds: f64,
-    /// Throughput.
+    /// Number of candidates per minute.
     pub candidates_per_minute: f64,
     /// Median over candidates of our time over the time in the file.
     pub over_recorded: Option<f64>,
@@ -70,7 +70,7 @@ pub struct CandidateTimes {
     /// Median of the samples; the mean of the only sample under the evaluator's rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<f64>,
-    /// Least sample.
+    /// Minimum of the samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ms: Option<f64>,
     /// Number of samples.
@@ -78,12 +78,13 @@ pub struct CandidateTimes {
     /// Median of TVM's own evaluator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tvm_evaluator_ms: Option<f64>,
-    /// Why there is no time.
+    /// Reason why there is no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<String>,
 }
 
-/// Returns the rule of TVM's evaluator from its three numbers, or our own rule if there are none.
+/// Returns the rule of TVM's evaluator from its three numbers, or our own rule if no numbers are
+/// given.
 pub fn evaluator(numbers: &[u32]) -> Result<Method> {
     let method = match *numbers {
         [] => Method::Sample(measure::Plan::default()),
@@ -106,7 +107,7 @@ pub fn replay_traces(
     observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
     let limits = Limits { builders: replay.builders, overlap: replay.overlap, ..Limits::default() };
     let mut workers = machine::workers(&limits)?;
-    let target = machine::target("llvm", &mut workers)?;
+    let target = machine::target(HOST, &mut workers)?;
     let _exclusive = machine::exclusive(replay.wait_seconds, observer)?;
     paths.iter().map(|path| replay_file(path, replay, (&target, &cpus), &mut workers)).collect()
 }
@@ -141,14 +142,14 @@ fn replay_file(
     })
 }
 
-/// A measurement, or why there is none.
+/// A measurement, or the reason why there is none.
 type Reply = std::result::Result<Box<Measured>, String>;
 
 /// Replies to the candidates of one file.
 struct Replies {
     build_seconds: f64,
     run_seconds: f64,
-    /// In the order of the file.
+    /// Results in the order of the file.
     measured: Vec<Reply>,
 }
 
@@ -167,7 +168,7 @@ fn make(
     };
     let run = RunJob { tvm_evaluator, ..run };
     let slack = Duration::from_secs_f64(Limits::default().run_seconds);
-    // TVM's evaluator measures by the same rule once more.
+    // TVM's evaluator may measure a second time by the same rule.
     let deadline = 2 * run.deadline(task.work().map_or(0, |work| work.flops), slack);
     for (place, candidate) in (0..).zip(candidates) {
         let schedule = Schedule::Trace { trace: candidate.trace.clone() };

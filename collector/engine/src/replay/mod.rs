@@ -1,4 +1,5 @@
-//! Builds and measures again: one record of a store, or the candidates of saved runs of TVM's tuner.
+//! Replays of earlier measurements: one record of a store, or the candidates of saved runs of TVM's
+//! tuner.
 
 mod candidates;
 mod record;

@@ -1,4 +1,4 @@
-//! One record of a store, measured again under its own settings.
+//! Measures one record of a store again, with its own settings.
 
 use crate::bases::bases;
 use crate::campaign::collect::{Outside, claim_all};
@@ -17,8 +17,9 @@ use measure::host::Facts;
 use report::duration;
 use serde::Serialize;
 use std::path::Path;
+use targets::HOST;
 
-/// A record and the result of its attempt today.
+/// A record and the result of its replay.
 #[derive(Debug, Serialize)]
 pub struct RecordReplay {
     /// Key of the record.
@@ -31,19 +32,20 @@ pub struct RecordReplay {
     pub threads: usize,
     /// Median of the record.
     pub recorded_median_ns: Option<f64>,
-    /// Median today.
+    /// Median of the replay.
     pub median_ns: Option<f64>,
-    /// Width of the interval of the median today.
+    /// Width of the interval of the replay's median.
     pub median_interval_ns: Option<f64>,
-    /// Time today over the time of the record.
+    /// Time of the replay over the time of the record.
     pub ratio: Option<f64>,
-    /// Why there is no time today.
+    /// Reason why the replay has no time.
     pub loss: Option<String>,
-    /// Columns whose difference makes the two different experiments.
+    /// Columns whose values make the record and the replay different experiments.
     pub differs_in: Vec<&'static str>,
 }
 
-/// Builds and measures the record with a key again; nothing is stored. Waits up to `wait_seconds` for another process that measures.
+/// Builds and measures the record of a key again, without storing the result. Waits up to
+/// `wait_seconds` for another process that measures.
 pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn Observer) -> Result<RecordReplay> {
     let key: Key = key.parse().map_err(|_| {
         Failure::usage(format!("`{key}` is not a key"))
@@ -54,7 +56,8 @@ pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn 
     Ok(RecordReplay::new(&recorded, &now))
 }
 
-/// Returns the record of a key. Damaged parts of the store are noted, because one of them may hold the record.
+/// Returns the record of a key. Damaged parts of the store are noted, because one of them may
+/// contain the record.
 fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record> {
     let mut records = open(store)?.records(Choose::Middle).map_err(failed)?;
     for record in records.by_ref() {
@@ -75,7 +78,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 /// Runs a campaign of one attempt, and returns its record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read();
-    let told = Told::of(recorded, machine::guess("llvm")?)
+    let told = Told::of(recorded, machine::guess(HOST)?)
         .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
     let settings = Settings {
@@ -141,7 +144,7 @@ impl RecordReplay {
         }
     }
 
-    /// Returns both times and their difference as text.
+    /// Formats both times and the columns that differ.
     pub fn describe(&self) -> String {
         let time = |ns: Option<f64>| ns.map(duration).unwrap_or_else(|| "no time".to_owned());
         let mut text = format!(

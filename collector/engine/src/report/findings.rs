@@ -3,7 +3,7 @@
 use crate::doctor::{Finding, Status};
 use report::{Cell, Paper, Table, words};
 
-/// Describes findings, each with its consequence and advice.
+/// Formats findings, each with its consequence and advice.
 pub fn describe(findings: &[Finding], paper: &Paper) -> String {
     let columns = [words(""), words("what"), words("found"), words("consequence and advice").least(24)];
     let mut table = Table::new(columns);

@@ -1,9 +1,9 @@
-//! What searches found, how soon, and by what: best times so far over trials and over seconds, and the axes that mattered.
+//! The report of searches: best times over trials and over seconds, and the axes with the largest
+//! effects.
 
 use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, space};
-use job::target::Target;
 use measure::statistics::median;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use search::{Effect, effects};
@@ -11,85 +11,88 @@ use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
+use targets::Target;
 
-/// A search and what came of it.
+/// Result of one search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Learning {
-    /// The task in words.
+    /// Description of the task.
     pub task: String,
     /// Hash of the task.
     pub task_hash: String,
-    /// How often the models of the campaign run it.
+    /// Number of calls in the models of the campaign.
     pub count: usize,
-    /// Its threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What caches held.
+    /// State of the caches.
     pub cache_state: CacheState,
-    /// Schedules that were tried, those of other campaigns included.
+    /// Number of schedules that were tried, including those of other campaigns.
     pub trials: usize,
-    /// Schedules that were built beside and not run, because their code promised too little.
+    /// Number of additional candidates that were built and then rejected by the cost model.
     pub passed_over: usize,
-    /// Of those that were tried the ones that gave no time.
+    /// Number of trials without a time.
     pub without_time: usize,
-    /// When the first of them began, in microseconds from 1970.
+    /// Start of the first trial, in microseconds since 1970.
     pub began_at_us: Option<i64>,
-    /// Seconds of the processes that tried them, from each one's first trial of this task to its last.
+    /// Duration of the trials in seconds, summed over processes, each from its first trial of this
+    /// task to its last.
     pub seconds: f64,
-    /// Time of the default schedule, in nanoseconds: the middle, where it was measured again.
+    /// Time of the default schedule in nanoseconds; the median if it was measured again.
     pub default_ns: Option<f64>,
-    /// The best time, in nanoseconds: its middle where it was measured again.
+    /// Best time in nanoseconds; the median if the schedule was measured again.
     pub best_ns: Option<f64>,
-    /// The default schedule's time over the best: within rounds, where both were measured again, because between the first trial and
-    /// the last a machine may become another one.
+    /// Time of the default schedule over the best. It is computed within rounds if both were
+    /// measured again, because the state of the machine may change between the first trial and the
+    /// last.
     pub gain: Option<f64>,
-    /// How the best schedule differs from the default one.
+    /// Differences between the best schedule and the default one.
     pub difference: String,
-    /// The best schedule in full.
+    /// Complete best schedule.
     pub schedule: Option<Schedule>,
-    /// How the best few compare that were measured again.
+    /// Comparison of the schedules that were measured again.
     #[serde(rename = "final")]
     pub verdict: Option<Verdict>,
-    /// Why it had no more trials.
+    /// Reason why the search ended.
     pub stop: Stop,
-    /// Every trial that was better than all before, and the last one.
+    /// Every trial that improved the best time, and the last one.
     pub curve: Vec<Point>,
-    /// Which axes mattered around the best schedules, those that did most first.
+    /// Effects of the axes around the best schedules, the largest first.
     pub axes: Vec<Effect>,
-    /// When each trial began, and the best time after it.
+    /// Start of each trial, its process, and the best time after it.
     #[serde(skip)]
     course: Vec<(i64, String, f64)>,
 }
 
-/// All tasks of the campaign together on some threads: the sum of their best times, each as often as its task is run.
+/// Sum of the best times of all tasks on a number of threads, each weighted by its number of calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Course {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What caches held.
+    /// State of the caches.
     pub cache_state: CacheState,
-    /// How many tasks there are.
+    /// Number of tasks.
     pub tasks: usize,
-    /// The sum, from the trial after which each task had a time.
+    /// The sum after each trial, beginning when every task has a time.
     pub curve: Vec<Point>,
 }
 
-/// What a search took beside trying schedules.
+/// Cost of a search in addition to its trials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effort {
-    /// Seconds of all trials and of what was measured again.
+    /// Duration of all trials and final measurements in seconds.
     pub seconds: f64,
-    /// Of those what tuners took to propose and to learn.
+    /// Part of that duration which tuners took to propose and to learn.
     pub tuner_seconds: f64,
-    /// And as a part of them.
+    /// Share of the tuners.
     pub tuner_share: f64,
-    /// The part of them in which runs were waited for.
+    /// Share of waiting for runs.
     pub run_share: f64,
-    /// And builds.
+    /// Share of waiting for builds.
     pub build_share: f64,
 }
 
 impl Effort {
-    /// From what was waited for.
+    /// Computes the cost from the waiting times of a campaign.
     pub fn new(outcomes: &Outcomes, busy: Duration, all: Duration) -> Effort {
         let seconds = all.as_secs_f64();
         let share = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
@@ -103,29 +106,29 @@ impl Effort {
     }
 }
 
-/// All that is known of a campaign's searches.
+/// Results of all searches of a campaign.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searched {
-    /// Each search.
+    /// Result of each search.
     pub learnings: Vec<Learning>,
-    /// All tasks together.
+    /// Sums over all tasks.
     pub courses: Vec<Course>,
-    /// What it took.
+    /// Cost of the searches.
     pub effort: Effort,
 }
 
 /// The best time after a trial, by the upper ends of medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Which trial it was, from 1.
+    /// Number of the trial, from 1.
     pub trial: usize,
-    /// Seconds from the first trial.
+    /// Seconds since the first trial.
     pub seconds: f64,
-    /// The best time in nanoseconds.
+    /// Best time in nanoseconds.
     pub best_ns: f64,
 }
 
-/// What became of each search. Records hold every measurement, in the order of time.
+/// Returns the result of each search. `records` contains every measurement, in the order of time.
 pub fn learnings(
     tuning: &Tuning,
     finals: &Finals,
@@ -186,7 +189,8 @@ fn learning(
     }
 }
 
-/// Returns of each experiment the first attempt with a time, or the first attempt if none has one; in the order of time.
+/// Returns the first attempt with a time of each experiment, or the first attempt if none has one,
+/// in the order of time.
 fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     let mut firsts: HashMap<Key, Trial<'_>> = HashMap::new();
     for trial in trials {
@@ -204,12 +208,12 @@ fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     firsts
 }
 
-/// Returns the upper end of the median of a trial, if it has one.
+/// Returns the upper end of a trial's median, if it has one.
 fn time_of(record: &Record) -> Option<f64> {
     record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
 }
 
-/// What trees say of a search's axes; nothing where there are none to ask.
+/// Estimates the effects of a search's axes with regression trees.
 fn effects_of(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     const SEED: u64 = 1;
     let timed = trials.iter().filter_map(|trial| {
@@ -220,7 +224,7 @@ fn effects_of(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     effects(search.problem(), &timed, SEED).unwrap_or_default()
 }
 
-/// When each trial began, the process it belongs to, and the best time after it.
+/// Returns the start of each trial, its process, and the best time after it.
 fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {
@@ -231,7 +235,7 @@ fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     steps.collect()
 }
 
-/// The courses of all searches together, those on as many threads and with the same caches.
+/// Returns the sums over all searches with the same number of threads and cache state.
 pub fn courses(learnings: &[Learning]) -> Vec<Course> {
     let mut grounds: Vec<(usize, CacheState)> = Vec::new();
     for one in learnings {
@@ -247,7 +251,8 @@ pub fn courses(learnings: &[Learning]) -> Vec<Course> {
     grounds.into_iter().map(of).collect()
 }
 
-/// The sum of best times after each trial of any of these, from where all have one.
+/// Returns the sum of best times after each trial, from the first one after which all searches have
+/// a time.
 fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
     let trials = learnings.iter().enumerate();
     let trials = trials
@@ -268,7 +273,7 @@ fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
     curve
 }
 
-/// The middle of all times of an experiment.
+/// Returns the median of all times of an experiment.
 fn middle(trials: &[Trial<'_>], key: Key) -> Option<f64> {
     let own = trials.iter().filter(|trial| trial.key == key && trial.record.outcome == Outcome::Ok);
     let mut times: Vec<f64> = own.filter_map(|trial| trial.record.median_ns).collect();
@@ -283,14 +288,13 @@ fn difference(schedule: &Schedule, default: &Schedule) -> String {
     }
 }
 
-/// When each trial began, in seconds from the first.
+/// Returns the start of each trial in seconds since the first.
 fn seconds(trials: &[&Record]) -> Vec<f64> {
     let starts: Vec<(&str, i64)> = trials.iter().map(|record| (record.run_id.as_str(), record.started_at_us)).collect();
     passed(&starts)
 }
 
-/// Seconds from the first moment to each, given with the process it belongs to: what lies between two processes is no time of a
-/// search.
+/// Returns the seconds from the first moment to each. Gaps between processes do not count.
 fn passed(starts: &[(&str, i64)]) -> Vec<f64> {
     let mut spans: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
@@ -325,14 +329,14 @@ fn curve(trials: &[&Record], moments: &[f64]) -> Vec<Point> {
 }
 
 impl Learning {
-    /// The trial after which nothing was gained but the last percent, and its second.
+    /// Returns the trial after which the best time improved by at most one percent.
     fn almost(&self) -> Option<&Point> {
         const ALMOST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
     }
 
-    /// How sure the best is, in words.
+    /// Describes the certainty of the best schedule.
     pub fn certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
@@ -345,7 +349,7 @@ impl Learning {
     }
 }
 
-/// The searches as a table.
+/// Formats the searches as a table.
 pub fn render(searched: &Searched, paper: &Paper) -> String {
     let mut table = Table::new([
         words("search").least(24),
@@ -386,14 +390,15 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
     )
 }
 
-/// How many schedules were built and not run.
+/// Describes how many candidates were rejected by the cost model.
 fn passed_over(learnings: &[Learning]) -> String {
     let count: usize = learnings.iter().map(|one| one.passed_over).sum();
     let text = "more were built beside and not run, because their code promised too little; they are no trials";
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// How many searches found nothing that is faster than the default schedule: there no tuner is better than another.
+/// Describes how many searches found nothing faster than the default schedule. In those, all tuners
+/// are equally good.
 fn in_vain(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();

@@ -1,5 +1,5 @@
-//! Learning curves as a page: all tasks together and each search, their best time so far over trials and over seconds, and which
-//! axes mattered.
+//! Learning curves as an HTML page: for all tasks together and for each search, the best time over
+//! trials and over seconds, and the effects of axes.
 
 use super::learning::{Course, Learning, Point, Searched};
 use report::page::chart::{STYLE, Scale, svg, ticks};
@@ -8,7 +8,7 @@ use report::{duration, or_unknown};
 use search::Effect;
 use std::fmt::Write;
 
-/// One picture: its size, and what is left around its field for letters.
+/// Size of a chart, and its margins.
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 70.0;
@@ -16,7 +16,7 @@ const BOTTOM: f64 = 40.0;
 const TOP: f64 = 14.0;
 const RIGHT: f64 = 14.0;
 
-/// A page with the curves of all searches, the slowest tasks first.
+/// Renders a page with the curves of all searches, the slowest tasks first.
 pub fn learning_page(title: &str, searched: &Searched) -> String {
     let mut sorted: Vec<&Learning> = searched.learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
@@ -65,7 +65,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
     page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escaped(title)))
 }
 
-/// All tasks together.
+/// Renders the curve of all tasks together.
 fn together(course: &Course) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     let plural = if course.threads == 1 { "" } else { "s" };
@@ -82,7 +82,7 @@ fn together(course: &Course) -> String {
     )
 }
 
-/// Axes that mattered.
+/// Renders the effects of axes.
 fn axes(effects: &[Effect]) -> String {
     const SHOWN: usize = 6;
     let rows = effects.iter().take(SHOWN).map(|effect| {
@@ -101,14 +101,14 @@ fn axes(effects: &[Effect]) -> String {
     )
 }
 
-/// A curve over trials and over seconds.
+/// Renders a curve over trials and over seconds.
 fn pictures(curve: &[Point], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
     let trials = picture(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
     let seconds = picture(curve, default_ns, best_ns, "seconds", |point| point.seconds);
     format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
 }
 
-/// The steps of one curve over something.
+/// Renders one curve as steps.
 fn picture(
     curve: &[Point],
     default_ns: Option<f64>,

@@ -1,4 +1,4 @@
-//! From records to what a person reads. Values in, texts out; nothing here prints.
+//! Formats results for users. The functions return texts; nothing here prints.
 
 pub mod findings;
 pub mod learning;

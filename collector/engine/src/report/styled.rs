@@ -1,4 +1,4 @@
-//! A profile in the tables of other tools: that of torch.profiler, and that of the report that TVM had.
+//! Tables of a profile in the style of other tools: torch.profiler, and the report that TVM had.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -8,27 +8,28 @@ use report::{Paper, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The tool whose table is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// torch.profiler.
-    Torch,
-    /// The report that TVM had until 0.23.
-    Tvm,
+models::choice! {
+    /// The tool whose table style is used.
+    pub enum Style {
+        /// torch.profiler's
+        Torch = "torch",
+        /// That of the report TVM had
+        Tvm = "tvm",
+    }
 }
 
-/// The table of another tool; serialised, it has the columns of that tool.
+/// The table of another tool. Its serialised form has the columns of that tool.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum StyledTable {
-    /// That of torch.profiler.
+    /// Table of torch.profiler.
     Torch(Averages),
-    /// That of TVM.
+    /// Table of TVM.
     Tvm(tvm::Report),
 }
 
 impl StyledTable {
-    /// Makes the table of a profile; TVM's has one order and one grouping only.
+    /// Creates the table of a profile. TVM's table supports only one order and one grouping.
     pub fn new(profile: &Profile, style: Style, grouping: Grouping, sort_by: SortBy) -> StyledTable {
         match style {
             Style::Torch => {
@@ -40,14 +41,14 @@ impl StyledTable {
         }
     }
 
-    /// Adds a line of configuration where the tool has such lines.
+    /// Adds a line of configuration, if the tool has such lines.
     pub fn configure(&mut self, name: &str, value: impl Into<Value>) {
         if let StyledTable::Tvm(report) = self {
             report.configuration.insert(name.to_owned(), value.into());
         }
     }
 
-    /// Returns the rows, `row_limit` at most.
+    /// Returns at most `row_limit` rows.
     pub fn rows(&self, row_limit: usize) -> Table {
         match self {
             StyledTable::Torch(averages) => style::torch(averages, row_limit),

@@ -1,4 +1,4 @@
-//! Tables from records of real tasks with medians of every certainty.
+//! Tests of tables from records of real tasks, with medians of different certainty.
 
 use super::operators::{Summary, render, summarise};
 use crate::campaign::graphs::LoadedModels;
@@ -6,9 +6,9 @@ use crate::campaign::settings::{ModelEntry, Settings};
 use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
 use datasets::{Covers, Key, Outcome, Peaks, Record};
-use job::target;
 
-/// A model of two tasks whose records are these: task, median and half of its interval, in nanoseconds.
+/// Summarises a model of two tasks with these records: task, median and half-width of its interval
+/// in nanoseconds.
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let source = "simple".to_owned();
     let models = ["relu:shape=64", "softmax:shape=8x64,axis=1"];
@@ -16,11 +16,11 @@ fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let raw = Settings { models: models.iter().map(model).collect(), ..Settings::default() };
     let config = raw.check(2).expect("a sound configuration");
     let mut tasks = planned_tasks(&config, &LoadedModels::default()).expect("two tasks");
-    // Both belong to the first model; the first task has three places there.
+    // Both tasks belong to the first model; the first one has three calls.
     tasks.iter_mut().zip([3, 1]).for_each(|(task, count)| task.counts = vec![(0, count)]);
     let records: Vec<Record> =
         measured.iter().map(|(task, median, half)| record(&tasks[*task], *median, *half)).collect();
-    let machine = target::llvm("generic", &[], 2).machine;
+    let machine = targets::llvm("generic", &[], 2).machine;
     summarise((&tasks, &[]), (0, &config.models[0]), &records, &machine, &Peaks::default())
 }
 
@@ -48,7 +48,7 @@ fn a_wide_interval_is_never_best() {
     assert_eq!(close.rows[0].median_ns, 100.0, "101 ends before 101.5");
 }
 
-/// Rows of other programs may count other work than this one, so their columns are not compared.
+/// Records of other programs may count work differently, so their columns are not used.
 #[test]
 fn work_is_counted_from_the_task() {
     let summary = summary(&[(0, 1000.0, Some(10.0))]);
@@ -70,9 +70,9 @@ fn shares_and_total_say_how_well_they_are_known() {
     let summary = summary(&[(0, 1000.0, Some(400.0)), (1, 1000.0, Some(10.0))]);
     let near = |told: Option<f64>, by_hand: f64| told.is_some_and(|told| (told / by_hand - 1.0).abs() < 1e-9);
     let (three, one) = (1200.0_f64, 10.0_f64);
-    // What disturbs a machine moves both.
+    // A disturbance of the machine affects both operators.
     assert!(near(summary.total_spread, (three + one) / 4000.0), "{summary:?}");
-    // The share of one of two is off by as much as that of the other.
+    // With two operators, the errors of both shares are equal.
     let off = (1000.0 * three).hypot(3000.0 * one) / 4000.0_f64.powi(2);
     assert!(summary.rows.iter().all(|row| near(row.share_spread, off)), "{summary:?}");
     assert_eq!(summary.uncertain_share, 0.75);

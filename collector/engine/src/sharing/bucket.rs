@@ -1,8 +1,10 @@
-//! Buckets that speak S3's protocol, through `curl`, which signs, checks certificates and knows the site's proxies.
+//! Buckets with the S3 protocol, accessed through `curl`, which signs requests, checks certificates
+//! and supports proxies.
 //!
-//! Shared files of a store are named by the hash of their content, so an object is created if it is absent and never changed: an
-//! interrupted push or pull goes on where it ended, and two at once do no harm. Access keys are given to `curl` on its standard
-//! input, because every user of a machine can read arguments.
+//! Shared files of a store are named by the hash of their content, so an object is created if it is
+//! absent and never changed. An interrupted push or pull resumes where it stopped, and concurrent
+//! ones do no harm. Access keys are passed to `curl` on its standard input, because every user of a
+//! machine can read arguments.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -18,7 +20,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Folders of a store whose files are shared, and how their names end.
+/// Folders of a store whose files are shared, and the extensions of the files.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
 /// Deepest folder of a store.
 const MAX_DEPTH: usize = 6;
@@ -58,11 +60,11 @@ impl Bucket {
 /// Server of buckets, and access keys for it.
 #[derive(Clone, Default)]
 pub struct BucketServer {
-    /// Address of the server; None for Amazon's of the region.
+    /// Address of the server; None for Amazon's server of the region.
     pub address: Option<String>,
     /// Region; None for `us-east-1`.
     pub region: Option<String>,
-    /// Name and secret of an access key; None to ask without one.
+    /// Name and secret of an access key; None for anonymous access.
     pub key: Option<(String, String)>,
     /// Token of a temporary access key.
     pub token: Option<String>,
@@ -116,7 +118,7 @@ pub struct BucketClient<'a> {
 }
 
 impl<'a> BucketClient<'a> {
-    /// Returns a client that stops once `signal` is not 0.
+    /// Creates a client that stops when `signal` becomes non-zero.
     pub fn new(bucket: &'a Bucket, server: &'a BucketServer, signal: &'a AtomicUsize) -> BucketClient<'a> {
         BucketClient { bucket, base: server.base(&bucket.name), server, signal }
     }
@@ -160,7 +162,7 @@ impl<'a> BucketClient<'a> {
         Ok(counts)
     }
 
-    /// Lists the objects that belong to a store.
+    /// Lists the objects of a store.
     fn list(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         let mut next: Option<String> = None;
@@ -184,7 +186,7 @@ impl<'a> BucketClient<'a> {
         Err(Failure::environment(format!("`{}` holds more objects than are listed", self.base)))
     }
 
-    /// Creates an object if it is absent, and returns whether it was.
+    /// Creates an object if it is absent. Returns whether it was created.
     fn put(&self, name: &str, file: &Path) -> Result<bool> {
         let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let more = [
@@ -265,7 +267,7 @@ impl<'a> BucketClient<'a> {
     }
 }
 
-/// The beginning of a file, as text.
+/// Reads the beginning of a file as text.
 fn read_some(path: &Path) -> String {
     use std::io::Read;
     let mut text = Vec::new();
@@ -295,14 +297,14 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
         if kind.is_dir() && depth < MAX_DEPTH {
             gather(root, &path, depth + 1, names)?;
         } else if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_shared(name)) {
-            // A link could name any file of this machine.
+            // Links are skipped, because they could point to any file of this machine.
             names.push(name.to_owned());
         }
     }
     Ok(())
 }
 
-/// Returns whether a name is that of a shared file within a store.
+/// Returns whether a name is the path of a shared file within a store.
 fn is_shared(name: &str) -> bool {
     let path = PathBuf::from(name);
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -315,14 +317,15 @@ fn is_shared(name: &str) -> bool {
         })
 }
 
-/// Returns the names of a store's shared files in one response to a list request, and the token of the next request.
+/// Parses a response to a list request. Returns the names of a store's shared files, and the token
+/// of the next request.
 pub fn list_page(text: &str, prefix: &str) -> (Vec<String>, Option<String>) {
     let names = between(text, "Key").filter_map(decoded).filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()));
     let next = between(text, "NextContinuationToken").next().map(str::to_owned);
     (names.filter(|name| is_shared(name)).collect(), next)
 }
 
-/// Returns the texts of all elements with a tag; elements of S3's responses have no attributes.
+/// Returns the texts of all elements with a tag. Elements of S3's responses have no attributes.
 fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut rest = text;
@@ -335,7 +338,7 @@ fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// Bytes that signatures require to be encoded: all but letters, digits and `-._~`.
+/// Bytes that signatures require to be encoded: all except letters, digits and `-._~`.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Encodes a text as a parameter of an address.
@@ -349,7 +352,8 @@ fn encoded_path(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, &PATH)
 }
 
-/// Decodes a name of a list, in which a space may be a plus sign, if it is well-formed.
+/// Decodes a name of a list, in which a plus sign represents a space. Returns None if it is
+/// malformed.
 fn decoded(text: &str) -> Option<String> {
     let is_encoded = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !text.split('%').skip(1).all(is_encoded) {

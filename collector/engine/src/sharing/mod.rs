@@ -1,8 +1,9 @@
-//! Records in other places, by address: push and pull, and merges of stores.
+//! Exchange of records with other locations: push, pull, and merges of stores.
 //!
-//! A folder or bucket (`bucket.rs`) gets parts as they are: their names are the hashes of their content, so existing parts are
-//! skipped and an interrupted push goes on. A database (`postgres.rs`) gets rows. A failed push loses no records: the store keeps
-//! them for the next one.
+//! A folder or bucket (`bucket.rs`) receives parts unchanged. Their names are the hashes of their
+//! content, so existing parts are skipped and an interrupted push resumes. A database
+//! (`postgres.rs`) receives rows. A failed push loses no records: the store keeps them for the next
+//! one.
 
 mod bucket;
 mod postgres;
@@ -51,24 +52,24 @@ impl Address {
     }
 }
 
-/// What a transfer needs besides its address.
+/// Options of a transfer in addition to its address.
 pub struct Transfer<'a> {
-    /// Server of buckets.
+    /// Server of buckets, with access keys.
     pub server: &'a BucketServer,
-    /// Transfers through other programs stop once this is not 0.
+    /// Number of a signal; transfers through other programs stop when it becomes non-zero.
     pub signal: &'a AtomicUsize,
-    /// Receives notes of what was skipped.
+    /// Receives notes about skipped parts.
     pub observer: &'a dyn Observer,
 }
 
 /// Counts of a transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransferReport {
-    /// The address, without a password.
+    /// Address without a password.
     pub address: String,
     /// Parts or objects that were copied.
     pub parts: u64,
-    /// Parts or objects that were present before.
+    /// Parts or objects that already existed.
     pub known: u64,
     /// Rows that were copied from journals, or into a database.
     pub rows: u64,
@@ -84,7 +85,8 @@ impl TransferReport {
     }
 }
 
-/// Seals a store, and copies its records to an address. Records that other processes are writing come with the next push.
+/// Seals a store, and copies its records to an address. Records that other processes are writing
+/// are copied by the next push.
 pub fn push(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
     Address::parse(address)?;
     let store = open(store)?;
@@ -139,12 +141,12 @@ fn copy(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Res
     })
 }
 
-/// Result of merging one of several stores.
+/// Result of merging one store into another.
 #[derive(Clone, Debug, Serialize)]
 pub struct MergedStore {
-    /// The other store.
+    /// Folder of the merged store.
     pub from: PathBuf,
-    /// What was taken from it.
+    /// Counts of the merge.
     #[serde(flatten)]
     pub report: MergeReport,
 }

@@ -1,6 +1,7 @@
-//! Databases of PostgreSQL, through its own client `psql`.
+//! PostgreSQL databases, accessed through its client `psql`.
 //!
-//! Rows are staged by COPY and merged in one transaction, so that a crash of client or server leaves all rows or none.
+//! Rows are staged by COPY and merged in one transaction, so that a crash of client or server
+//! leaves either all rows or none.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Time limit of a server, in seconds, for one statement and for all.
+/// Time limit of the server in seconds, for one statement and for all.
 const DATABASE_SECONDS: u64 = 3600;
 
 /// Address of a database, and its password.
@@ -32,7 +33,8 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Parses an address. Every user of a machine can read the arguments of a process, so a password is no part of them.
+    /// Parses an address. The password is kept separately, because every user of a machine can read
+    /// the arguments of a process.
     pub fn parse(text: &str) -> Database {
         let (address, password) = split_password(text);
         let password = password.map(|password| percent_decode_str(password).decode_utf8_lossy().into_owned());
@@ -44,7 +46,8 @@ impl Database {
         &self.address
     }
 
-    /// Copies all records of a store into a table, which is created if needed, and returns how many were new there.
+    /// Copies all records of a store into a table, which is created if needed. Returns the number
+    /// of new rows.
     pub fn push(&self, store: &Store, signal: &AtomicUsize, observer: &dyn Observer) -> Result<u64> {
         let folder = tempfile::tempdir().map_err(Failure::environment)?;
         let table = folder.path().join("records.csv");
@@ -54,7 +57,8 @@ impl Database {
         let mut client = Command::new("psql");
         client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--no-password", "--single-transaction"]);
         client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(&self.address);
-        // An unreachable server is reported after ten seconds, a silent one at the time limit.
+        // An unreachable server is reported after ten seconds, an unresponsive one at the time
+        // limit.
         client.env("PGCONNECT_TIMEOUT", "10");
         client.env("PGOPTIONS", format!("-c statement_timeout={}", 1000 * DATABASE_SECONDS));
         client.envs(self.password.iter().map(|password| ("PGPASSWORD", password)));
@@ -73,11 +77,13 @@ impl Database {
     }
 }
 
-/// Returns the commands for `psql`: create the table if it is missing, stage rows as texts, and insert new ones in their types.
+/// Returns the commands for `psql`: create the table if it is missing, stage rows as texts, and
+/// insert new ones with their types.
 fn script(table: &Path) -> String {
     let schema = datasets::sql::schema(Dialect::Postgres)
         .replace("CREATE TABLE records", "CREATE TABLE IF NOT EXISTS records")
-        // Attempts are numbered when a store is read, so two stores may use a number twice; start and run differ.
+        // Attempts are numbered when a store is read, so two stores may use the same number. Start
+        // and run id distinguish them.
         .replace("PRIMARY KEY (\"key\", \"attempt\")", "PRIMARY KEY (\"key\", \"started_at_us\", \"run_id\")");
     let names: Vec<String> = COLUMNS.iter().map(|column| format!("\"{}\"", column.name)).collect();
     let texts: Vec<String> = names.iter().map(|name| format!("{name} text")).collect();

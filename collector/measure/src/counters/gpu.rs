@@ -1,25 +1,20 @@
-//! The stable names of what is told of a GPU, and where each comes from.
+//! The stable names of GPU counters and their sources.
 //!
-//! Records carry these names, so they do not change. What the hardware counts has other names on other chips, so those
-//! of the range profiler come with all names that mean the same, best first. A test asks NVIDIA's library, which knows
-//! the metrics of every chip, for each of them.
+//! Records contain these names, so they must not change. Hardware metrics are named differently on different chips, so
+//! each range-profiler counter lists all equivalent metrics, best first. A test checks every one against NVIDIA's
+//! library.
 
 use super::Step;
 
-/// One counter of a GPU.
 #[derive(Debug)]
 pub struct GpuCounter {
-    /// The name in requests and records.
     pub name: &'static str,
-    /// What is counted.
     pub unit: &'static str,
-    /// What it means.
     pub description: &'static str,
-    /// Where it comes from.
     pub step: Step,
-    /// Whether it is read only where it is asked for by its name, because reading it takes runs of its own.
+    /// Whether the counter is read only if requested by name, because reading it takes extra runs.
     pub is_on_demand: bool,
-    /// Metrics of the range profiler that mean this, best first; empty where it comes from elsewhere.
+    /// Equivalent metrics of the range profiler, best first; empty for other sources.
     pub metrics: &'static [&'static str],
 }
 
@@ -40,12 +35,9 @@ const fn metric(
     GpuCounter { metrics, ..on_demand(name, unit, Step::Cupti, description) }
 }
 
-/// The counter of the time of kernels.
 pub const KERNEL_TIME: &str = "gpu_kernel_ns";
-/// The counter of the energy of a run.
 pub const ENERGY: &str = "gpu_energy_millijoules";
 
-/// Every counter of a GPU with a stable name.
 pub const GPU_NAMES: &[GpuCounter] = &[
     told("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
     told("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "the least of it"),
@@ -150,32 +142,29 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     ),
 ];
 
-/// Finds a counter by its stable name.
 pub fn find(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Whether a name is one of a GPU's, known or not.
+/// Returns whether a name belongs to a GPU counter, known or not.
 pub fn is_of_gpu(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
 
-/// What stands in front of a metric by its own name.
+/// Prefix of a native metric name.
 pub const METRIC_PREFIX: &str = "cupti:";
 
-/// A counter of the range profiler that was asked for.
+/// A requested range-profiler counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedMetric {
-    /// The name it was asked for by.
     pub name: String,
-    /// What is counted.
     pub unit: &'static str,
-    /// Metrics that mean it, best first.
+    /// Equivalent metrics, best first.
     pub candidates: Vec<String>,
 }
 
 impl WantedMetric {
-    /// The metrics among the names that were asked for, each once.
+    /// Returns the range-profiler metrics among the requested names, without duplicates.
     pub fn among(events: &[String]) -> Vec<WantedMetric> {
         let mut wanted: Vec<WantedMetric> = Vec::new();
         for name in events.iter().filter(|name| !name.is_empty()) {
@@ -195,14 +184,14 @@ impl WantedMetric {
         wanted
     }
 
-    /// The first metric that a chip with these base metrics has.
+    /// Returns the first candidate that a chip with these base metrics supports.
     pub fn choose(&self, known: &std::collections::BTreeSet<String>) -> Option<&str> {
         let is_known = |metric: &&String| known.contains(metric.split('.').next().unwrap_or_default());
         self.candidates.iter().find(is_known).map(String::as_str)
     }
 }
 
-/// Whether a metric grows with the work: a plain sum, as opposed to a part or a rate.
+/// Returns whether a metric grows with the work: a plain sum, not a ratio or a rate.
 pub fn is_sum(metric: &str) -> bool {
     metric.split('.').skip(1).eq(["sum"])
 }

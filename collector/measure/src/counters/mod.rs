@@ -1,15 +1,15 @@
 //! Counters of the processor and the system, read around timed runs.
 //!
-//! Three steps, tried in this order for every counter: PAPI (if its library is installed), the kernel's perf events,
-//! and what the kernel keeps for every thread anyway ([`Usage`]); energy has a source of its own, the kernel's power caps. No step needs the next; what none can give is left
-//! out and recorded as a [`Refusal`] with the reason: absent is not zero, and nothing here ends a measurement.
+//! Each counter tries these sources in order: PAPI (if installed), perf events, and the kernel's accounting
+//! ([`Usage`]). Energy comes from the kernel's power caps. A counter without a source becomes a [`Refusal`] with the
+//! reason, because absent is not zero; a refusal never ends a measurement.
 //!
-//! Sets belong to the thread that opened them. What a value covers is part of it ([`Coverage`]): perf events opened
-//! with descendants include threads started later by this thread, such as those of TVM's pool when the session is
-//! opened before the pool is made; the system's figures cover the whole process.
+//! Counter sets belong to the thread that opened them, and [`Coverage`] states what a value covers. Perf events with
+//! descendants include threads that this thread starts later, so open the session before TVM creates its pool.
 //!
-//! When there are more hardware counters than registers, they form groups that are counted in turns (see
-//! [`CounterReader::select`]), never silently shared. Unsafe code is fenced in [`papi`] and `perf`.
+//! If there are more hardware counters than registers, groups of counters alternate explicitly (see
+//! [`CounterReader::select`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
+//! `perf`.
 
 pub mod gpu;
 pub mod names;

@@ -1,66 +1,59 @@
-//! The stable names of counters, and what each is called at every step of the ladder.
+//! The stable names of CPU counters and their names at each source.
 //!
-//! Records carry these names, so they do not change. Hardware counters are listed in groups of four that belong
-//! together: registers are given out in this order, so that the parts of a ratio are counted in the same batches.
+//! Records contain these names, so they must not change. Hardware counters are listed in groups of four, so that both
+//! parts of a ratio are counted in the same batches.
 
 use super::sys;
 
 use super::gpu;
 use super::usage::{Usage, UsageParts};
 
-/// One counter that can be asked for by name.
 #[derive(Debug)]
 pub struct CounterName {
-    /// The name in requests and records.
     pub name: &'static str,
-    /// What is counted: `count`, `ns` or `microjoule`.
+    /// Unit: `count`, `ns` or `microjoule`.
     pub unit: &'static str,
-    /// What it means.
     pub description: &'static str,
-    /// Names at PAPI, tried in order; empty where PAPI is of no use.
+    /// PAPI names, tried in order; empty if PAPI is not useful.
     pub papi: &'static [&'static str],
-    /// The event at the kernel.
     pub perf: Option<PerfEvent>,
-    /// The figure among those always kept.
     pub usage: Option<UsageFigure>,
-    /// What zones of the kernel's power caps are called that keep it.
+    /// Name prefix of the power-cap zones with this energy.
     pub powercap: Option<&'static str>,
 }
 
-/// A figure of [`Usage`].
+/// A field of [`Usage`].
 #[derive(Debug, Clone, Copy)]
 pub struct UsageFigure {
-    /// Its field's name.
     pub field: &'static str,
-    /// Whether it covers the calling thread only.
+    /// Whether the field covers the calling thread only.
     pub is_of_thread: bool,
     pub(super) read: fn(&Usage) -> u64,
-    /// What has to be read for it.
     pub(super) parts: UsageParts,
 }
 
-/// An event as the kernel numbers it.
+/// A perf event by its kernel number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfEvent {
-    /// Kind of event: hardware, software, cache, raw.
+    /// Event type: hardware, software, cache or raw.
     pub kind: u32,
-    /// Which one of its kind.
+    /// Event number within the type.
     pub config: u64,
 }
 
 impl PerfEvent {
-    /// Whether it needs no register of the processor.
+    /// Returns whether the event needs no counter register.
     pub fn is_software(self) -> bool {
         self.kind == sys::PERF_TYPE_SOFTWARE
     }
 
-    /// Whether it happens in the kernel, so that counting in user mode alone would show 0 for ever.
+    /// Returns whether the event occurs in kernel mode, so that a user-mode counter would always be 0.
     pub fn is_of_kernel(self) -> bool {
         let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
         self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)
     }
 
-    /// A raw event of this processor, as its manual numbers it.
+    /// Returns a raw event by its number in the processor's manual.
     pub fn raw(config: u64) -> Self {
         Self { kind: sys::PERF_TYPE_RAW, config }
     }
@@ -74,7 +67,6 @@ const fn software(config: sys::perf_sw_ids) -> Option<PerfEvent> {
     Some(PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: config as u64 })
 }
 
-/// Reads of a cache, all or those that missed.
 const fn cache_reads(cache: sys::perf_hw_cache_id, result: sys::perf_hw_cache_op_result_id) -> Option<PerfEvent> {
     let operation = sys::PERF_COUNT_HW_CACHE_OP_READ as u64;
     Some(PerfEvent { kind: sys::PERF_TYPE_HW_CACHE, config: cache as u64 | operation << 8 | (result as u64) << 16 })
@@ -111,10 +103,10 @@ const fn energy(name: &'static str, description: &'static str, zone: &'static st
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// Every counter with a stable name.
+/// All CPU counters with a stable name.
 ///
-/// Page faults and context switches come from the kernel's own figures on purpose: perf's software events miss faults
-/// under load, and show no switches at all in user mode.
+/// Page faults and context switches come from the kernel's accounting, because perf software events miss faults under
+/// load and count no switches in user mode.
 pub const NAMES: &[CounterName] = &[
     counter("cycles", "processor cycles", &["PAPI_TOT_CYC", "perf::CYCLES"], hardware(sys::PERF_COUNT_HW_CPU_CYCLES)),
     counter(
@@ -230,12 +222,10 @@ pub const NAMES: &[CounterName] = &[
     energy(DRAM_ENERGY, "energy of the memory beside them, whoever used it", "dram"),
 ];
 
-/// The counter of the energy of packages.
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
-/// The counter of the energy of the memory beside them.
 pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
 
-/// The counters asked for when nothing else is said: three groups of hardware counters, two figures and energy.
+/// Default counters: three groups of hardware counters, two accounting fields and energy.
 pub const DEFAULT: &[&str] = &[
     "cycles",
     "instructions",
@@ -254,12 +244,11 @@ pub const DEFAULT: &[&str] = &[
     DRAM_ENERGY,
 ];
 
-/// Finds a counter by its stable name.
 pub fn find(name: &str) -> Option<&'static CounterName> {
     NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// That each name is a stable one, of a CPU or a GPU, or one of a source's own, written as that source writes it.
+/// Checks that each name is a stable CPU or GPU counter, or a native name with the prefix of its source.
 pub fn check(events: &[String]) -> Result<(), String> {
     match events.iter().find(|name| !is_known(name)) {
         None => Ok(()),

@@ -1,14 +1,14 @@
-//! PAPI, opened at run time: no header, no link, no need for it to be there.
+//! PAPI, opened at run time without its header.
 //!
-//! The order of calls matters. The library for software-defined events must be open, with global symbols, before PAPI
-//! starts, or its component stays empty. PAPI starts only when told exactly its own version, and says so harmlessly
-//! otherwise, so versions are tried from the newest. It is started once per process and never stopped; a thread's set
-//! belongs to the thread that made it. PAPI counts the user mode of that thread.
+//! Call order matters. The library for software-defined events must be loaded with global symbols before PAPI starts,
+//! or its component stays empty. PAPI starts only with its own version number and rejects others without harm, so
+//! versions are tried from the newest. PAPI is initialised once per process and never shut down. A set belongs to the
+//! thread that created it and counts its user mode.
 //!
-//! Every call but the start needs a calling thread that PAPI knows: on others it follows a null pointer. PAPI says that threads may
-//! call it at once, but its tables of threads, events and sets are not always locked while they grow, and two threads that begin
-//! or end together now and then destroyed each other's memory. So one thread at a time calls it, for all but reading, and the table
-//! of sets, which reading looks into, has grown before anything is read.
+//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI claims to
+//! be thread-safe, but it grows its tables of threads, events and sets without locking, and concurrent calls have
+//! corrupted memory. Therefore a mutex serialises all calls except reading, and the table of sets, which reading uses,
+//! is grown before the first read.
 
 use std::{
     cell::Cell,
@@ -22,14 +22,14 @@ use super::names::NAMES;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 
-/// File names of the library, newest first; the version is part of the name where distributions install it.
+/// File names of the library, newest first; distributions include the version in the name.
 const LIBRARIES: &[&str] =
     &["libpapi.so.7.3", "libpapi.so.7.2", "libpapi.so.7.1", "libpapi.so.7.0", "libpapi.so.6.0", "libpapi.so"];
-/// Versions whose structures we know, newest first.
+/// Versions with known structure layouts, newest first.
 const VERSIONS: &[(c_int, c_int)] = &[(7, 3), (7, 2), (7, 1), (7, 0), (6, 0)];
 const SDE_LIBRARY: &str = "libsde.so.1";
 
-/// No such event, also when the kernel refuses it.
+/// Unknown event, also if the kernel refuses it.
 const NO_EVENT: c_int = -7;
 /// More events than can be counted at once.
 const CONFLICT: c_int = -8;
@@ -39,30 +39,28 @@ const ENUMERATE_FIRST: c_int = 1;
 const ENUMERATE_NEXT: c_int = 0;
 const NATIVE_MASK: c_int = 0x4000_0000;
 
-/// So many events of a component are looked at for one that is spelled like another.
+/// Maximum number of event names compared for a spelling suggestion.
 const MOST_NAMES: usize = 10_000;
 
-/// A refusal by PAPI, or the lack of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct PapiError {
-    /// PAPI's error number.
     pub code: Option<i32>,
-    /// Its text, and what helps where that is known.
+    /// Error text, and a remedy if known.
     pub why: String,
 }
 
 impl PapiError {
-    /// Whether the event would be counted in a set of its own.
+    /// Returns whether the event could be counted in a separate set.
     pub fn is_conflict(&self) -> bool {
         self.code == Some(CONFLICT)
     }
 }
 
-/// Sets that PAPI has a place for before anything is read.
+/// Number of sets that PAPI's table must hold before the first read.
 const SETS: usize = 1024;
 
-/// The started library.
+/// The initialised library.
 pub struct Papi {
     functions: Mutex<Functions>,
     read: Read,
@@ -70,16 +68,14 @@ pub struct Papi {
     version: (c_int, c_int),
     file: String,
     sde: Option<Library>,
-    /// Keeps the code behind `functions` mapped.
+    /// Keeps the code of `functions` mapped.
     _library: Library,
 }
 
-/// One part of PAPI, such as `perf_event` or `sde`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// Its name.
     pub name: String,
-    /// Why it cannot be used, where it cannot.
+    /// Reason why the component is disabled.
     pub disabled: Option<String>,
 }
 
@@ -88,7 +84,6 @@ macro_rules! functions {
         struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
-            /// Looks up every function; a missing one is an error that names itself.
             fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of PAPI's header, unchanged in all versions listed in `LIBRARIES`.
                 unsafe { Ok(Self { $($field: *library.get($symbol)?,)* }) }
@@ -123,13 +118,14 @@ functions! {
 type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// Names PAPI's library, where it is not in the loader's search path.
+/// Environment variable with the path of PAPI's library, if it is not in the loader's search path.
 const FILE_VARIABLE: &str = "OPCOLLECT_PAPI";
 
-/// The library, started on the first call.
+/// Returns the library, initialised on the first call.
 pub fn library() -> Result<&'static Papi, PapiError> {
     static PAPI: OnceLock<Result<Papi, PapiError>> = OnceLock::new();
-    // Of the user's environment and not of a configuration, which may be a stranger's: opening a library runs its code.
+    // Read from the environment and not from a configuration file, because opening a library runs its code and a
+    // configuration may be untrusted.
     let file = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
     PAPI.get_or_init(|| Papi::start(file().as_deref())).as_ref().map_err(Clone::clone)
 }
@@ -183,7 +179,7 @@ impl Papi {
         Err(PapiError { code: Some(last), why: format!("`{}` does not start as PAPI 6.0 to 7.3", self.file) })
     }
 
-    /// Lets the table of sets grow to what it will ever need.
+    /// Grows PAPI's table of sets to its final size.
     fn make_room(&self) -> Result<(), PapiError> {
         self.enter()?;
         self.call(|papi| {
@@ -201,17 +197,16 @@ impl Papi {
         Ok(())
     }
 
-    /// Calls PAPI while no other thread does.
     fn call<T>(&self, call: impl FnOnce(&Functions) -> T) -> T {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Version and file, for the record: `7.0 (libpapi.so.7.0)`.
+    /// Returns version and file, such as `7.0 (libpapi.so.7.0)`.
     pub fn version(&self) -> String {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
 
-    /// Makes the calling thread known to PAPI, until it ends.
+    /// Registers the calling thread with PAPI until it ends.
     fn enter(&self) -> Result<(), PapiError> {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
@@ -222,7 +217,6 @@ impl Papi {
         Ok(())
     }
 
-    /// Turns a result of PAPI into ours: negative numbers are errors.
     fn check(&self, code: c_int) -> Result<c_int, PapiError> {
         if code >= 0 {
             return Ok(code);
@@ -235,7 +229,7 @@ impl Papi {
         Err(PapiError { code: Some(code), why })
     }
 
-    /// The parts of PAPI, and why some cannot be used.
+    /// Returns the components, with the reason if one is disabled.
     pub fn components(&self) -> Vec<Component> {
         // SAFETY: PAPI is started.
         let count = self.call(|papi| unsafe { (papi.num_components)() });
@@ -243,7 +237,7 @@ impl Papi {
     }
 
     fn component(&self, index: c_int) -> Option<Component> {
-        // Offsets of the reason and of the flag behind it; the reason's field grew with version 7.
+        // Offsets of the reason and of the flag after it; version 7 enlarged the reason.
         const REASON: usize = 512;
         let flag = if self.version.0 == 6 { 640 } else { 1536 };
         // SAFETY: PAPI returns null or a structure of its own, more than 1.5 KiB (0.6 KiB in version 6) long, that
@@ -265,7 +259,7 @@ impl Papi {
         })
     }
 
-    /// Names of the native events of one component, at most `limit`.
+    /// Returns up to `limit` native events of a component.
     pub fn native_events(&self, component: &str, limit: usize) -> Vec<String> {
         let Some(index) = self.components().iter().position(|candidate| candidate.name == component) else {
             return Vec::new();
@@ -290,7 +284,6 @@ impl Papi {
         names
     }
 
-    /// The component an event belongs to.
     pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
         let name = event_name(event)?;
         self.enter()?;
@@ -303,7 +296,8 @@ impl Papi {
         self.check(self.call(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// Software may offer its events late, so PAPI takes any name of one, which then never counts: who asks is told before.
+    /// PAPI accepts any name of a software-defined event, because it may be registered later. This check rejects names
+    /// that do not exist.
     fn is_offered(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || lack(event, &self.components()).is_some() {
             return Ok(());
@@ -316,12 +310,12 @@ impl Papi {
         Err(plain(format!("no library in this process offers it; {hint}")))
     }
 
-    /// Whether a component's events need registers of the processor.
+    /// Returns whether a component's events need counter registers.
     pub fn is_hardware(&self, component: c_int) -> bool {
         self.component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// An unknown event is often one whose component is off, or not there: say why. Else it may be misspelled.
+    /// Adds a reason to the error of an unknown event: a disabled or missing component, or a similar name.
     fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
             && let Some(reason) = lack(event, &self.components()).or_else(|| self.nearest(event))
@@ -331,7 +325,6 @@ impl Papi {
         error
     }
 
-    /// Events of the same component whose names are near to this one.
     fn nearest(&self, event: &str) -> Option<String> {
         let component = event.split_once(":::").map_or("perf_event", |(component, _)| component);
         let events = self.native_events(component, MOST_NAMES);
@@ -340,7 +333,7 @@ impl Papi {
     }
 }
 
-/// What is wrong with the component that an event would belong to: the one before `:::`, else the processor's.
+/// Returns the problem with an event's component: the one before `:::`, else the processor's.
 fn lack(event: &str, components: &[Component]) -> Option<String> {
     let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
     match components.iter().find(|component| component.name == name) {
@@ -352,7 +345,7 @@ fn lack(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Whether PAPI knows this thread. The kernel gives numbers of ended threads to new ones, so PAPI must forget.
+/// Whether PAPI knows this thread. The kernel reuses thread numbers, so a thread is unregistered when it ends.
 struct IsKnown(Cell<bool>);
 
 thread_local! {
@@ -379,19 +372,19 @@ fn event_name(event: &str) -> Result<CString, PapiError> {
     CString::new(event).map_err(|_| plain(format!("`{}` is no event name", event.escape_default())))
 }
 
-/// Events of one component, counted together for the thread that made the set.
+/// Events of one component that are counted together for the creating thread.
 pub struct EventSet {
     papi: &'static Papi,
     handle: c_int,
     count: usize,
     is_running: bool,
     values: Vec<c_longlong>,
-    /// PAPI keeps the set with its thread.
+    /// PAPI binds the set to its thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl EventSet {
-    /// An empty set for the calling thread.
+    /// Creates an empty set for the calling thread.
     pub fn new(papi: &'static Papi, component: c_int, with_descendants: bool) -> Result<Self, PapiError> {
         let mut handle = NULL_SET;
         papi.enter()?;
@@ -415,7 +408,7 @@ impl EventSet {
         Ok(())
     }
 
-    /// Adds an event while the set is stopped.
+    /// Adds an event to a stopped set.
     pub fn add(&mut self, event: &str) -> Result<(), PapiError> {
         let name = event_name(event)?;
         // SAFETY: the set is ours and the name ends with a zero.
@@ -434,12 +427,11 @@ impl EventSet {
         Ok(())
     }
 
-    /// The library it is of.
     pub fn papi(&self) -> &'static Papi {
         self.papi
     }
 
-    /// The counts so far, in the order of adding; `None` when it does not count or PAPI gives no answer.
+    /// Returns the counts in order of addition, or None if the set is stopped or PAPI fails.
     pub fn read(&mut self) -> Option<&[c_longlong]> {
         if !self.is_running {
             return None;
@@ -449,7 +441,6 @@ impl EventSet {
         (code == 0).then_some(&self.values)
     }
 
-    /// Stops counting.
     pub fn stop(&mut self) {
         if std::mem::take(&mut self.is_running) {
             // SAFETY: the set runs, and there is one place per event.
@@ -469,8 +460,8 @@ impl Drop for EventSet {
     }
 }
 
-/// Offers one of our own numbers to PAPI as a software-defined event, under `sde:::opcollect::NAME`, so that any PAPI
-/// tool can watch a collection. The number lives as long as the program: PAPI may read it at any time.
+/// Exports one of our numbers to PAPI as the software-defined event `sde:::opcollect::NAME`, so that other PAPI tools
+/// can watch a collection. The number is never freed, because PAPI may read it at any time.
 pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let papi = library()?;
     let sde = papi.sde.as_ref().ok_or_else(|| plain(format!("no `{SDE_LIBRARY}`; install it (Debian: libsde1)")))?;
@@ -509,7 +500,7 @@ mod tests {
     #[test]
     fn threads_that_begin_and_end_together_do_not_disturb_each_other() {
         let Ok(papi) = library() else { return skip() };
-        // What every PAPI can count, with or without hardware: time, faults, and names that it has to look for.
+        // Events that any PAPI can count, and names that it must search for.
         let events = ["PAPI_TOT_INS", "perf::TASK-CLOCK", "perf::PAGE-FAULTS", "perf::CONTEXT-SWITCHES", "no:::such"];
         let beside = || {
             for round in 0..2 {

@@ -1,7 +1,7 @@
-//! The kernel's perf events: one file per event, opened for the calling thread, read and compared.
+//! Perf events of the kernel: one file per event, opened for the calling thread.
 //!
-//! Events are read one by one rather than as a group, because groups cannot be read on older kernels when descendants
-//! are included; they are still scheduled as a group, all together or not at all.
+//! Events are read one by one, because older kernels cannot read groups with descendants. They are still scheduled as a
+//! group.
 
 use std::{
     fs::File,
@@ -14,22 +14,20 @@ use perf_event_open_sys::{self as perf, bindings as sys};
 
 use super::{Reading, names::PerfEvent};
 
-/// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode {
-    /// Include threads started later by this one.
+    /// Include threads that this thread starts later.
     pub with_descendants: bool,
     /// Count user mode only, which needs fewer rights.
     pub is_user_only: bool,
 }
 
-/// One open event; closed when dropped.
 #[derive(Debug)]
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any processor. Without a leader it starts switched off and can lead
-    /// a group; members follow their leader.
+    /// Opens an event for the calling thread on any CPU. An event without a leader starts disabled and can lead a
+    /// group; members follow their leader.
     pub fn open(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,
@@ -54,8 +52,7 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Opens an event with these attributes for the calling thread, and those that it starts, while they are on one
-    /// processor. It starts as the attributes say.
+    /// Opens a sampling event on one CPU for the calling thread and the threads it starts.
     pub(super) fn sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
         // SAFETY: `attributes` is a valid structure that says its own size and outlives the call.
         let descriptor =
@@ -67,12 +64,11 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// What the kernel writes samples to can be mapped from here.
+    /// Returns the file, which maps the sample buffer.
     pub(super) fn file(&self) -> &File {
         &self.0
     }
 
-    /// Switches the group of this leader on or off.
     pub fn switch(&self, is_on: bool) {
         let descriptor = self.0.as_raw_fd();
         // SAFETY: the descriptor is an open perf event, and the argument a plain flag.
@@ -84,7 +80,7 @@ impl PerfCounter {
         }
     }
 
-    /// What it has counted so far; `None` when the kernel gives no answer, as for a group that cannot be scheduled.
+    /// Returns the current count, or None if the kernel cannot schedule the group.
     pub fn read(&mut self) -> Option<Reading> {
         let mut bytes = [0_u8; 24];
         self.0.read_exact(&mut bytes).ok()?;
@@ -93,7 +89,7 @@ impl PerfCounter {
     }
 }
 
-/// Opens an event alone, with as many rights as we have, and says in which mode that was.
+/// Tries to open an event with the most rights available, and returns the mode that worked.
 pub fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     let mode = Mode { with_descendants, is_user_only: false };
     match PerfCounter::open(event, mode, None) {
@@ -105,7 +101,6 @@ pub fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     }
 }
 
-/// Why the kernel said no, and what helps.
 pub fn explain(errno: Errno) -> String {
     match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {

@@ -1,33 +1,30 @@
-//! Energy, as the kernel's power caps keep it: microjoules of whole packages and of their memory.
+//! Energy of packages and their memory from the kernel's power caps, in microjoules.
 //!
-//! The numbers run over at a range that each zone tells. They move about once in a millisecond: of a call that is shorter,
-//! only the mean over many says anything. What they count is all that runs on the package, whoever it belongs to.
+//! Each zone states the value at which its counter wraps. Counters update about once per millisecond, so a short call
+//! needs the mean over many runs. They include all processes on the package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows them.
 pub(super) const ROOT: &str = "/sys/class/powercap";
 
-/// The zones of one kind, summed up.
 pub(super) struct Powercap {
     zones: Vec<Zone>,
 }
 
 struct Zone {
     file: PathBuf,
-    /// Where the number runs over.
+    /// Value at which the counter wraps.
     range: u64,
     last: u64,
-    /// What passed since it was opened.
+    /// Energy since opening.
     passed: u64,
 }
 
-/// Why there is none: the system's number, where there is one, and the reason with its cure.
 pub(super) type Refused = (Option<i32>, String);
 
 impl Powercap {
-    /// Opens all zones whose names begin with this word.
+    /// Opens all zones whose names start with `kind`.
     pub(super) fn open(root: &Path, kind: &str) -> Result<Powercap, Refused> {
         let Ok(entries) = fs::read_dir(root) else {
             let why = format!("the kernel has no `{}`: virtual machines mostly have no meter of power", root.display());
@@ -37,7 +34,7 @@ impl Powercap {
         folders.sort();
         let mut zones = Vec::new();
         for folder in folders {
-            // The same meter may be shown twice, by registers and by an interface of its own.
+            // The memory-mapped interface duplicates the register interface.
             let is_double =
                 folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl-mmio"));
             let name = fs::read_to_string(folder.join("name")).unwrap_or_default();
@@ -51,7 +48,7 @@ impl Powercap {
         }
     }
 
-    /// Microjoules since it was opened; nothing where a zone gives no answer.
+    /// Returns the microjoules since opening, or None if a zone cannot be read.
     pub(super) fn read(&mut self) -> Option<u64> {
         self.zones.iter_mut().map(Zone::read).sum()
     }

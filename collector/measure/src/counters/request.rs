@@ -1,4 +1,4 @@
-//! Which counters somebody wants, and what each is called at every step.
+//! Requested counters and their names at each source.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,14 @@ use super::{
     perf::Mode,
 };
 
-/// Which counters are wanted, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CounterRequest {
-    /// Which steps may be tried.
     pub backend: Backend,
-    /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]), or native ones: `papi:NAME`, `perf:rHEX` for a raw
-    /// event, `cupti:METRIC` for a metric of a GPU.
+    /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]) or native ones: `papi:NAME`, `perf:rHEX` for a raw
+    /// event, `cupti:METRIC` for a GPU metric.
     pub events: Vec<String>,
-    /// Count threads started later by the opening thread too. Open the session before TVM makes its pool.
+    /// Whether to include threads that the opening thread starts later. Open the session before TVM creates its pool.
     pub with_descendants: bool,
 }
 
@@ -31,7 +29,7 @@ impl Default for CounterRequest {
     }
 }
 
-/// What one wanted event is called at each step.
+/// A requested event with its name at each source.
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) unit: &'static str,

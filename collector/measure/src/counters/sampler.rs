@@ -1,7 +1,7 @@
-//! Where a thread and those it starts spend their time, by looking many times a second which instruction they are at.
+//! Samples the instruction pointer of a thread and its descendants.
 //!
-//! One event for each processor, with a ring that the kernel writes to: cycles where the processor counts them, else the
-//! kernel's own timer, which every machine has. What the ring had no room for is counted.
+//! Each CPU has one event with a ring buffer: cycles if the processor counts them, else the kernel's timer. Samples
+//! lost to a full buffer are counted.
 
 use super::perf::{PerfCounter, explain};
 use super::values::Refusal;
@@ -14,29 +14,27 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pages that a ring has for records, a power of two, beside one that says how full it is. An unprivileged process may
-/// have 516 KiB for each processor.
+/// Data pages of a ring buffer, a power of two; one control page precedes them. An unprivileged process may map 516 KiB
+/// per CPU.
 const RING_PAGES: usize = 64;
-/// The pages of perf's rings.
 const PAGE_BYTES: usize = 4096;
-/// Largest record of ours; the kernel writes none that is longer with what is asked for.
+/// Upper bound of a record's size with the requested sample fields.
 const RECORD_BYTES: usize = 64;
 
-/// What is sampled by, the best first.
+/// Sampling events, best first.
 const EVENTS: [(&str, PerfEvent); 2] = [
     ("cycles", PerfEvent { kind: sys::PERF_TYPE_HARDWARE, config: sys::PERF_COUNT_HW_CPU_CYCLES as u64 }),
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
 ];
 
-/// Samples the calling thread and those that it starts later, while they are on some processors.
+/// A sampler of the calling thread and the threads it starts later, on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
-    /// What it samples by.
+    /// Name of the sampling event.
     pub event: &'static str,
     rings: Vec<Ring>,
 }
 
-/// What is asked of the kernel of one event beside what it is.
 pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
     let mut attributes = sys::perf_event_attr {
         type_: event.kind,
@@ -55,7 +53,7 @@ pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
 }
 
 impl Sampler {
-    /// Opens it, switched off, with so many samples a second on each of these processors.
+    /// Opens a disabled sampler with a sampling rate per CPU.
     pub fn open(cpus: &[usize], hertz: u64) -> Result<Sampler, Refusal> {
         let mut last = None;
         for (name, event) in EVENTS {
@@ -70,28 +68,26 @@ impl Sampler {
         Err(Refusal { event, step: Step::Perf, errno: Some(errno as i32), why })
     }
 
-    /// Begins or stops sampling.
     pub fn switch(&self, is_on: bool) {
         self.rings.iter().for_each(|ring| ring.event.switch(is_on));
     }
 
-    /// Takes the samples that are there: the address of the instruction of each. Says how many had no room.
+    /// Passes the instruction address of each pending sample to `each`, and returns the number of lost samples.
     pub fn take(&mut self, mut each: impl FnMut(u64)) -> u64 {
         self.rings.iter_mut().map(|ring| ring.take(&mut each)).sum()
     }
 }
 
-/// What one event writes to.
 #[derive(Debug)]
 struct Ring {
     event: PerfCounter,
     base: NonNull<c_void>,
 }
 
-// SAFETY: the mapping belongs to the process; what is read of it is read through one owner at a time.
+// SAFETY: the mapping belongs to the process, and only one owner at a time reads from it.
 unsafe impl Send for Ring {}
 
-/// Places in the first page of the ring, as `perf_event_mmap_page` has them.
+/// Offsets in the control page, from `perf_event_mmap_page`.
 const HEAD: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_head);
 const TAIL: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_tail);
 
@@ -112,7 +108,7 @@ impl Ring {
         unsafe { &*self.base.as_ptr().cast::<u8>().add(place).cast::<AtomicU64>() }
     }
 
-    /// So many bytes of the ring from a place on, which may go over its end.
+    /// Copies bytes from the ring buffer, across its end if needed.
     fn bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
         let size = RING_PAGES * PAGE_BYTES;
         // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their size.
@@ -144,7 +140,7 @@ impl Ring {
             }
             tail += size as u64;
         }
-        // What was taken may be written over.
+        // Releases the consumed records.
         self.word(TAIL).store(head, Ordering::Release);
         lost
     }

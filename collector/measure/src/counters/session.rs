@@ -1,4 +1,4 @@
-//! Opens counters for the calling thread, step by step down the ladder, and reads them.
+//! Opens counters for the calling thread from the first source that has them, and reads them.
 
 use std::{collections::BTreeSet, marker::PhantomData, path::Path};
 
@@ -15,10 +15,10 @@ use super::{
     usage::UsageParts,
 };
 
-/// Most processors have four registers that can count anything.
+/// Typical number of general counter registers.
 const GROUP_EVENTS_MAX: usize = 4;
 
-/// Open counters of one thread. Not `Send`: a set counts the thread that opened it.
+/// Open counters of one thread. Not `Send`, because a set counts the thread that opened it.
 pub struct CounterSession {
     channels: Vec<Channel>,
     refusals: Vec<Refusal>,
@@ -31,31 +31,31 @@ pub struct CounterSession {
     not_send: PhantomData<*const ()>,
 }
 
-/// Events that PAPI counts together, with their places among the channels.
+/// A PAPI set, with the channel index of each event.
 struct PapiSet {
     set: EventSet,
     group: Option<usize>,
     places: Vec<usize>,
 }
 
-/// Events that the kernel counts together; the first leads.
+/// Perf events scheduled together; the first one leads.
 struct PerfGroup {
     members: Vec<(PerfCounter, usize)>,
     group: Option<usize>,
 }
 
-/// A wanted counter that the kernel would count, before groups are formed.
+/// A counter that the kernel accepted in a trial, before groups are formed.
 struct Granted {
     channel: Channel,
     event: PerfEvent,
     mode: Mode,
-    /// What is left if the kernel does not open it after all.
+    /// Fallback if the final opening fails.
     below: Option<(Channel, UsageFigure)>,
 }
 
 impl CounterSession {
-    /// Opens what can be opened for the calling thread. What cannot is in [`CounterReader::refusals`]; an event that
-    /// is given by a lower step is refused by the steps above it, and both is recorded.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists the rest; a counter from a lower source
+    /// also has refusals from the sources above it.
     pub fn open(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),
@@ -77,7 +77,6 @@ impl CounterSession {
         session
     }
 
-    /// What is wanted, each once however often it is named.
     fn parse(&mut self, names: &[String]) -> Vec<Wanted> {
         let mut seen = BTreeSet::new();
         let mut all = Vec::new();
@@ -90,7 +89,7 @@ impl CounterSession {
         all
     }
 
-    /// The first step. What it does not give is returned: lower steps may.
+    /// Opens what PAPI offers; returns the counters for the lower sources.
     fn open_papi(&mut self, all: Vec<Wanted>, request: &CounterRequest) -> Vec<Wanted> {
         if !request.backend.allows(Step::Papi) {
             return all;
@@ -104,7 +103,7 @@ impl CounterSession {
             self.refuse(&wanted.name, Step::Papi, error.code, error.why);
             below.push(wanted);
         }
-        // In the order of asking: registers are given out in it.
+        // Registers are allocated in the order of the request.
         below.sort_by_key(|wanted| request.events.iter().position(|name| *name == wanted.name));
         below
     }
@@ -122,7 +121,7 @@ impl CounterSession {
         self.papi.push(PapiSet { set: planned.set, group, places });
     }
 
-    /// The steps below PAPI.
+    /// Opens counters from the sources below PAPI.
     fn open_below(&mut self, all: Vec<Wanted>, request: &CounterRequest) {
         let mut granted = Vec::new();
         for wanted in &all {
@@ -131,7 +130,7 @@ impl CounterSession {
         self.open_perf(granted);
     }
 
-    /// Goes down the rest of the ladder with one event.
+    /// Tries the sources below PAPI for one counter.
     fn open_event(&mut self, wanted: &Wanted, request: &CounterRequest, granted: &mut Vec<Granted>) {
         let name = wanted.name.as_str();
         if let Some(zone) = wanted.powercap.filter(|_| request.backend.allows(Step::Powercap)) {
@@ -160,7 +159,6 @@ impl CounterSession {
         }
     }
 
-    /// The last step, where it has something.
     fn open_usage(&mut self, last: Option<(Channel, UsageFigure)>) {
         if let Some((channel, figure)) = last {
             let place = self.add_channel(channel);
@@ -168,7 +166,7 @@ impl CounterSession {
         }
     }
 
-    /// Forms groups: software events always count, hardware events take turns four by four.
+    /// Forms groups: software events always count; hardware events alternate in groups of up to `GROUP_EVENTS_MAX`.
     fn open_perf(&mut self, granted: Vec<Granted>) {
         let (software, hardware): (Vec<_>, Vec<_>) = granted.into_iter().partition(|one| one.event.is_software());
         for one in software {
@@ -181,7 +179,7 @@ impl CounterSession {
         }
     }
 
-    /// A group that the processor cannot count at once (a watchdog may hold a register) is halved until it can.
+    /// Halves a group until the processor can count it at once, because a watchdog may occupy a register.
     fn open_hardware(&mut self, part: &[Granted]) {
         if part.len() == 1 || can_count(part) {
             let group = self.next_group();
@@ -229,7 +227,7 @@ impl CounterSession {
     fn switch(&mut self, group: usize, is_on: bool) {
         for open in self.papi.iter_mut().filter(|open| open.group == Some(group)) {
             if is_on {
-                // A set that started before starts again; were it not so, it has nothing to read.
+                // The set has started before. If starting fails now, reading returns nothing.
                 let _ = open.set.start();
             } else {
                 open.set.stop();
@@ -307,7 +305,7 @@ fn open_members(part: &[Granted]) -> Result<Vec<PerfCounter>, nix::errno::Errno>
     Ok(members)
 }
 
-/// Whether the processor really counts these together: opened, switched on for a moment, and found running.
+/// Checks that the processor counts these events together, by enabling them for a moment.
 fn can_count(part: &[Granted]) -> bool {
     let Ok(mut members) = open_members(part) else { return false };
     members[0].switch(true);
@@ -316,22 +314,19 @@ fn can_count(part: &[Granted]) -> bool {
     members.iter_mut().all(|counter| counter.read().is_some_and(|reading| reading.running_ns > 0))
 }
 
-/// What one stable name gives on this machine.
+/// The availability of one stable name on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Availability {
-    /// The stable name.
     pub name: &'static str,
-    /// What is counted.
     pub unit: &'static str,
-    /// What it means.
     pub description: &'static str,
-    /// The step that gives it, if one does, and whose work it then counts.
+    /// Source and coverage, if a source has the counter.
     pub given: Option<(Step, Coverage)>,
-    /// The steps that refuse it.
+    /// Refusals of the other sources.
     pub refusals: Vec<Refusal>,
 }
 
-/// Tries every counter with a stable name, for the calling thread.
+/// Tries every counter with a stable name for the calling thread.
 pub fn available(request: &CounterRequest) -> Vec<Availability> {
     let events = names::NAMES.iter().map(|counter| counter.name.to_string()).collect();
     let session = CounterSession::open(&CounterRequest { events, ..request.clone() });

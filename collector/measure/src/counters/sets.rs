@@ -1,33 +1,29 @@
-//! Sets of PAPI's events: planned, tried, and taken apart until what is left really counts.
+//! Sets of PAPI events: planned, started for a trial, and split until they really count.
 //!
-//! PAPI takes events into a set that it then does not start: more than there are registers, or a component that already
-//! counts for this thread. What has not started counts nothing and would show zeros, so only what has started is kept.
+//! PAPI accepts events into sets that it then cannot start, for lack of registers or because the component already
+//! counts for this thread. Such a set would report zeros, so only sets that have started are kept.
 
 use std::ffi::c_int;
 
 use super::papi::{self, EventSet, Papi, PapiError};
 use super::request::{CounterRequest, Wanted};
 
-/// Events that PAPI has taken into one set.
 pub(super) struct Planned {
     pub set: EventSet,
     pub members: Vec<Member>,
     component: c_int,
-    /// Whether the events need registers of the processor, for which sets take turns.
+    /// Whether the events need counter registers, so that sets must alternate.
     pub is_hardware: bool,
 }
 
-/// One event of a set.
 pub(super) struct Member {
     pub wanted: Wanted,
-    /// Its name at PAPI.
     pub native: String,
 }
 
-/// What PAPI does not give, and why.
 pub(super) type Refused = Vec<(Wanted, PapiError)>;
 
-/// Sets that have started once, of everything that PAPI counts; those that need no turns go on counting.
+/// Returns sets that have started successfully. Sets without hardware events stay running.
 pub(super) fn started(all: Vec<Wanted>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
     let mut sets: Vec<Planned> = Vec::new();
     for wanted in all {
@@ -39,7 +35,7 @@ pub(super) fn started(all: Vec<Wanted>, request: &CounterRequest, refused: &mut 
     sets.into_iter().flat_map(|set| set.start(request.with_descendants, refused)).collect()
 }
 
-/// Tries the names a counter has at PAPI, one after another; the last refusal stands for all. Gives the set that took it.
+/// Tries the PAPI names of a counter in order; returns the set that accepted it, or the last error.
 fn add_first(wanted: &Wanted, request: &CounterRequest, sets: &mut Vec<Planned>) -> Result<(usize, String), PapiError> {
     let papi = papi::library()?;
     let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
@@ -52,7 +48,7 @@ fn add_first(wanted: &Wanted, request: &CounterRequest, sets: &mut Vec<Planned>)
     Err(refusal)
 }
 
-/// Adds an event to the last set of its component, or to a new one where that is full.
+/// Adds an event to the last set of its component, or to a new set if that one is full.
 fn add(papi: &'static Papi, native: &str, with_descendants: bool, sets: &mut Vec<Planned>) -> Result<usize, PapiError> {
     let component = papi.component_of(native)?;
     let is_hardware = papi.is_hardware(component);
@@ -80,7 +76,6 @@ impl Planned {
         Ok(Self { set, members: Vec::new(), component, is_hardware: papi.is_hardware(component) })
     }
 
-    /// The set once it has started, or what is left of it.
     fn start(mut self, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         match self.set.start() {
             Ok(()) => {
@@ -93,7 +88,7 @@ impl Planned {
         }
     }
 
-    /// Tries again with less, until what is left starts.
+    /// Splits a set until the parts start.
     fn take_apart(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         let (papi, component, is_hardware) = (self.set.papi(), self.component, self.is_hardware);
         drop(self.set);
@@ -114,10 +109,10 @@ impl Planned {
     }
 }
 
-/// Parts to be tried, and events that are given up.
+/// Parts to try, and events that are given up.
 type Parts = (Vec<Vec<Member>>, Vec<Member>);
 
-/// Sets of the processor's events take turns, so each half may be one.
+/// Splits hardware events into halves, which may alternate.
 fn halves(mut members: Vec<Member>) -> Parts {
     if members.len() < 2 {
         return (Vec::new(), members);
@@ -126,7 +121,7 @@ fn halves(mut members: Vec<Member>) -> Parts {
     (vec![members, rest], Vec::new())
 }
 
-/// Of other components one set counts at a time: what does not start alone is left out of it.
+/// Removes events that do not start alone. Other components allow one running set, so their sets cannot alternate.
 fn able(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> Parts {
     let (able, unable): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| start(member).is_ok());
     match able.is_empty() || unable.is_empty() {

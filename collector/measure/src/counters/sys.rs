@@ -1,5 +1,5 @@
-//! The numbers that the kernel has for events. They are the same on every architecture; the crate that lists them leaves out
-//! 32-bit ARM, which boards have.
+//! Perf event numbers of the kernel, equal on all architectures. The bindings crate lacks 32-bit ARM, so they are
+//! repeated here.
 
 #[cfg(not(target_arch = "arm"))]
 pub use perf_event_open_sys::bindings::*;

@@ -1,4 +1,4 @@
-//! Real counters of this machine; what it lacks must be refused with a reason.
+//! Reads real counters of this machine; missing ones must be refused with a reason.
 
 use std::{hint::black_box, sync::atomic::Ordering};
 
@@ -8,7 +8,6 @@ fn request(backend: Backend, events: &[&str]) -> CounterRequest {
     CounterRequest { backend, events: events.iter().map(ToString::to_string).collect(), ..CounterRequest::default() }
 }
 
-/// What each channel counts while `work` runs.
 fn counted(session: &mut CounterSession, work: impl FnOnce()) -> Vec<Reading> {
     let mut before = vec![None; session.channels().len()];
     let mut after = before.clone();
@@ -72,7 +71,7 @@ fn perf_counts_this_thread_and_with_descendants_those_it_starts() {
     let alone_values = counted(&mut alone, || {
         family_values = counted(&mut family, || std::thread::spawn(spin).join().expect("thread"));
     });
-    // The spinning happens on another thread; this one only starts it and waits.
+    // The work happens on another thread.
     assert!(family_values[0].value > 2 * alone_values[0].value, "{family_values:?} against {alone_values:?}");
 }
 
@@ -142,7 +141,7 @@ fn papi_sets_belong_to_their_thread_and_many_can_live() {
     }
 }
 
-/// PAPI runs one set of a component for a thread. A second set takes its events all the same, and does not start.
+/// PAPI runs one set per component and thread. It accepts events into a second set, which then does not start.
 #[test]
 fn a_set_that_does_not_start_leaves_no_channel() {
     if let Err(error) = papi::export("sets_started") {
@@ -161,7 +160,7 @@ fn a_set_that_does_not_start_leaves_no_channel() {
     assert_eq!(CounterSession::open(&events).channels().len(), 2, "the component is free again");
 }
 
-/// What PAPI takes and does not start is given by the next step that has it.
+/// Events in a PAPI set that does not start come from the next source.
 #[test]
 fn a_set_that_does_not_start_goes_down_the_ladder() {
     let events = request(Backend::Auto, &["thread_cpu_ns", "thread_cpu_ns", "instructions"]);
@@ -176,7 +175,7 @@ fn a_set_that_does_not_start_goes_down_the_ladder() {
     assert!(counted(&mut second, spin).iter().all(|reading| reading.value > 0));
 }
 
-/// Samples of a loop of ours lie in this program, and a refusal says why.
+/// Samples of a loop in this program must lie in its address range, or the refusal must have a reason.
 #[test]
 fn a_sampler_sees_where_this_program_is() {
     let cpus = crate::affinity::allowed().expect("the system tells the CPUs");
@@ -192,7 +191,7 @@ fn a_sampler_sees_where_this_program_is() {
     assert_eq!(before, 0, "it is switched off at first");
     sampler.switch(true);
     let mut found = Vec::new();
-    // A processor that has much else to do gives us few turns.
+    // A busy processor takes few samples of this thread.
     for _ in 0..2000 {
         spin();
         sampler.take(|address| found.push(address));
@@ -209,7 +208,6 @@ fn a_sampler_sees_where_this_program_is() {
     assert_eq!(after, 0, "it is switched off again");
 }
 
-/// A test that cannot run here says so.
 #[allow(clippy::print_stderr)]
 fn eprintln_skip(what: &str, why: &dyn std::fmt::Debug) {
     eprintln!("SKIPPED: no {what} on this machine: {why:?}");

@@ -1,4 +1,4 @@
-//! What the kernel keeps for every process and thread without being asked: the step that always works.
+//! The kernel's accounting of processes and threads, which is always available.
 
 use nix::{
     sys::resource::{UsageWho, getrusage},
@@ -6,40 +6,35 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What has been used so far, or between two moments. Of the whole process unless the name says otherwise, so that
-/// kernels on several threads are charged in full; a runner process does nothing else meanwhile.
+/// Resources used so far, or between two moments. Fields cover the whole process unless their name says otherwise, so
+/// that multithreaded kernels are charged in full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time of the calling thread, kernel included.
+    /// CPU time of the calling thread, kernel included.
     pub thread_cpu_ns: u64,
-    /// Processor time of all threads, kernel included.
+    /// CPU time of all threads, kernel included.
     pub process_cpu_ns: u64,
     /// Page faults served from memory.
     pub minor_faults: u64,
     /// Page faults that read from a disk.
     pub major_faults: u64,
-    /// Times a thread gave the processor away: it waited for something.
+    /// Context switches because a thread waited.
     pub voluntary_switches: u64,
-    /// Times a thread had the processor taken away: others ran.
+    /// Context switches because the scheduler preempted a thread.
     pub involuntary_switches: u64,
 }
 
-/// What the kernel is asked for one by one.
+/// The parts of [`Usage`] that need separate system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageParts {
-    /// The clock of the calling thread.
     pub thread_clock: bool,
-    /// The clock of the process.
     pub process_clock: bool,
-    /// Faults and switches.
     pub events: bool,
 }
 
 impl UsageParts {
-    /// All of it.
     pub const ALL: UsageParts = UsageParts { thread_clock: true, process_clock: true, events: true };
 
-    /// What any of two wants.
     pub fn or(self, other: UsageParts) -> UsageParts {
         UsageParts {
             thread_clock: self.thread_clock || other.thread_clock,
@@ -50,12 +45,12 @@ impl UsageParts {
 }
 
 impl Usage {
-    /// Reads all figures; some two microseconds. A figure the system refuses stays 0 (none does on Linux).
+    /// Reads all fields. A field that the system refuses stays 0.
     pub fn now() -> Self {
         Usage::of(UsageParts::ALL)
     }
 
-    /// Reads some figures; the others stay 0.
+    /// Reads some fields; the others stay 0.
     pub fn of(parts: UsageParts) -> Self {
         let clock = |clock: ClockId| {
             let time = clock.now().map(std::time::Duration::from).unwrap_or_default();
@@ -80,12 +75,11 @@ impl Usage {
         usage
     }
 
-    /// What was used since an earlier reading on the same thread.
+    /// Returns the resources used since an earlier reading on the same thread.
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// Adds another interval.
     pub fn add(&mut self, other: &Self) {
         *self = self.with(other, u64::saturating_add);
     }
@@ -115,7 +109,7 @@ mod tests {
         }
         std::hint::black_box(&pages);
         let used = Usage::now().since(&before);
-        // Huge pages may serve 512 pages by one fault.
+        // One fault may map a huge page of 512 pages.
         assert!(used.minor_faults >= 16, "{used:?}");
         assert!(used.thread_cpu_ns > 0 && used.process_cpu_ns > 0, "{used:?}");
     }

@@ -1,29 +1,27 @@
-//! What a counter is, what was read of it, and what became of those that could not be had.
+//! Counter sources, channels, readings and refusals.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a value comes from, in the order of trying.
+/// The source of a counter value, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// The PAPI library.
     Papi,
-    /// The kernel's perf events.
+    /// Perf events of the kernel.
     Perf,
-    /// What the kernel keeps for every thread and process.
+    /// Kernel accounting of threads and processes.
     Usage,
-    /// What the kernel's power caps keep of energy.
+    /// Energy from the kernel's power caps.
     Powercap,
-    /// The time line of a GPU.
+    /// Timeline of a GPU.
     Device,
-    /// What the driver of a GPU tells of its state.
+    /// GPU driver state (NVML).
     Nvml,
-    /// NVIDIA's library for profilers.
+    /// NVIDIA's profiler library (CUPTI).
     Cupti,
 }
 
 impl Step {
-    /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Step::Papi => "papi",
@@ -37,25 +35,20 @@ impl Step {
     }
 }
 
-/// Which steps may be tried.
+/// The sources that may be tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// All, in order.
+    /// All sources, in order.
     #[default]
     Auto,
-    /// PAPI only.
     Papi,
-    /// Perf events only.
     Perf,
-    /// The kernel's own figures only.
     Usage,
-    /// No counters at all.
     None,
 }
 
 impl Backend {
-    /// Whether a step may be tried.
     pub fn allows(self, step: Step) -> bool {
         match self {
             Backend::Auto => true,
@@ -67,61 +60,58 @@ impl Backend {
     }
 }
 
-/// Whose work a value counts.
+/// The threads and modes that a value covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coverage {
     /// The thread that opened the session, in user mode only.
     ThreadUser,
-    /// The thread that opened the session, user and kernel mode.
+    /// The thread that opened the session, in user and kernel mode.
     Thread,
-    /// That thread and all started by it or its descendants after opening, in user mode only.
+    /// The opening thread and its later descendants, in user mode only.
     DescendantsUser,
-    /// That thread and all started by it or its descendants after opening, user and kernel mode.
+    /// The opening thread and its later descendants, in user and kernel mode.
     Descendants,
-    /// All threads of the process, user and kernel mode.
+    /// All threads of the process, in user and kernel mode.
     Process,
-    /// All that runs on the machine's packages, of other processes, too.
+    /// All processes on the machine's packages.
     Machine,
-    /// Whatever the program that exports the value says.
+    /// Defined by the program that exports the value.
     External,
 }
 
-/// One open counter: what the values at its place mean.
+/// The metadata of one open counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
-    /// The stable name, or the native one as it was asked for.
+    /// Stable name, or the native name as requested.
     pub name: String,
-    /// What is counted: `count`, `ns`, `byte`.
+    /// Unit: `count`, `ns`, `byte`.
     pub unit: String,
-    /// Where it comes from.
     pub step: Step,
-    /// The name at its source.
+    /// Name at the source.
     pub native: String,
-    /// Whose work it counts.
     pub coverage: Coverage,
-    /// The group whose turn it needs; `None` counts always.
+    /// Group that must be selected for counting; None counts always.
     pub group: Option<usize>,
 }
 
-/// The state of one counter at one moment, or what it counted between two.
+/// A counter's state at one moment, or its change between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The count.
     pub value: u64,
-    /// Time it was switched on; 0 where the source always counts.
+    /// Time enabled; 0 if the source always counts.
     pub enabled_ns: u64,
-    /// Time it really counted; less than enabled when it shared a register.
+    /// Time counted; less than the time enabled if registers were shared.
     pub running_ns: u64,
 }
 
 impl Reading {
-    /// A count of a source that always counts.
+    /// Returns a reading of a source that always counts.
     pub fn of(value: u64) -> Self {
         Self { value, ..Self::default() }
     }
 
-    /// What was counted since an earlier reading; nothing where it went down, as no count does.
+    /// Returns the change since an earlier reading, or None if a value decreased.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         Some(Self {
             value: self.value.checked_sub(earlier.value)?,
@@ -130,7 +120,6 @@ impl Reading {
         })
     }
 
-    /// Adds another interval.
     pub fn add(&mut self, other: &Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
@@ -138,18 +127,16 @@ impl Reading {
     }
 }
 
-/// What one counter counted over several runs.
+/// The sum of one counter over several runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     sum: Reading,
     runs: u64,
-    /// Whether it was read and gave no answer.
     has_failed: bool,
 }
 
 impl Counted {
-    /// Takes what passed between two readings around some runs into the sum. Where one of them is missing, those runs
-    /// are not counted.
+    /// Adds the change between two readings around some runs. Runs with a missing reading are not counted.
     pub fn add(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
         match after.zip(before).and_then(|(after, before)| after.since(&before)) {
             Some(passed) => {
@@ -161,29 +148,24 @@ impl Counted {
     }
 }
 
-/// What one counter says about one run of the measured artifact.
+/// The value of one counter per run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterValue {
-    /// The stable name, or the native one as it was asked for.
     pub name: String,
-    /// What is counted: `count`, `ns`, `byte`.
     pub unit: String,
-    /// Where it comes from.
     pub step: Step,
-    /// The name at its source.
     pub native: String,
-    /// Whose work it counts.
     pub coverage: Coverage,
     /// Mean per run.
     pub per_run: f64,
-    /// Runs it was counted over; fewer than all when groups took turns.
+    /// Number of runs counted; fewer than all if groups alternated.
     pub runs: u64,
-    /// Part of the time it really counted; below 1 the value is an estimate.
+    /// Share of the time it really counted; below 1 the value is an estimate.
     pub running_ratio: f64,
 }
 
 impl CounterValue {
-    /// The value per run, or why there is none.
+    /// Returns the value per run, or a refusal.
     pub fn new(channel: &Channel, counted: &Counted) -> Result<Self, Refusal> {
         let refuse =
             |why: &str| Refusal { event: channel.name.clone(), step: channel.step, errno: None, why: why.into() };
@@ -210,34 +192,32 @@ impl CounterValue {
     }
 }
 
-/// A counter that was asked for and not given by one step.
+/// A requested counter that one source does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The counter, by the name it was asked for.
     pub event: String,
-    /// The step that refused.
+    /// Source that refused.
     pub step: Step,
-    /// The system's or the library's error number, where there is one.
     pub errno: Option<i32>,
-    /// The reason, and the cure where one is known.
+    /// Reason, and a remedy if known.
     pub why: String,
 }
 
-/// Something with counters to read: a session, or a fake in tests.
+/// A source of counter readings: a session, or a fake in tests.
 pub trait CounterReader {
-    /// What the values mean, in the order in which they are read.
+    /// Returns the channels in reading order.
     fn channels(&self) -> &[Channel];
-    /// Number of groups that take turns; at least 1.
+    /// Returns the number of alternating groups, at least 1.
     fn groups(&self) -> usize;
-    /// Lets a group count. Channels of other groups stand still meanwhile.
+    /// Selects the group that counts; channels of other groups pause.
     fn select(&mut self, group: usize);
-    /// Reads all channels; `into` has their number of places, empty afterwards where a source gives no answer.
+    /// Reads all channels; entries of failed sources become None.
     fn read(&mut self, into: &mut [Option<Reading>]);
-    /// What could not be opened.
+    /// Returns the counters that could not be opened.
     fn refusals(&self) -> &[Refusal];
 }
 
-/// No counters.
+/// A reader without counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCounters;
 

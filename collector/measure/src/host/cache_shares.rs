@@ -1,20 +1,18 @@
-//! Shares of the last cache, where the kernel can part it: resource control (`resctrl`) gives groups of CPUs ways of their own.
-//!
-//! The folder is a seam, so that what is written is tested on machines without it.
+//! Partitions of the last-level cache by resource control (`resctrl`), which assigns cache ways to groups of CPUs. The
+//! folder is a parameter for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows it.
+/// Folder of the kernel's resource control.
 pub const RESCTRL: &str = "/sys/fs/resctrl";
 
-/// Shares that are taken; given back when the value goes.
+/// Allocated partitions, released on drop.
 #[derive(Debug)]
 pub struct CacheShares {
     groups: Vec<PathBuf>,
 }
 
-/// Why the cache of this machine cannot be parted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CacheShareError {
@@ -28,12 +26,10 @@ pub enum CacheShareError {
     Refused { path: PathBuf, why: String },
 }
 
-/// Whether the cache can be parted, by what the kernel shows here.
 pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
     ways(root).map(drop)
 }
 
-/// How many ways the last cache has.
 fn ways(root: &Path) -> Result<u32, CacheShareError> {
     let path = root.join("info/L3/cbm_mask");
     let text = fs::read_to_string(&path).map_err(|_| CacheShareError::Missing(root.to_owned()))?;
@@ -45,7 +41,7 @@ fn ways(root: &Path) -> Result<u32, CacheShareError> {
 }
 
 impl CacheShares {
-    /// Gives each group of CPUs such a share of its own.
+    /// Gives each group of CPUs a partition with a share of the ways.
     pub fn take(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
         let ways = ways(root)?;
         let own = ((f64::from(ways) * share) as u32).max(1);
@@ -75,13 +71,13 @@ impl CacheShares {
 impl Drop for CacheShares {
     fn drop(&mut self) {
         for group in &self.groups {
-            // The kernel takes a group's files with its folder.
+            // The kernel removes the files of a group with its folder.
             let _ = fs::remove_dir(group);
         }
     }
 }
 
-/// Numbers of the last caches in a line such as `L3:0=fff;1=fff`; one, where there is no such line.
+/// Returns the cache numbers in a line such as `L3:0=fff;1=fff`, or `0` without such a line.
 fn domains(schemata: &str) -> Vec<String> {
     let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
     let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));

@@ -11,11 +11,11 @@ pub fn without_password(text: &str) -> String {
     split_password(text).0
 }
 
-/// Splits an address into itself without passwords, and the password as it is written: the one behind the user's name, or else the
-/// setting `password`.
+/// Splits an address into its text without passwords and the password: the one after the user name, or the setting
+/// `password`.
 pub fn split_password(text: &str) -> (String, Option<&str>) {
     let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), None) };
-    // A password may hold any sign, even one that should be percent-encoded.
+    // A password may contain any character, even one that should be percent-encoded.
     let (user, place) = match rest.rsplit_once('@') {
         Some((user, place)) => (Some(user), place),
         None => (None, rest),

@@ -1,8 +1,7 @@
-//! A machine for tests, as the files that tell of it.
+//! A fake machine for tests, as sysfs and procfs files.
 
 use std::fs;
 
-/// A machine of two cores with two threads each, written as files.
 pub fn machine() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("folder");
     let mut files: Vec<(String, String)> = [

@@ -1,8 +1,8 @@
-//! One measurement at a time on each CPU of a host, whatever store it is for.
+//! Locks that allow one measurement at a time per CPU, across all stores of a host.
 //!
-//! Two that share a CPU would each measure the other, and no statistic of one process shows it. So whoever measures holds
-//! a lock on every CPU its process may use; processes that were given CPUs of their own do not meet. The kernel drops the
-//! locks with the process, whichever way that ends.
+//! Concurrent measurements on one CPU disturb each other, and no statistic of one process shows it. A measuring process
+//! locks every CPU it may use; processes with disjoint CPUs do not conflict. The kernel releases the locks when the
+//! process ends.
 
 use super::command;
 use nix::unistd::Uid;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Names another folder, for containers that share CPUs and no `/tmp`.
+/// Environment variable with another folder, for containers that share CPUs and no `/tmp`.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_LOCKS";
 
 /// The locks of one process.
@@ -21,7 +21,6 @@ pub struct Exclusive {
     _files: Vec<File>,
 }
 
-/// Why this process may not measure now.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ExclusiveError {
@@ -36,7 +35,7 @@ pub enum ExclusiveError {
     Folder { folder: PathBuf, why: String },
 }
 
-/// The folder of the locks: not the user's temporary one, which may differ between two shells.
+/// Returns the folder of the locks. `TMPDIR` is ignored, because it may differ between two shells.
 pub fn folder() -> PathBuf {
     match std::env::var_os(FOLDER_VARIABLE).filter(|name| !name.is_empty()) {
         Some(folder) => PathBuf::from(folder),
@@ -45,7 +44,7 @@ pub fn folder() -> PathBuf {
 }
 
 impl Exclusive {
-    /// Locks CPUs for as long as the value lives, after waiting for others at most so long. `waits` hears once of whom.
+    /// Locks CPUs until drop, with a timeout. Calls `waits` once with the current holder.
     pub fn take(
         folder: &Path,
         cpus: &[usize],
@@ -55,7 +54,7 @@ impl Exclusive {
         Exclusive::wait(folder, patience, waits, || try_all(folder, cpus))
     }
 
-    /// The lock of a night, of which a machine has one at a time; its slices take CPUs for themselves.
+    /// Takes the lock of a nightly run, of which a machine has one at a time; its parts lock CPUs themselves.
     pub fn night(
         folder: &Path,
         patience: Duration,
@@ -99,7 +98,7 @@ impl Exclusive {
     }
 }
 
-/// Makes the folder; one that others may write to is not used, as they could plant files there.
+/// Creates the folder; rejects one that other users can write to, because they could plant files.
 fn prepare(folder: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
@@ -114,7 +113,7 @@ fn prepare(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// All or none, so that two who want the same CPUs cannot wait for each other.
+/// Locks all CPUs or none, which prevents deadlocks.
 fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     let mut files = Vec::with_capacity(cpus.len());
     for &cpu in cpus {
@@ -127,13 +126,12 @@ fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     Ok(Exclusive { _files: files })
 }
 
-/// Says who holds a lock; it holds without.
+/// Writes the holder into the lock file; errors are ignored, because the lock holds anyway.
 fn tell_owner(file: &mut File) {
     let own = format!("{} ({})", std::process::id(), own_command());
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
 }
 
-/// Why a lock is not ours.
 enum Held {
     Busy(String),
     Failed(ExclusiveError),

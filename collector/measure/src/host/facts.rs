@@ -1,4 +1,4 @@
-//! What this machine is, from procfs and sysfs.
+//! Facts about this machine from procfs and sysfs.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::files::{Files, size};
 use crate::affinity::parse_cpu_list;
 
-/// Vector extensions that decide which code runs, in the kernel's spelling.
+/// Vector extensions that affect code selection, as the kernel spells them.
 const VECTOR_EXTENSIONS: &[&str] = &[
     "sse4_2",
     "avx",
@@ -37,7 +37,7 @@ const VECTOR_EXTENSIONS: &[&str] = &[
     "bf16",
 ];
 
-/// What this machine's processor can do, in the kernel's spelling: more than [`Facts`] has of it.
+/// Returns all processor flags as the kernel spells them; [`Facts`] keeps only some.
 pub fn cpu_flags() -> BTreeSet<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     flags(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()
@@ -47,77 +47,62 @@ fn flags(cpuinfo: &str) -> String {
     field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default()
 }
 
-/// One level of cache as the first allowed processor sees it.
+/// One cache of the first allowed CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheLevel {
-    /// 1 is nearest.
+    /// Level; 1 is nearest to the core.
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
     /// Size of one such cache.
     pub size_bytes: u64,
-    /// Length of a line.
     pub line_bytes: u32,
-    /// Processors that share it.
+    /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 
-/// What this machine is. Fields that the system does not tell are `None` or empty.
+/// Facts about this machine. Unknown values are `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Name in the network.
     pub hostname: Option<String>,
-    /// Changes with every start of the machine.
+    /// Boot ID, which changes with every boot.
     pub boot_id: Option<String>,
-    /// Operating system's name and version.
     pub os: Option<String>,
-    /// Kernel's release.
     pub kernel: Option<String>,
-    /// Instruction set this program was built for.
     pub architecture: String,
-    /// Processor's name.
     pub cpu_model: Option<String>,
-    /// Vector extensions of the processor.
     pub vector_extensions: Vec<String>,
-    /// Processors that are on.
     pub logical_cpus: u32,
-    /// Cores that are on; fewer than logical processors with SMT.
+    /// Online cores; fewer than logical CPUs with SMT.
     pub physical_cores: Option<u32>,
-    /// Packages.
     pub sockets: Option<u32>,
-    /// Memory nodes.
     pub numa_nodes: Option<u32>,
-    /// Whether cores share their units between threads.
     pub is_smt_active: Option<bool>,
-    /// Processors this process may use.
     pub allowed_cpus: Vec<usize>,
-    /// Processors kept free of other work by the kernel's command line.
+    /// CPUs isolated by the kernel's command line.
     pub isolated_cpus: Vec<usize>,
-    /// Caches of the first allowed processor.
+    /// Caches of the first allowed CPU.
     pub caches: Vec<CacheLevel>,
-    /// Memory of the machine.
     pub memory_bytes: Option<u64>,
-    /// Clock policy of the first allowed processor.
+    /// Frequency governor of the first allowed CPU.
     pub governor: Option<String>,
-    /// Whether the clock may exceed its nominal rate.
+    /// Whether frequency boost is enabled.
     pub is_boost_on: Option<bool>,
-    /// Least clock rate the policy allows.
+    /// Minimum frequency that the policy allows.
     pub clock_min_khz: Option<u64>,
-    /// Largest clock rate the policy allows.
+    /// Maximum frequency that the policy allows.
     pub clock_max_khz: Option<u64>,
-    /// What the machine runs in, where it is a virtual one.
+    /// Hypervisor of a virtual machine.
     pub hypervisor: Option<String>,
-    /// Whether the kernel backs memory with huge pages by itself.
     pub huge_pages: Option<String>,
 }
 
 impl Facts {
-    /// Reads the facts of this machine.
     pub fn read() -> Self {
         Self::read_from(Path::new("/"))
     }
 
-    /// Reads the facts from procfs and sysfs under another folder.
+    /// Reads the facts from procfs and sysfs under another root.
     pub fn read_from(root: &Path) -> Self {
         let files = Files { root };
         let cpuinfo = files.text("proc/cpuinfo").unwrap_or_default();
@@ -164,8 +149,8 @@ impl Facts {
         }
     }
 
-    /// Returns governor, clock limits and boost state as one text, or None if sysfs names no governor, as in most virtual
-    /// machines. Parts that sysfs does not name are left out.
+    /// Returns governor, clock limits and boost state as one text, or None if sysfs has no governor, as in most virtual
+    /// machines. Unknown parts are left out.
     pub fn clock_policy(&self) -> Option<String> {
         let governor = Some(format!("governor {}", self.governor.as_ref()?));
         let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
@@ -174,24 +159,22 @@ impl Facts {
         Some(parts.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 
-    /// Size of the last-level cache, all levels above it included.
+    /// Returns the size of the last-level cache.
     pub fn last_level_cache_bytes(&self) -> Option<u64> {
         let last = self.caches.iter().filter(|cache| cache.kind != "Instruction").max_by_key(|cache| cache.level)?;
         Some(last.size_bytes)
     }
 
-    /// How much to write to make caches cold: a quarter more than the last level, within an eighth of the memory.
-    /// A virtual machine is told the whole cache of its host, of which its share may be smaller; then this is more
-    /// than needed, and slow.
+    /// Returns the bytes to write for a cold cache: more than the last-level cache, limited by the memory size. A
+    /// virtual machine sees its host's whole cache and may own less; then the flush is larger than needed.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
-    /// A name for machines whose times may be compared: the processor's name, its number of processors, and a hash of
-    /// everything that shapes times and does not change by itself. Neither the machine's own name nor its kernel is
-    /// part of it.
+    /// Returns a name for machines with comparable times: processor model, number of CPUs, and a hash of every stable
+    /// fact that affects times. Host name and kernel are excluded.
     pub fn host_class(&self) -> String {
         let comparable = (
             (&self.architecture, &self.cpu_model, &self.vector_extensions),
@@ -206,7 +189,7 @@ impl Facts {
     }
 }
 
-/// Lower case, words joined by hyphens, without the marks of ownership that vendors put in.
+/// Converts a vendor's name to lower case words joined by hyphens, without trademark signs.
 fn slug(text: &str) -> String {
     let text = text.replace("(R)", " ").replace("(TM)", " ").to_ascii_lowercase();
     let words: Vec<&str> = text
@@ -220,7 +203,7 @@ fn slug(text: &str) -> String {
 
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     field(cpuinfo, "model name").or_else(|| {
-        // Arm processors say numbers only.
+        // Arm processors report only numbers.
         let (implementer, part) = (field(cpuinfo, "CPU implementer")?, field(cpuinfo, "CPU part")?);
         Some(format!("arm implementer {implementer} part {part}"))
     })
@@ -231,7 +214,7 @@ fn os_name(text: &str) -> Option<String> {
     Some(name.trim_matches('"').to_string())
 }
 
-/// The value behind the first `name :` at the start of a line.
+/// Returns the value after the first `name :` at the start of a line.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -240,18 +223,17 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 impl Files<'_> {
-    /// The memory of the machine.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         self.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?))
     }
 
-    /// Different values of one topology file over the processors.
+    /// Returns the distinct values of one topology file over the CPUs.
     fn cpu_ids(&self, cpus: &[usize], name: &str) -> Option<BTreeSet<String>> {
         let read = |cpu: &usize| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
         cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().filter(|ids| !ids.is_empty())
     }
 
-    /// A core is known by its number within its package.
+    /// Counts cores; a core is identified by its number within its package.
     fn cores(&self, cpus: &[usize]) -> Option<usize> {
         let read = |cpu: &usize| {
             let id = |name: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));

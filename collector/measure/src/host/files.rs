@@ -1,29 +1,27 @@
-//! Texts of procfs and sysfs, under the root of this machine or of one that a test made.
+//! Text files of procfs and sysfs, under the root of this machine or of a test machine.
 
 use crate::affinity::parse_cpu_list;
 use std::{fs, path::Path};
 
-/// The files of a machine.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
     pub root: &'a Path,
 }
 
 impl Files<'_> {
-    /// The text of a file without the white space around it; nothing where it is empty or cannot be read.
+    /// Returns the trimmed text of a file, or None if it is empty or unreadable.
     pub fn text(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path)).ok()?;
         let text = text.trim_matches(['\0', '\n', ' ', '\t']);
         (!text.is_empty()).then(|| text.to_string())
     }
 
-    /// The set of processors, or of memory nodes, that a file names.
     pub fn cpu_list(&self, path: &str) -> Option<Vec<usize>> {
         parse_cpu_list(&self.text(path)?)
     }
 }
 
-/// Sizes such as `32K`, `260 MB` or `24674240 kB`, all in powers of two.
+/// Parses sizes such as `32K`, `260 MB` or `24674240 kB`, all in powers of two.
 pub fn size(text: &str) -> Option<u64> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let factor = match text[digits..].trim_start().bytes().next() {

@@ -1,4 +1,4 @@
-//! How much this host's times scatter: fixed pieces of work, visited again and again.
+//! Measures the noise floor of this host: the scatter between visits of fixed workloads.
 
 use super::Facts;
 use crate::counters::NoCounters;
@@ -9,25 +9,24 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rounds over all pieces of work; they are spread evenly over the time.
+/// Number of rounds over all workloads, spread evenly over the duration.
 pub const FLOOR_ROUNDS: u32 = 20;
 
-/// The visits of one piece of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorVisits {
-    /// What it asks of the machine.
     pub load: Synthetic,
-    /// Threads that do it at once, each on a CPU of its own.
+    /// Number of threads, each on a CPU of its own.
     pub threads: usize,
-    /// Each visit, of several threads the middle one.
+    /// Measurements; with several threads, the median one of each visit.
     pub visits: Vec<Measurement>,
 }
 
-/// Visits arithmetic, a cache and the memory, on one CPU and on all of these, for about so long. `told` hears of each round.
+/// Measures arithmetic, cache and memory workloads, on one CPU and on all given ones, for about `duration`. Calls
+/// `told` after each round.
 ///
 /// # Errors
 ///
-/// A thread cannot be pinned.
+/// Fails if a thread cannot be pinned.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,
@@ -57,7 +56,6 @@ pub fn floor_visits(
     Ok(found)
 }
 
-/// One visit: fresh threads and memory.
 fn visit(load: Synthetic, cache_bytes: u64, cpus: &[usize]) -> Result<Measurement, affinity::AffinityError> {
     let barrier = Barrier::new(cpus.len());
     let plan = Plan { time_budget_ns: 30_000_000, sampling_time_min_ns: 20_000_000, ..Plan::default() };

@@ -1,46 +1,43 @@
-//! What others do to this machine: their processes, its host where it is a virtual one, and heat.
+//! Disturbance of this machine by other processes, by its hypervisor host and by thermal throttling.
 
 use serde::Serialize;
 use std::path::Path;
 
-/// Figures of the kernel that only grow, as they stand at one time.
+/// Cumulative figures of the kernel at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReading {
-    /// Time of all CPUs in which something ran, in ticks.
+    /// Busy time of all CPUs, in ticks.
     busy: u64,
-    /// Time of all CPUs that the host gave to other guests, in ticks.
+    /// Stolen time of all CPUs, in ticks.
     stolen: u64,
-    /// Time of all CPUs, in ticks.
+    /// Total time of all CPUs, in ticks.
     all: u64,
-    /// Time this process and those it started have used, in ticks.
+    /// Time used by this process and its descendants, in ticks.
     own: u64,
-    /// How often a core was held back by its heat.
     throttled: u64,
     cpus: u64,
 }
 
-/// What happened between two readings.
+/// The disturbance between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
-    /// CPUs that processes of others kept busy on average.
+    /// Average number of CPUs used by other processes.
     pub others_cpus: f64,
-    /// CPUs there are.
     pub cpus: u64,
-    /// Part of the time of all CPUs that the host gave to other guests.
+    /// Share of the CPU time that the hypervisor gave to other guests.
     pub stolen_share: f64,
-    /// How often a core was held back by its heat.
     pub throttled: u64,
 }
 
 impl LoadReading {
-    /// The figures now; nothing where the kernel does not tell.
+    /// Reads the current figures, or returns None if the kernel does not provide them.
     pub fn now() -> Option<LoadReading> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let own = own_ticks();
         Some(LoadReading { own, throttled: throttled(), ..LoadReading::of(&stat)? })
     }
 
-    /// From the text of `/proc/stat`: user, nice, system, idle, waiting, interrupts, soft ones, stolen.
+    /// Parses `/proc/stat`: user, nice, system, idle, waiting, interrupts, soft interrupts, stolen.
     fn of(stat: &str) -> Option<LoadReading> {
         let mut fields = stat.lines().next()?.split_ascii_whitespace();
         fields.next().filter(|name| *name == "cpu")?;
@@ -52,7 +49,7 @@ impl LoadReading {
         Some(LoadReading { busy, stolen, all: busy + idle + waiting + stolen, cpus, ..LoadReading::default() })
     }
 
-    /// What happened since an earlier reading.
+    /// Returns the disturbance since an earlier reading.
     pub fn since(&self, earlier: &LoadReading) -> Load {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let busy = self.busy.saturating_sub(earlier.busy);
@@ -67,9 +64,9 @@ impl LoadReading {
 }
 
 impl Load {
-    /// What disturbs measuring, in words; nothing on a quiet machine.
+    /// Describes the disturbance, or returns None on a quiet machine.
     pub fn disturbance(&self) -> Option<String> {
-        /// The kernel's own work stays below.
+        /// The kernel's own work stays below this.
         const OTHERS_CPUS: f64 = 0.1;
         const STOLEN_SHARE: f64 = 0.01;
         let mut parts = Vec::new();
@@ -86,7 +83,7 @@ impl Load {
     }
 }
 
-/// Ticks of this process, of those it waited for, and of those it has.
+/// Sums the ticks of this process, of its ended children, and of its current ones.
 fn own_ticks() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -95,7 +92,7 @@ fn own_ticks() -> u64 {
     processes.filter_map(|process| ticks_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)).sum()
 }
 
-/// Times 14 to 17 of a process, counted behind its name, which may hold anything.
+/// Sums fields 14 to 17 of a process, counted after its name, which may contain anything.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let times: Vec<u64> =

@@ -1,4 +1,4 @@
-//! The memory that this process may use.
+//! The memory limits of this process.
 
 use super::files::Files;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The lowest limit of the control groups (either version) and of the process, and what sets it, as found by the first call.
+/// Returns the lowest limit of control groups (both versions) and process, with its source. The first call determines
+/// it.
 pub fn limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
     FOUND.get_or_init(find).clone()
@@ -20,7 +21,7 @@ fn find() -> Option<(u64, String)> {
             [_, "memory", group] => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", group),
             _ => continue,
         };
-        // A limit of any group above holds too. The group may be named as seen from outside of our mount.
+        // Limits of all ancestor groups hold, too. The group may be named as seen from outside of our mount.
         let groups = Path::new(group.trim_start_matches('/')).ancestors();
         let files = groups.map(|group| Path::new(folder).join(group).join(file));
         let bytes = files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
@@ -36,14 +37,14 @@ fn find() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits the private memory of this process to what the machine, or its control group, has. An allocation beyond that ends this
-/// process with an error, before the kernel ends another one. Children inherit the limit.
+/// Limits the private memory of this process to that of the machine or its control group. An allocation beyond the
+/// limit ends this process with an error before the kernel kills another one. Children inherit the limit.
 pub fn bound_process() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
     let limit = limit().map_or(u64::MAX, |(bytes, _)| bytes);
     let bytes = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit).min(hard);
     if bytes < soft {
-        // Only a safeguard: a system that refuses it runs on without.
+        // The limit is only a safeguard, so a failure is ignored.
         let _ = setrlimit(Resource::RLIMIT_DATA, bytes, hard);
     }
 }

@@ -1,8 +1,7 @@
-//! The machine a measurement was made on: facts for the record, its noise, its peaks, and what it lacks.
+//! The host of a measurement: facts for the record, noise, load, peak rates and locks.
 //!
-//! Times are comparable only between machines of one [`Facts::host_class`]; the rest of the facts says why two series
-//! from one class may still differ. Everything is read from procfs and sysfs, without rights and without other
-//! programs; what cannot be read is absent, never guessed.
+//! Times are comparable only within one [`Facts::host_class`]; the other facts explain remaining differences. All data
+//! comes from procfs and sysfs without privileges; unreadable facts are absent, never guessed.
 
 pub mod cache_shares;
 pub mod command;

@@ -1,4 +1,4 @@
-//! How much others disturb: a loop that does nothing but look at the clock, and what it misses.
+//! Measures interruptions with a loop that reads the clock continuously.
 
 use std::time::Duration;
 
@@ -6,28 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::Clock;
 
-/// A gap this many times the usual step is an interruption.
+/// A gap of this many usual steps is an interruption.
 const GAP_STEPS: u64 = 20;
-/// Shorter gaps are the clock's own unevenness.
+/// Shorter gaps are jitter of the clock.
 const GAP_MIN_NS: u64 = 2_000;
 
-/// What a spinning thread missed.
+/// The interruptions of a spinning thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// How long it looked.
     pub elapsed_ns: u64,
-    /// Part of the time the thread had a processor.
+    /// Share of the time that the thread was running.
     pub cpu_share: f64,
-    /// Part of the time lost in gaps, whoever caused them: other threads, interrupts, the host of a virtual machine.
+    /// Share of the time lost in gaps of any cause: other threads, interrupts, the hypervisor.
     pub lost_share: f64,
-    /// Gaps per second.
     pub gaps_per_second: f64,
-    /// The longest gap.
     pub gap_max_ns: u64,
 }
 
 impl Noise {
-    /// Looks for the given time; 200 ms give a first idea.
     pub fn probe(clock: &mut dyn Clock, duration: Duration) -> Self {
         let limit_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let gap_ns = (clock.precision_ns() * GAP_STEPS).max(GAP_MIN_NS);
@@ -61,7 +57,7 @@ mod tests {
     use super::*;
     use crate::counters::Usage;
 
-    /// Steps of 100 ns; every thousandth takes 100 microseconds, without the processor.
+    /// A clock with steps of 100 ns; every thousandth takes 100 microseconds without CPU time.
     struct Interrupted {
         readings: u64,
         now_ns: u64,

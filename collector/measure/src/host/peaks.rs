@@ -1,7 +1,7 @@
-//! Attainable bandwidth of each level of memory, for rooflines: streaming loops over working sets of all sizes, on pinned threads.
+//! Measures the attainable bandwidth of each memory level for rooflines, with streaming loops on pinned threads.
 //!
-//! Peaks of arithmetic are measured with a compiled kernel elsewhere; this needs no compiler. A program built without
-//! optimisation streams more slowly than the memory could; measure with a release build.
+//! Arithmetic peaks are measured with compiled kernels elsewhere. Use a release build, because an unoptimised loop does
+//! not reach the bandwidth.
 
 use super::Topology;
 use super::streams::{self, Kind, LINE, LINE_BYTES};
@@ -12,12 +12,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to stream.
+/// A plan of streaming measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streaming {
-    /// Processors to use, one per thread.
+    /// CPUs, one per thread.
     pub cpus: Vec<usize>,
-    /// Sizes of the working sets, all threads together.
+    /// Sizes of the working sets over all threads.
     pub working_sets: Vec<u64>,
     /// Cache levels, L1 first, each with the total size of its caches.
     levels: Vec<(u32, u64)>,
@@ -26,39 +26,34 @@ pub struct Streaming {
 /// The best rate of one kind of stream over one working set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamRate {
-    /// Size of the working set, all threads together.
+    /// Size of the working set over all threads.
     pub working_set_bytes: u64,
-    /// The level that holds it: `L1`, `L2`, `L3` or `DRAM`.
+    /// Level that holds the working set: `L1`, `L2`, `L3` or `DRAM`.
     pub level: String,
-    /// The kind of stream: `read`, `write`, `copy` or `triad`.
+    /// Kind of stream: `read`, `write`, `copy` or `triad`.
     pub kind: &'static str,
-    /// Bytes read and written per second, by all threads together.
+    /// Bytes read and written per second by all threads.
     pub bytes_per_second: f64,
 }
 
-/// Why bandwidth cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamingError {
-    /// A thread cannot be pinned.
     #[error(transparent)]
     Affinity(#[from] affinity::AffinityError),
-    /// The list of processors is empty.
     #[error("cannot stream on no processor")]
     NoProcessor,
-    /// A thread could not be started or its memory not be had.
     #[error("cannot start a streaming thread or get its memory")]
     Thread,
 }
 
 impl Streaming {
-    /// Plans working sets from half of the L1 caches of these processors to four times their last-level caches, bounded by a
-    /// quarter of the memory.
+    /// Plans working sets from half of the L1 caches of the CPUs to a multiple of their last-level caches, limited by
+    /// the memory size.
     pub fn on(cpus: &[usize], memory_bytes: u64) -> Streaming {
         let levels = Topology::read(cpus).cache_levels(cpus);
         Streaming { cpus: cpus.to_vec(), working_sets: working_sets(&levels, memory_bytes), levels }
     }
 
-    /// Rerepeats the first level that holds a working set.
     fn level(&self, working_set_bytes: u64) -> String {
         match self.levels.iter().find(|(_, bytes)| working_set_bytes <= *bytes) {
             Some((level, _)) => format!("L{level}"),
@@ -67,12 +62,12 @@ impl Streaming {
     }
 }
 
-/// Rerepeats the powers of two in the range.
+/// Returns the powers of two in the range.
 fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
-    /// Cache sizes where sysfs names none.
+    /// Default cache sizes if sysfs has none.
     const FIRST_BYTES: u64 = 32 << 10;
     const LAST_BYTES: u64 = 32 << 20;
-    /// Bounds the time: some passes over it take a second or two on one thread.
+    /// Limits the duration of the passes on one thread.
     const MOST_BYTES: u64 = 4 << 30;
     let first = levels.first().map_or(FIRST_BYTES, |(_, bytes)| *bytes);
     let last = levels.last().map_or(LAST_BYTES, |(_, bytes)| *bytes);
@@ -81,22 +76,19 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
     (least..=most).map(|power| 1 << power).collect()
 }
 
-/// The passes over one working set.
 #[derive(Clone, Copy)]
 struct PassPlan {
-    /// Elements per thread.
     elements: usize,
     /// Repetitions within one timed pass, so that the pass is long compared with the skew between threads.
     repeats: usize,
-    /// Timed passes; the fastest counts.
     passes: usize,
 }
 
 impl PassPlan {
     fn of(working_set_bytes: u64, threads: u64) -> PassPlan {
-        /// Bytes of a pass, at least, per thread.
+        /// Minimum bytes of a pass per thread.
         const PASS_BYTES: u64 = 32 << 20;
-        /// Bytes of all passes, per thread, as far as the bounds of their number allow.
+        /// Target bytes of all passes per thread.
         const ALL_BYTES: u64 = 512 << 20;
         let own_bytes = (working_set_bytes / threads).max(3 * LINE_BYTES as u64);
         let repeats = PASS_BYTES.div_ceil(own_bytes);
@@ -105,7 +97,6 @@ impl PassPlan {
         PassPlan { elements: number(own_bytes) / size_of::<f64>(), repeats: number(repeats), passes: number(passes) }
     }
 
-    /// Returns the bytes that one thread moves in one pass.
     fn bytes(&self, kind: Kind) -> u64 {
         let elements = streams::elements(kind, self.elements) * kind.arrays();
         (elements * size_of::<f64>() * self.repeats) as u64
@@ -115,7 +106,7 @@ impl PassPlan {
 /// Start and end of each pass of one thread, ordered by working set, kind and pass.
 type Passes = Vec<(Instant, Instant)>;
 
-/// Measures every working set by every kind of stream.
+/// Measures every working set with every kind of stream.
 pub fn stream_rates(streaming: &Streaming) -> Result<Vec<StreamRate>, StreamingError> {
     let Streaming { cpus, working_sets, .. } = streaming;
     if cpus.is_empty() {
@@ -144,7 +135,7 @@ pub fn stream_rates(streaming: &Streaming) -> Result<Vec<StreamRate>, StreamingE
 fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, StreamingError> {
     let barrier = &SpinBarrier { arrived: AtomicUsize::new(0), threads: cpus.len() };
     thread::scope(|scope| {
-        // Nobody may go to the barrier before all exist: one that cannot be started would be waited for for ever.
+        // No thread may enter the barrier before all exist; otherwise a failed start would block the others forever.
         let (mut starts, mut threads) = (Vec::new(), Vec::new());
         for &cpu in cpus {
             let (start, started) = mpsc::channel();
@@ -163,7 +154,7 @@ fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, Stream
     })
 }
 
-/// A barrier whose threads do not sleep: a wake-up takes as long as a pass over a cache.
+/// A spinning barrier, because a wake-up would take as long as a pass over a cache.
 struct SpinBarrier {
     arrived: AtomicUsize,
     threads: usize,
@@ -172,7 +163,7 @@ struct SpinBarrier {
 impl SpinBarrier {
     /// Waits until all threads have arrived `round` times.
     fn wait(&self, round: usize) {
-        /// Polls between yields, which matter if there are fewer processors than threads.
+        /// Polls between yields, which matter if there are fewer CPUs than threads.
         const PATIENCE: usize = 1 << 12;
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let mut polled: usize = 0;
@@ -187,12 +178,12 @@ impl SpinBarrier {
 }
 
 fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passes, StreamingError> {
-    // A failure must not leave the others at the barrier, so it is kept until all have passed.
+    // A failure is kept until all passes are done, so that the other threads do not block at the barrier.
     let pinned = affinity::pin(&[cpu]);
     let most = plans.iter().map(|plan| plan.elements).max().unwrap_or(0);
     let mut memory: Vec<f64> = Vec::new();
     let has_memory = memory.try_reserve_exact(most + LINE).is_ok();
-    // Touched here, on the processor that will use them: memory lies near the one that touches it first.
+    // First touch on the thread's own CPU places the pages on its NUMA node.
     memory.resize(if has_memory { most + LINE } else { LINE }, 1.5);
     let first = memory.as_ptr().align_offset(LINE_BYTES).min(LINE);
     let memory = &mut memory[first..];
@@ -214,7 +205,7 @@ fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passe
     if has_memory { Ok(times) } else { Err(StreamingError::Thread) }
 }
 
-/// The shortest time in which all threads did one of these passes, from the first start to the last end.
+/// Returns the shortest pass over all threads, from the first start to the last end.
 fn best(times: &[Passes], passes: std::ops::Range<usize>) -> Duration {
     let whole = |pass: usize| {
         let of_pass = times.iter().map(|passes| passes[pass]);

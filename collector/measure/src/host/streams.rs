@@ -1,31 +1,22 @@
-//! **Fence**: streaming loops, compiled for several vector extensions and dispatched at run time.
-//!
-//! The unsafe part is the call of a function that is compiled for more instruction sets than the rest of the program.
+//! **Fence**: streaming loops, compiled for several vector extensions and dispatched at run time. The unsafe part is
+//! the call of a function that is compiled for more instruction sets than the rest of the program.
 
-/// Bytes of a cache line. Arrays begin at a multiple of it, so that no vector crosses a line.
+/// Cache line size; arrays are aligned to it, so that no vector crosses a line.
 pub const LINE_BYTES: usize = 64;
 
-/// Elements of a line.
 pub const LINE: usize = LINE_BYTES / size_of::<f64>();
 
-/// Kind of a streaming loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Every element is read.
     Read,
-    /// Every element is written.
     Write,
-    /// `a = b`.
     Copy,
-    /// `a = b + s c`.
     Triad,
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Copy, Kind::Triad];
 
-    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -35,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// Returns the number of arrays in the working set. Reads that a write miss causes (write allocation) do not count.
+    /// Returns the number of arrays in the working set. Write-allocate reads do not count.
     pub fn arrays(self) -> usize {
         match self {
             Kind::Read | Kind::Write => 1,
@@ -45,8 +36,7 @@ impl Kind {
     }
 }
 
-/// Runs one pass over memory that the arrays of the kind share in equal parts of whole lines. Returns a value that depends on
-/// everything that was read.
+/// Runs one pass over memory, split into equal arrays of whole lines. Returns a value that depends on everything read.
 pub fn pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -74,7 +64,7 @@ fn by_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
     by_any(kind, memory)
 }
 
-/// The loops; they are inlined and compiled for the instruction set of the caller.
+/// The loops, inlined and compiled for the caller's instruction set.
 #[inline(always)]
 fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
     let count = elements(kind, memory.len());
@@ -93,13 +83,12 @@ fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
     0
 }
 
-/// Returns the number of elements of each array in memory of `all` elements.
 pub fn elements(kind: Kind, all: usize) -> usize {
     all / kind.arrays() / LINE * LINE
 }
 
-/// Reads all elements. Exclusive or is associative, so that the compiler vectorises the reduction, and has a latency of one
-/// cycle; a sum of floats would be bound by its latency.
+/// Reads all elements. XOR is associative, so the compiler vectorises the reduction, and it has a latency of one cycle;
+/// a floating-point sum would be latency-bound.
 #[inline(always)]
 fn read(memory: &[f64]) -> u64 {
     memory.iter().fold(0, |bits, element| bits ^ element.to_bits())
@@ -109,7 +98,7 @@ fn read(memory: &[f64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The dispatched loops and the plain ones do the same for all sizes.
+    /// The dispatched loops must give the results of the plain ones for all sizes.
     #[test]
     fn passes_move_what_they_say() {
         for count in [0, 1, 7, 8, 9, 24, 100, 800] {

@@ -1,49 +1,44 @@
-//! Cores, caches and NUMA nodes of processors, and the order in which runs use processors.
+//! Cores, caches and NUMA nodes of CPUs, and the order in which runs use CPUs.
 //!
-//! Processor numbers do not show which processors are SMT siblings: some machines number siblings consecutively, others put
-//! all second threads behind all first ones. Every run on several threads uses the order of [`Topology::order`].
+//! CPU numbers do not identify SMT siblings: some machines number siblings consecutively, others put all second threads
+//! after all first ones. Every multithreaded run uses [`Topology::order`].
 
 use super::files::{Files, size};
 use crate::affinity::{self, AffinityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The topology of some processors. A processor of which sysfs says nothing counts as a core of its own.
+/// The topology of some CPUs. A CPU unknown to sysfs counts as a core of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     places: BTreeMap<usize, Place>,
 }
 
-/// The position of one processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
-    /// The first SMT sibling of its core, which names the core.
+    /// First SMT sibling, which identifies the core.
     core: usize,
-    /// Its NUMA node.
     node: Option<usize>,
-    /// The kind of its core on heterogeneous machines: whether it is an efficiency core, and its capacity.
+    /// Core type on heterogeneous machines: whether it is an efficiency core, and its capacity.
     kind: (bool, Option<String>),
-    /// Its data caches, L1 first.
     caches: Vec<Cache>,
 }
 
-/// A cache as one processor sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cache {
     level: u32,
     size_bytes: u64,
-    /// The first processor that shares it, which names the cache.
+    /// First CPU that shares the cache, which identifies it.
     first: usize,
 }
 
-/// Returns the processors that this process may use, in the order in which runs use them.
+/// Returns the CPUs that this process may use, in the order in which runs use them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let allowed = affinity::allowed()?;
     Ok(Topology::read(&allowed).order(&allowed))
 }
 
 impl Topology {
-    /// Reads the topology of these processors of this machine.
     pub fn read(cpus: &[usize]) -> Topology {
         Topology::read_from(Path::new("/"), cpus)
     }
@@ -67,11 +62,10 @@ impl Topology {
         Topology { places: cpus.iter().map(|&cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// Orders processors so that a run on `n` threads uses the first `n`.
+    /// Orders CPUs so that a run on `n` threads uses the first `n`.
     ///
-    /// First siblings of all cores come before second siblings. Among those, cores are grouped by NUMA node, then by last-level
-    /// cache, then by kind; groups are in the order of their smallest number. On one node with one last-level cache and without
-    /// SMT, the order is that of the numbers.
+    /// First siblings of all cores come before second siblings. Within each, CPUs are grouped by NUMA node, last-level
+    /// cache and core type; groups are in order of their smallest CPU number.
     pub fn order(&self, cpus: &[usize]) -> Vec<usize> {
         let ascending: BTreeSet<usize> = cpus.iter().copied().collect();
         let (mut nodes, mut caches, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
@@ -92,26 +86,25 @@ impl Topology {
         ranked.into_iter().map(|(_, cpu)| cpu).collect()
     }
 
-    /// Counts the cores of these processors.
     pub fn cores(&self, cpus: &[usize]) -> usize {
         cpus.iter().map(|cpu| self.place(*cpu).core).collect::<BTreeSet<_>>().len()
     }
 
-    /// Adds all known SMT siblings to these processors.
+    /// Adds all known SMT siblings of the CPUs.
     pub fn with_siblings(&self, cpus: &[usize]) -> Vec<usize> {
         let cores: BTreeSet<usize> = cpus.iter().map(|cpu| self.place(*cpu).core).collect();
         let siblings = self.places.iter().filter(|(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu);
         cpus.iter().copied().chain(siblings).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns the NUMA nodes of these processors in ascending order; empty if sysfs names none.
+    /// Returns the NUMA nodes of the CPUs in ascending order; empty if sysfs has none.
     pub fn nodes(&self, cpus: &[usize]) -> Vec<usize> {
         let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.place(*cpu).node).collect();
         nodes.into_iter().collect()
     }
 
-    /// Returns how many bytes each processor writes to replace the content of all their caches, if `bytes` fill a last-level
-    /// cache: an equal share of the last-level cache, and at least twice the private caches.
+    /// Returns the bytes that each CPU writes to flush all their caches, if `bytes` fill a last-level cache: an equal
+    /// share of it, and at least twice the private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {
@@ -123,7 +116,7 @@ impl Topology {
         cpus.iter().map(share).collect()
     }
 
-    /// Returns the cache levels of these processors, L1 first, each with the total size of its distinct caches.
+    /// Returns the cache levels of the CPUs, L1 first, each with the total size of its distinct caches.
     pub fn cache_levels(&self, cpus: &[usize]) -> Vec<(u32, u64)> {
         let caches = cpus.iter().flat_map(|cpu| self.place(*cpu).caches);
         let distinct: BTreeMap<(u32, usize), u64> =
@@ -150,7 +143,6 @@ fn rank<T: PartialEq>(known: &mut Vec<T>, value: T) -> usize {
     })
 }
 
-/// Reads the NUMA node of each processor.
 fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     let nodes = files.cpu_list("sys/devices/system/node/online").unwrap_or_default();
     let of_node = |node: usize| {
@@ -160,7 +152,6 @@ fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     nodes.into_iter().flat_map(of_node).collect()
 }
 
-/// Reads the data caches of one processor, L1 first.
 fn caches(files: &Files<'_>, folder: &str) -> Vec<Cache> {
     const INDICES: usize = 16;
     let mut found: Vec<Cache> = (0..INDICES)
@@ -185,7 +176,6 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// One processor of a made-up machine.
     struct FakeCpu {
         siblings: &'static str,
         node: usize,
@@ -193,7 +183,7 @@ mod tests {
         capacity: &'static str,
     }
 
-    /// Writes the sysfs files of a machine; a processor's number is its index.
+    /// Writes the sysfs files of a machine; a CPU's number is its index.
     fn machine(fakes: &[FakeCpu]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("folder");
         let write = |path: &str, text: &str| {
@@ -264,14 +254,14 @@ mod tests {
 
     #[test]
     fn what_shares_memory_and_caches_comes_together() {
-        // Numbers take turns between two nodes.
+        // Consecutive CPU numbers alternate between two nodes.
         let nodes = || [("0", 0), ("1", 1), ("2", 0), ("3", 1)].map(|(own, node)| fake(own, node, own));
         check(&nodes(), &[0, 1, 2, 3], &[0, 2, 1, 3]);
         check(&nodes(), &[1, 2, 3], &[1, 3, 2]);
         // Cores of the other node come before second threads.
         let threads = [("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1), ("0,4", 0), ("1,5", 0), ("2,6", 1), ("3,7", 1)];
         check(&threads.map(|(own, node)| fake(own, node, own)), &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1, 2, 3, 4, 5, 6, 7]);
-        // Two last-level caches whose cores take turns.
+        // CPU numbers alternate between two last-level caches.
         let caches = [("0", "0,2"), ("1", "1,3"), ("2", "0,2"), ("3", "1,3")];
         check(&caches.map(|(own, cache)| fake(own, 0, cache)), &[0, 1, 2, 3], &[0, 2, 1, 3]);
     }
@@ -281,7 +271,7 @@ mod tests {
         let fakes = [("0", "446"), ("1", "1024"), ("2", "446"), ("3", "1024")];
         let fakes = fakes.map(|(own, capacity)| FakeCpu { capacity, ..fake(own, 0, "0-3") });
         check(&fakes, &[0, 1, 2, 3], &[0, 2, 1, 3]);
-        // Large cores of two threads, then small ones.
+        // Two performance cores with two threads each, then efficiency cores.
         let hybrid = ["0-1", "0-1", "2-3", "2-3", "4", "5"].map(|siblings| fake(siblings, 0, "0-5"));
         let root = machine(&hybrid);
         fs::create_dir_all(root.path().join("sys/devices/cpu_atom")).expect("folder");

@@ -1,9 +1,9 @@
-//! Several things that run at once, each in a loop on a thread of its own, until all have enough samples.
+//! Measures several members that run concurrently, each in a loop on a thread of its own.
 //!
-//! Rounds hold a phase for each member alone, while the others sleep, and one in which all begin together. What of it counts ended
-//! while everybody still ran: a member goes on after its own last sample, and the sample in which the last one is satisfied is the
-//! last that counts. Whoever fails stays until the end without running, so that nobody waits for it. Slowdowns are ratios within
-//! rounds, for what disturbs a machine for seconds disturbs both phases of a round.
+//! A round has a phase for each member alone, while the others sleep, and a phase in which all run together. A sample
+//! counts only if it ended while every member was still running. A member therefore continues after its own last sample
+//! until all are satisfied. A failed member stays without running, so that no other member waits for it. Slowdowns are
+//! ratios within rounds, because a disturbance of some seconds affects both phases of a round.
 
 use super::recorder::{Closing, Recorder};
 use super::{Clock, Measurement, Ratio, StopReason, ratio, statistics};
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long to look.
+/// Settings of a concurrent measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Together {
-    /// Rounds; six are the least that give an interval.
+    /// Number of rounds; an interval needs at least six.
     pub rounds: u32,
-    /// A phase lasts at least this long.
+    /// Minimum duration of a phase.
     pub phase_ns: u64,
-    /// And each member has at least so many samples in it.
+    /// Minimum number of samples of each member per phase.
     pub samples_min: u32,
-    /// A sample lasts at least this long: shorter runs are timed several at once.
+    /// Minimum duration of a sample; shorter runs are batched.
     pub sample_ns: u64,
-    /// No phase begins after this long.
+    /// Time after which no phase begins.
     pub time_limit_ns: u64,
-    /// Keep at most this many samples, evenly spaced; the statistics use all of them.
+    /// Maximum number of stored samples, evenly spaced; the statistics use all samples.
     pub samples_kept_max: u32,
 }
 
@@ -44,7 +44,7 @@ impl Default for Together {
 }
 
 impl Together {
-    /// The name of a setting that is wrong, what was found, and what is allowed.
+    /// Checks all settings; the error holds the setting's name, its value and the allowed values.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
         let refuse = |field, found: u64, allowed| Err((field, found.to_string(), allowed));
         if !(1..=1000).contains(&self.rounds) {
@@ -69,37 +69,37 @@ impl Together {
     }
 }
 
-/// Where members meet.
+/// The meeting point of the members.
 pub struct Meeting {
     members: usize,
     barrier: Barrier,
-    /// Who has come to the phase that begins, over all phases.
+    /// Arrivals at phases, summed over all phases.
     arrived: AtomicUsize,
-    /// Who has enough of the phase, over all phases.
+    /// Satisfied members, summed over all phases.
     satisfied: AtomicUsize,
-    /// Rounds that are over once the time limit has passed; all of them before.
+    /// Number of complete rounds once the time limit has passed; all rounds before.
     rounds: AtomicUsize,
 }
 
-/// What was seen of one member.
+/// The measurements of one member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Its times beside the others.
+    /// Times together with the others.
     pub beside: Measurement,
-    /// Medians of the rounds beside the others …
+    /// Median of each round together with the others.
     pub beside_ns: Vec<f64>,
-    /// … and alone.
+    /// Median of each round alone.
     pub alone_ns: Vec<f64>,
 }
 
 impl Shared {
-    /// How many times longer it takes beside the others.
+    /// Returns the slowdown together with the others relative to alone.
     pub fn slowdown(&self) -> Option<Ratio> {
         ratio(&self.beside_ns, &self.alone_ns)
     }
 }
 
-/// Why there is nothing to see of a member.
+/// The reason why a member has no measurement.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Missed<E> {
@@ -109,14 +109,13 @@ pub enum Missed<E> {
     TimeLimit,
 }
 
-/// One phase of one member.
 struct Phase {
     samples: Vec<f64>,
     times: u32,
 }
 
 impl Meeting {
-    /// For so many.
+    /// Creates a meeting of a number of members.
     pub fn new(members: usize, rule: &Together) -> Meeting {
         Meeting {
             members,
@@ -127,7 +126,7 @@ impl Meeting {
         }
     }
 
-    /// Takes part as one of the members, each on its own thread and CPUs; `run` runs it so many times back to back.
+    /// Measures one member on the calling thread; `run` runs it the given number of times in sequence.
     pub fn take_part<E>(
         &self,
         member: usize,
@@ -144,7 +143,7 @@ impl Meeting {
         let mut first_run_ns = 0;
         let mut times = 1;
         let speed_before_ns = alone.clock.speed_probe_ns();
-        // The first run is cold, and says how many make a sample.
+        // The first run is cold; the second one gives the batch size.
         self.in_turns(|turn| {
             if turn == member {
                 match alone.time(run, 1).and_then(|first| Ok((first, alone.time(run, 1)?))) {
@@ -205,7 +204,6 @@ impl Meeting {
         Ok(Shared { beside, beside_ns, alone_ns })
     }
 
-    /// A turn for each member, one after the other.
     fn in_turns(&self, mut of: impl FnMut(usize)) {
         for turn in 0..self.members {
             self.barrier.wait();
@@ -214,7 +212,7 @@ impl Meeting {
         self.barrier.wait();
     }
 
-    /// The phase in which all run; the median of what counts.
+    /// Measures the phase in which all members run, and returns the median of the samples that count.
     fn together<E>(
         &self,
         run: &mut dyn FnMut(u32) -> Result<(), E>,
@@ -223,7 +221,7 @@ impl Meeting {
         failure: &mut Option<E>,
     ) -> Option<f64> {
         self.barrier.wait();
-        // Counters only grow, so who comes first to the next phase does not change those of this one.
+        // Counters only grow, so an early arrival at the next phase does not change those of this one.
         let phases = self.arrived.fetch_add(1, Ordering::AcqRel) / self.members + 1;
         let all = phases * self.members;
         while self.arrived.load(Ordering::Acquire) < all {
@@ -232,7 +230,7 @@ impl Meeting {
         let mut phase = Phase { samples: Vec::new(), times };
         let start_ns = books.elapsed_ns();
         let mut is_satisfied = false;
-        // The first sample began while others were waking.
+        // Other members were still waking up during the first sample.
         let mut is_first = true;
         loop {
             if failure.is_none() {
@@ -276,14 +274,13 @@ impl Phase {
         (!sorted.is_empty()).then(|| statistics::median(&sorted))
     }
 
-    /// How many runs make a sample from what this phase has seen.
     fn next_times(&self, rule: &Together) -> u32 {
         self.median().map_or(self.times, |run_ns| batch(rule, run_ns as u64))
     }
 }
 
 fn batch(rule: &Together, run_ns: u64) -> u32 {
-    /// Runs of a sample at most.
+    /// Maximum number of runs in a sample.
     const MOST: u64 = 1 << 20;
     u32::try_from(rule.sample_ns.div_ceil(run_ns.max(1)).clamp(1, MOST)).unwrap_or(1)
 }

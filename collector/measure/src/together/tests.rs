@@ -1,4 +1,4 @@
-//! Whoever is slow, fails or is late, everybody's part ends.
+//! Slow, failing or late members must not block the others.
 
 use super::*;
 use crate::HostClock;

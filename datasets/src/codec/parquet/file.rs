@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Parquet<T> = parquet::errors::Result<T>;
 
-/// An open file, read by position so that readers of several columns and threads do not disturb each other.
+/// An open file that is read by position, so that readers of several columns and threads are independent.
 #[derive(Clone)]
 pub(crate) struct PartFile {
     file: Arc<File>,
@@ -27,7 +27,7 @@ impl PartFile {
         Ok(PartFile { file: Arc::new(file), len })
     }
 
-    /// Checks both ends of the file, and that the footer is one we are willing to read.
+    /// Checks both ends of the file and the size of its footer.
     pub(super) fn check_frame(&self, path: &Path) -> Result<()> {
         let no_parquet = || Error::damaged(path, "the file is not Parquet or was cut off");
         if self.len < 12 {
@@ -48,7 +48,6 @@ impl PartFile {
         Ok(())
     }
 
-    /// Bytes of the file, which must have them.
     pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF("something lies beyond the end of the file".to_owned()));
@@ -69,7 +68,7 @@ impl ChunkReader for PartFile {
     type T = BufReader<Position>;
 
     fn get_read(&self, start: u64) -> Parquet<BufReader<Position>> {
-        // The library asks for a reader to parse one page header, which is short.
+        // The library parses one short page header from each reader.
         Ok(BufReader::with_capacity(256, Position { file: Arc::clone(&self.file), offset: start }))
     }
 
@@ -78,7 +77,6 @@ impl ChunkReader for PartFile {
     }
 }
 
-/// A place in a file from which it is read on.
 pub(crate) struct Position {
     file: Arc<File>,
     offset: u64,

@@ -1,4 +1,4 @@
-//! The border to the Parquet library: its errors and panics become ours.
+//! Wraps the Parquet library: its errors and panics become ours.
 
 use crate::error::{Error, Result};
 use std::cell::Cell;
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error, so that nobody is told of it twice.
+    /// Whether a panic of this thread becomes an error, so that the panic message is suppressed.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a piece of reading.
+/// Runs a read operation and converts panics to errors.
 ///
-/// Damaged files can make the library panic (it asserts what a sane file keeps); such a file is an error like any
-/// other. What the piece had borrowed may be left inconsistent, so callers give up the file after an error.
+/// Damaged files can make the library panic, because it asserts invariants of the format. Its state may be inconsistent
+/// afterwards, so callers drop the reader after an error.
 pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let problem = match quietly(read) {
         Ok(Ok(value)) => return Ok(value),
@@ -28,7 +28,7 @@ pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Resu
     })
 }
 
-/// Runs something whose panics are told by nobody but the caller.
+/// Catches panics without printing their message.
 fn quietly<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
     static HUSHED: Once = Once::new();
     HUSHED.call_once(|| {

@@ -1,8 +1,8 @@
-//! Parquet: the form of records at rest.
+//! The Parquet format of stored records.
 //!
-//! Writing goes by row groups of a fixed number of rows, so the same rows in the same order give the same bytes.
-//! Reading goes by batches of the columns asked for. The reader underneath was not written for hostile files: sizes
-//! are checked before it sees them (`pages`), and what it still trips over is caught and reported (`guard`).
+//! Row groups have a fixed number of rows, so equal rows in equal order give equal bytes. Reading returns batches of
+//! the requested columns. The library does not withstand hostile files: sizes are checked first (`pages`), and
+//! remaining panics become errors (`guard`).
 
 mod file;
 mod guard;

@@ -1,20 +1,19 @@
-//! Looks at the page headers of a column before the Parquet library reads it.
+//! Checks the page headers of a column before the Parquet library reads it.
 //!
-//! The library takes memory for as many bytes and values as a header claims. Headers are small structs in Thrift's
-//! compact form, so a short parser can walk them and refuse a claim that no honest file makes. Nothing is decoded.
+//! The library allocates what a header claims. Headers are small structs in Thrift's compact encoding, so a short
+//! parser can reject implausible claims without decoding pages.
 
 use super::file::PartFile;
 use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// Most header bytes read at once, then at most.
 const HEADER_WINDOWS: [usize; 2] = [256, 64 << 10];
 
-/// Deepest nesting of a header; honest ones have three levels.
+/// Maximum nesting of a header; valid ones have three levels.
 const MAX_DEPTH: usize = 8;
 
-/// Refuses a column whose pages claim more than the limits or lie outside the file.
+/// Rejects a column whose pages exceed the limits or lie outside of the file.
 pub(super) fn check_pages(file: &PartFile, column: &ColumnChunkMetaData) -> Result<()> {
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let within = |offset: i64| u64::try_from(offset).ok().filter(|offset| *offset <= file.len);
@@ -35,7 +34,6 @@ pub(super) fn check_pages(file: &PartFile, column: &ColumnChunkMetaData) -> Resu
     Ok(())
 }
 
-/// What one page claims.
 #[derive(Debug, Default, PartialEq)]
 struct Header {
     header_bytes: u64,
@@ -60,7 +58,7 @@ fn wrong(what: &str) -> ParquetError {
     ParquetError::General(format!("{what} is cut off or claims an impossible size"))
 }
 
-/// The header at the beginning of some bytes; nothing when they end too early or make no sense.
+/// Parses the header at the start of some bytes; returns None if they are too short or invalid.
 fn parse(bytes: &[u8]) -> Option<Header> {
     let mut compact = Compact { bytes, position: 0 };
     let mut header = Header::default();
@@ -78,7 +76,7 @@ fn parse(bytes: &[u8]) -> Option<Header> {
     Some(header)
 }
 
-/// A reader of Thrift's compact form.
+/// A reader of Thrift's compact encoding.
 struct Compact<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -111,12 +109,12 @@ impl Compact<'_> {
         Some((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// An integer that must not be negative nor beyond 32 bits.
+    /// Reads a nonnegative 32-bit integer.
     fn size(&mut self) -> Option<u64> {
         i32::try_from(self.integer()?).ok().and_then(|size| u64::try_from(size).ok())
     }
 
-    /// The next field's number and type; nothing inside when the struct ends.
+    /// Reads the next field's number and type; the inner None ends the struct.
     fn field(&mut self, last: &mut i64) -> Option<Option<(i64, u8)>> {
         let head = self.byte()?;
         if head == 0 {
@@ -130,7 +128,7 @@ impl Compact<'_> {
         Some(Some((id, head & 15)))
     }
 
-    /// The first field of a struct, which in page headers is the number of values; the rest is skipped.
+    /// Reads the number of values, which is the first field of page header structs; skips the rest.
     fn values(&mut self) -> Option<u64> {
         let mut last = 0;
         let mut values = 0;
@@ -157,7 +155,7 @@ impl Compact<'_> {
             9 | 10 => {
                 let head = self.byte()?;
                 let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-                // A bool takes a byte as an element and none as a field.
+                // A bool takes a byte as a list element and none as a field.
                 let element = if matches!(head & 15, 1 | 2) { 3 } else { head & 15 };
                 (0..count).try_for_each(|_| self.skip(element, depth))
             }

@@ -1,7 +1,7 @@
-//! Reads Parquet files of records, batch by batch, only the columns asked for.
+//! Reads the requested columns of Parquet files in batches.
 //!
-//! Accepts what other programs write from our files too: columns in any order, optional where we require (a missing
-//! value is then an error of its row), nullable columns left out. Refuses unknown columns and other types.
+//! Accepts rewrites by other programs: columns in any order, required columns declared optional (a missing value is
+//! then an error of its row), missing nullable columns. Rejects unknown columns and other types.
 
 use super::file::PartFile;
 use super::guard::guard;
@@ -24,12 +24,11 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A file of records and the place up to which it was read.
 pub(crate) struct PartCursor {
     path: PathBuf,
     reader: SerializedFileReader<PartFile>,
     file: PartFile,
-    /// The leaf of each column of the table; nothing where the file lacks the column.
+    /// Leaf index of each column of the table, or None if the file lacks it.
     leaves: Vec<Option<usize>>,
     columns: Vec<ColumnId>,
     next_group: usize,
@@ -37,13 +36,11 @@ pub(crate) struct PartCursor {
     rows_read: u64,
 }
 
-/// A row group being read.
 struct Group {
     rows_left: usize,
     readers: Vec<(ColumnId, Leaf)>,
 }
 
-/// One column of a row group being read.
 struct Leaf {
     reader: ColumnReader,
     max_level: i16,
@@ -53,7 +50,6 @@ struct Leaf {
 type Parquet<T> = parquet::errors::Result<T>;
 
 impl PartCursor {
-    /// Opens a file to read some columns of it.
     pub fn open(path: &Path, columns: &[ColumnId]) -> Result<PartCursor> {
         let file = PartFile::open(path)?;
         file.check_frame(path)?;
@@ -72,12 +68,11 @@ impl PartCursor {
         })
     }
 
-    /// How many rows the file says it has.
     pub fn rows(&self) -> u64 {
         self.reader.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }
 
-    /// The next rows, at most so many; nothing at the end.
+    /// Returns the next rows, at most `most_rows`, or None at the end.
     pub fn next(&mut self, most_rows: usize) -> Result<Option<Batch>> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
             if self.next_group == self.reader.num_row_groups() {
@@ -138,7 +133,7 @@ fn is_optional(descriptor: &ColumnDescriptor) -> bool {
     descriptor.self_type().get_basic_info().repetition() == Repetition::OPTIONAL
 }
 
-/// Which leaf holds which column; refuses what the table does not know and misses what it requires.
+/// Maps columns to leaves; rejects unknown columns and missing required ones.
 fn leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
     let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: Counted::Row, number: 0, row };
     let schema = reader.metadata().file_metadata().schema_descr();
@@ -173,7 +168,7 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     Err(format!("the file stores it as {}, but it is a {}", leaf.physical_type(), kind.name()))
 }
 
-/// Gives nullable columns levels and refuses a missing value of a required column, saying which row lacks it.
+/// Adds levels to nullable columns and rejects a missing value of a required column, with its row.
 fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
     if id.column().nullable {
         let rows = values.data.len();
@@ -188,7 +183,7 @@ fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (us
 }
 
 impl Leaf {
-    /// The next rows; counts the bytes of their texts.
+    /// Reads the next rows and adds the bytes of their texts.
     fn read(&mut self, kind: Kind, rows: usize, text_bytes: &AtomicUsize) -> Parquet<Values> {
         let max_level = self.max_level;
         let wrong_type = || ParquetError::General("a column changes its type".to_owned());
@@ -224,17 +219,16 @@ impl Leaf {
     }
 }
 
-/// Values, and the levels that tell where there is none.
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
-/// The values that are there, side by side, and the levels of all rows.
+/// Returns the present values without gaps, and the levels of all rows.
 fn packed<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
     if read == rows { Ok((values, levels)) } else { Err(too_few(rows, read)) }
 }
 
-/// One value per row, with a placeholder where the level is 0.
+/// Returns one value per row, with a placeholder where the level is 0.
 fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
     let (mut values, levels) = packed(reader, rows)?;
     if max_level == 0 {
@@ -244,7 +238,7 @@ fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level
     Ok((values, Some(levels)))
 }
 
-/// Texts in one piece, checked.
+/// Returns checked texts in one allocation.
 fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<Data> {
     let length: usize = values.iter().map(ByteArray::len).sum();
     let text_bytes = text_bytes.fetch_add(length, Relaxed) + length;
@@ -271,7 +265,7 @@ fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize)
         }
     }
     let not_text = || ParquetError::General("a text is not UTF-8".to_owned());
-    // Checked as a whole, which is fast; what is left is a letter whose halves stand in two rows.
+    // The text is validated as a whole for speed; the rest of the check finds characters split between rows.
     let text = String::from_utf8(text).map_err(|_| not_text())?;
     if ends.iter().any(|end| !text.is_char_boundary(*end)) {
         return Err(not_text());
@@ -279,7 +273,7 @@ fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize)
     Ok(Data::Text { ends, text })
 }
 
-/// Moves values that stand side by side to the rows whose level is 1.
+/// Moves contiguous values to the rows whose level is 1.
 fn spread<T: Default>(values: &mut Vec<T>, levels: &[i16]) {
     let mut from = values.len();
     values.resize_with(levels.len(), T::default);

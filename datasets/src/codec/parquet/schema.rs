@@ -1,7 +1,5 @@
-//! The Parquet schema of the table.
-//!
-//! One leaf per column in the order of the table. Lists follow the three-level form that all readers know; times carry
-//! their unit, so that readers show them as times.
+//! The Parquet schema of the table: one leaf per column in table order. Lists use the standard three-level form, and
+//! times have a logical type, so that other readers show them as times.
 
 use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
@@ -10,16 +8,13 @@ use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-/// Bytes of a key.
 pub(crate) const KEY_BYTES: i32 = 16;
 
-/// The schema of the files we write.
 pub(crate) fn schema() -> Type {
     let fields = COLUMNS.iter().map(|column| Arc::new(field(column))).collect();
     Type::group_type_builder("record").with_fields(fields).build().expect("the table is a valid schema")
 }
 
-/// The physical type of a column's values.
 pub(crate) fn physical(kind: Kind) -> Physical {
     match kind {
         Kind::Bool => Physical::BOOLEAN,
@@ -44,7 +39,8 @@ fn field(column: &Column) -> Type {
     }
 }
 
-/// JSON is annotated as text, because some readers turn the JSON annotation into a type that others do not know.
+/// Returns the logical type of a column. JSON is annotated as text, because some readers map the JSON annotation to a
+/// nonstandard type.
 fn logical(kind: Kind) -> Option<LogicalType> {
     match kind {
         Kind::Text | Kind::Label | Kind::Json => Some(LogicalType::String),

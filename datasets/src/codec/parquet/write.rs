@@ -24,38 +24,34 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Rows of a row group, except the last of a file.
 pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
-/// Values in the lists of a row group beyond which it is not continued.
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
-/// Rows and bytes of a page: small, because a merge holds one page of every column of every file it reads.
+/// Limits of a page: small, because a merge holds one page of every column of every file.
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A reader holds 100 KiB for each compressed column, so a column is not that has fewer bytes than this, or that compression
-/// leaves more of than this share.
+/// A reader needs a large buffer per compressed column, so small columns, and columns that compress to more than this
+/// share, stay uncompressed.
 const SMALL_BYTES: i64 = 4 << 10;
 const WORTH_PERCENT: i64 = 80;
 
-/// The columns by which rows are sorted, most significant first.
 pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
 
-/// A Parquet file being written.
 pub(crate) struct PartWriter<W: Write + Send> {
     path: PathBuf,
     writer: SerializedFileWriter<Remembering<W>>,
     failure: Failure,
     schema: SchemaDescPtr,
     properties: Arc<WriterProperties>,
-    /// The same without compression.
+    /// Writer properties without compression.
     plain: Arc<WriterProperties>,
     rows: Batch,
 }
 
 impl<W: Write + Send> PartWriter<W> {
-    /// Begins a file; the path is only for messages.
+    /// Creates a writer; the path is used in messages only.
     pub fn new(path: &Path, sink: W) -> Result<PartWriter<W>> {
         let compressed = Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level of zstd"));
         let (properties, plain) = (Arc::new(properties(compressed)), Arc::new(properties(Compression::UNCOMPRESSED)));
@@ -68,13 +64,12 @@ impl<W: Write + Send> PartWriter<W> {
         Ok(PartWriter { path: path.to_owned(), writer, failure, schema, properties, plain, rows })
     }
 
-    /// Adds a row.
     pub fn push(&mut self, row: &impl Row) -> Result<()> {
         self.rows.push(row);
         self.write_full_group()
     }
 
-    /// Adds rows that are all in memory, without bringing them together first.
+    /// Writes rows from memory without collecting them in a batch first.
     pub fn push_all<R: Row + Sync>(&mut self, rows: &[&R]) -> Result<()> {
         self.write_group()?;
         let mut rest = rows;
@@ -86,13 +81,12 @@ impl<W: Write + Send> PartWriter<W> {
         Ok(())
     }
 
-    /// Adds the rows of a batch.
     pub fn push_batch(&mut self, batch: &Batch) -> Result<()> {
         self.rows.extend(batch, 0..batch.len());
         self.write_full_group()
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Finishes the file and returns the sink.
     pub fn finish(mut self) -> Result<W> {
         self.write_group()?;
         let PartWriter { path, writer, failure, .. } = self;
@@ -112,10 +106,10 @@ impl<W: Write + Send> PartWriter<W> {
         self.write_columns(|column| Cow::Borrowed(rows.values(column.id).expect("the batch has every column")))
     }
 
-    /// Writes a row group, the columns on several threads.
+    /// Writes a row group, with its columns encoded in parallel.
     fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
         let (schema, properties, plain) = (&self.schema, &self.properties, &self.plain);
-        // One at a time, because a few columns take most of the time.
+        // Scheduled one at a time, because a few columns take most of the time.
         let columns = COLUMNS.par_iter().enumerate().with_max_len(1);
         let encode = |(index, column): (usize, &Column)| {
             let values = values(column);
@@ -139,7 +133,7 @@ fn is_worth_compressing(chunk: &ColumnChunkMetaData) -> bool {
     before > SMALL_BYTES && 100 * after < WORTH_PERCENT * before
 }
 
-/// How many of some rows go into the next row group; the cut is the same as when they are added one by one.
+/// Returns the number of rows of the next row group, cut as if the rows were added one by one.
 fn group_rows<R: Row>(rows: &[&R]) -> usize {
     let mut list_values = 0;
     for (index, row) in rows.iter().enumerate() {
@@ -153,7 +147,6 @@ fn group_rows<R: Row>(rows: &[&R]) -> usize {
     rows.len()
 }
 
-/// One column of some rows as the bytes of a column chunk.
 fn encode(
     schema: &SchemaDescPtr,
     properties: &Arc<WriterProperties>,
@@ -168,7 +161,7 @@ fn encode(
     Ok((buffer.into_inner()?.into(), close))
 }
 
-/// The system's error if there was one, otherwise the library's.
+/// Returns the system's error if there was one, otherwise the library's.
 fn explain(path: &Path, failure: &Failure, error: ParquetError) -> Error {
     let failure = failure.lock().ok().and_then(|mut failure| failure.take());
     Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
@@ -188,7 +181,7 @@ fn properties(compression: Compression) -> WriterProperties {
     for column in COLUMNS {
         let path = ColumnPath::from(column.name);
         match column.kind {
-            // Keys are random, times and samples hardly repeat: a dictionary would only cost.
+            // Keys are random and times hardly repeat, so a dictionary only costs space.
             Kind::Key => {
                 builder = builder
                     .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
@@ -232,7 +225,7 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
     Ok(())
 }
 
-/// The values that are there, side by side as Parquet wants them.
+/// Returns the present values without gaps, as Parquet requires.
 fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
     match levels {
         Some(levels) if levels.contains(&0) => {
@@ -242,7 +235,7 @@ fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]
     }
 }
 
-/// The texts that are there, each a piece of one memory.
+/// Returns the present texts as slices of one allocation.
 fn pieces(text: &str, ends: &[usize], levels: Option<&[i16]>) -> Vec<ByteArray> {
     let bytes = Bytes::copy_from_slice(text.as_bytes());
     let mut start = 0;
@@ -262,7 +255,7 @@ fn fixed(keys: &[Key]) -> Vec<FixedLenByteArray> {
     slices.map(|slice| FixedLenByteArray::from(ByteArray::from(slice))).collect()
 }
 
-/// Definition and repetition levels of lists that end at the given places.
+/// Returns definition and repetition levels of lists that end at the given positions.
 fn list_levels(ends: &[usize]) -> (Vec<i16>, Vec<i16>) {
     let (mut levels, mut repeats) = (Vec::new(), Vec::new());
     let mut start = 0;
@@ -278,7 +271,7 @@ fn list_levels(ends: &[usize]) -> (Vec<i16>, Vec<i16>) {
     (levels, repeats)
 }
 
-/// Keeps the system's error, of which the Parquet library keeps only the text.
+/// Keeps the system's error, because the Parquet library keeps only its text.
 struct Remembering<W> {
     sink: W,
     failure: Failure,

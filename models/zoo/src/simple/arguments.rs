@@ -1,14 +1,14 @@
-//! `key=value` pairs, and the error that names the key when something is wrong with one.
+//! Parses `key=value` pairs; errors name the key.
 
 use models::names;
 use models::types::DType;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More dimensions than this are a mistake.
+/// Maximum number of dimensions.
 const MAX_RANK: usize = 16;
 
-/// The pairs of one line. Which keys were asked for is remembered, so that a misspelt one is noticed.
+/// The pairs of one line. Records which keys are read, so that unknown keys are reported.
 pub(super) struct Arguments {
     values: BTreeMap<String, String>,
     asked: RefCell<BTreeSet<&'static str>>,
@@ -26,7 +26,7 @@ impl Arguments {
         Ok(Arguments { values, asked: RefCell::default() })
     }
 
-    /// That every key given was one the form takes.
+    /// Checks that the form has read every key.
     pub(super) fn check_all_used(&self) -> Result<(), String> {
         let asked = self.asked.borrow();
         match self.values.keys().find(|key| !asked.contains(key.as_str())) {
@@ -77,7 +77,7 @@ impl Arguments {
         })
     }
 
-    /// What a name stands for; nothing where it is not given.
+    /// Returns the value of a name, or None if the key is absent.
     pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
         let Some(name) = self.text(key) else { return Ok(None) };
         match known.iter().find(|(known, _)| *known == name) {
@@ -88,7 +88,7 @@ impl Arguments {
         }
     }
 
-    /// Numbers with `x` between them.
+    /// Parses numbers separated by `x`.
     pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
         let text = self.text(key).ok_or_else(|| format!("`{key}` is missing"))?;
         let numbers = text.split('x').take(MAX_RANK + 1).map(str::parse).collect::<Result<Vec<i64>, _>>();
@@ -99,7 +99,7 @@ impl Arguments {
         Ok(numbers)
     }
 
-    /// One number for all axes, or one for each.
+    /// Returns one number for all axes, or one for each.
     pub(super) fn per_axis(&self, key: &'static str, rank: usize, default: Option<i64>) -> Result<Vec<i64>, String> {
         match default {
             Some(default) if !self.has(key) => Ok(vec![default; rank]),
@@ -111,7 +111,7 @@ impl Arguments {
         }
     }
 
-    /// Pads as heads and tails: one number, one per axis, or all of them.
+    /// Returns the pads before and after each axis, from one number, one per axis, or all.
     pub(super) fn pads(&self, key: &'static str, rank: usize) -> Result<Vec<i64>, String> {
         if !self.has(key) {
             return Ok(vec![0; 2 * rank]);

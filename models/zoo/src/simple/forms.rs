@@ -1,7 +1,8 @@
 //! The table of short forms.
 //!
-//! Keys: `n` batch, `ci` and `co` channels, `c` channels that stay, `hw` the extent of every spatial axis or `size` each of
-//! them, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g` groups, `shape` all extents.
+//! Keys: `n` batch, `ci` input channels, `co` output channels, `c` unchanged channels, `hw` the extent of every spatial
+//! axis or `size` each of them, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g`
+//! groups, `shape` all extents.
 
 use super::{Arguments, Form, Parts};
 use models::operators::{
@@ -315,7 +316,7 @@ fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> M
     Ok(Parts { op, inputs, bias_axis: a.is_set("bias")?.then_some(axis), activation })
 }
 
-/// The equation has `;` where the notation has commas: those end a pair here.
+/// The equation uses `;` for commas, because commas separate pairs here.
 fn einsum(a: &Arguments) -> Made {
     let equation = a.text("equation").ok_or("`equation` is missing")?.replace(';', ",");
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
@@ -326,7 +327,7 @@ fn einsum(a: &Arguments) -> Made {
     only(Op::Einsum(Einsum { equation }), inputs)
 }
 
-/// `h` heads of queries and `g` of keys, `s` queries and `t` places, widths `d` and `e`.
+/// `h` query heads, `g` key heads, `s` queries, `t` keys, widths `d` and `e`.
 fn attention(a: &Arguments) -> Made {
     let (batch, heads, rows, width) = (a.integer_or("b", 1)?, a.integer("h")?, a.integer("s")?, a.integer("d")?);
     let (kept, places) = (a.integer_or("g", heads)?, a.integer_or("t", rows)?);
@@ -379,7 +380,7 @@ fn q_product(a: &Arguments, op: Op, weight: [i64; 2]) -> Made {
     only(op, vec![x, TensorType::new(narrow(a, "w", DType::I8)?, &weight)])
 }
 
-/// An element type that is not `f32` unless said otherwise.
+/// Returns the element type of a key whose default is not `f32`.
 fn narrow(a: &Arguments, key: &'static str, default: DType) -> Result<DType, String> {
     if a.has(key) { a.dtype(key) } else { Ok(default) }
 }
@@ -408,7 +409,7 @@ fn requantize(a: &Arguments) -> Made {
     only(op, vec![TensorType::new(DType::I32, &x), TensorType::new(a.dtype("dtype")?, &scale)])
 }
 
-/// One scale for all, or one per element of `axis`.
+/// Returns one scale for all elements, or one per element of `axis`.
 fn scales(a: &Arguments, x: &[i64]) -> Result<(i64, Vec<i64>), String> {
     if !a.has("axis") {
         return Ok((0, vec![]));
@@ -423,7 +424,7 @@ fn choose(a: &Arguments) -> Made {
     only(op, inputs)
 }
 
-/// One slope per channel unless the shape of slopes is given.
+/// Defaults to one slope per channel.
 fn p_relu(a: &Arguments) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let slope = if a.has("slope") {
@@ -444,7 +445,7 @@ fn arg_reduce(a: &Arguments, largest: bool) -> Made {
     plain(a, Op::ArgReduce(ArgReduce { largest, axis, keep, last }))
 }
 
-/// An operator on a tensor, indices of the shape `at`, and perhaps updates.
+/// Builds an operator on a tensor, on indices of the shape `at`, and on optional updates.
 fn indexed(a: &Arguments, op: Op, updates: Option<Vec<i64>>) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let at = TensorType::new(narrow(a, "index", DType::I64)?, &a.integers("at")?);
@@ -534,7 +535,7 @@ fn per_channel(a: &Arguments, count: usize, op: fn(i64) -> Op) -> Made {
     vectors(a, op(axis), axis, count)
 }
 
-/// An operator on a tensor and this many vectors along an axis.
+/// Builds an operator on a tensor and `count` vectors along an axis.
 fn vectors(a: &Arguments, op: Op, axis: i64, count: usize) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let channels = x[index_of(axis, &x)?];
@@ -589,14 +590,14 @@ fn pad(a: &Arguments) -> Made {
     plain(a, Op::Pad(Pad { pads: a.pads("p", rank)?, value: a.number_or("value", 0.0)? }))
 }
 
-/// An operator on two tensors of `shape` and `other`, which is like `shape` unless it is given.
+/// Builds an operator on two tensors of `shape` and `other`, which defaults to `shape`.
 fn two(a: &Arguments, op: Op) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let other = if a.has("other") { a.integers("other")? } else { x.clone() };
     only(op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &other)])
 }
 
-/// An operator on one tensor of `shape`.
+/// Builds an operator on one tensor of `shape`.
 fn plain(a: &Arguments, op: Op) -> Made {
     let dtype: DType = a.dtype("dtype")?;
     only(op, vec![TensorType::new(dtype, &a.integers("shape")?)])

@@ -1,8 +1,7 @@
-//! Graphs of a single operator, from one line a person can type.
+//! Builds graphs of a single operator from one line of text.
 //!
-//! The short form names the operator and its sizes, `conv2d:ci=64,hw=56,co=64,k=3,p=1`; whatever is not given has a
-//! default. The long form is the text of a task, so every task of any model can be pasted back. Each short form is
-//! one row of the table below.
+//! The short form names the operator and its sizes, `conv2d:ci=64,hw=56,co=64,k=3,p=1`; other keys have defaults. The
+//! long form is the text of a task. The table in `forms` lists the short forms.
 
 mod arguments;
 mod forms;
@@ -16,21 +15,19 @@ use models::operators::{BiasAdd, Op};
 use models::task::{Operand, Task};
 use models::types::TensorType;
 
-/// A short form: its name, the keys it takes in words, and how to build it.
+/// A short form.
 pub struct Form {
-    /// What stands before the colon.
+    /// Name before the colon.
     pub name: &'static str,
-    /// A complete example.
     pub example: &'static str,
     make: fn(&Arguments) -> Result<Parts, String>,
 }
 
-/// Every short form.
 pub fn list() -> &'static [Form] {
     forms::FORMS
 }
 
-/// The graph of one operator in the short or the long form.
+/// Builds the graph of one operator from the short or the long form.
 pub fn build(text: &str) -> Result<Graph> {
     if text.contains('(') {
         return task_graph(&Task::from_text(text)?);
@@ -45,7 +42,7 @@ pub fn build(text: &str) -> Result<Graph> {
     parts.graph(form.name)
 }
 
-/// The graph a task was cut from, if it were one on its own.
+/// Builds the graph of a task as an independent model.
 pub fn task_graph(task: &Task) -> Result<Graph> {
     task.check()?;
     let mut builder = GraphBuilder::new(&task.name());
@@ -71,11 +68,11 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
     builder.finish(last.as_slice())
 }
 
-/// What a short form stands for: an operator on new tensors, and pointwise operators after it.
+/// The parsed form: an operator on new tensors, with optional pointwise operators after it.
 struct Parts {
     op: Op,
     inputs: Vec<TensorType>,
-    /// Whether a vector per channel along this axis is added.
+    /// Axis of an added bias vector per channel.
     bias_axis: Option<i64>,
     activation: Option<Op>,
 }

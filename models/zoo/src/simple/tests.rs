@@ -1,4 +1,4 @@
-//! Operators by their short texts.
+//! Tests of operators in short form.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -155,7 +155,6 @@ fn every_task_of_the_zoo_can_be_pasted_back() {
     }
 }
 
-/// A form with sizes no one should ask for.
 fn any_text() -> impl Strategy<Value = String> {
     let names: Vec<&str> = list().iter().map(|form| form.name).collect();
     let keys =
@@ -175,14 +174,13 @@ fn any_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// The example of a form with some of its numbers changed.
 fn changed_example() -> impl Strategy<Value = String> {
     let numbers = ["0", "1", "7", "-1", "9223372036854775807", "-9223372036854775808", "2147483648", "4294967296"];
     let changes = prop::collection::vec((0usize..12, prop::sample::select(numbers.to_vec())), 1..4);
     (prop::sample::select(list().iter().map(|form| form.example).collect::<Vec<_>>()), changes).prop_map(
         |(example, changes)| {
             let (name, rest) = example.split_once(':').unwrap();
-            // Numbers stand between signs: after the colon every odd run of digits may change.
+            // Splits at separators, so that every number can be replaced.
             let mut parts: Vec<String> = rest.split_inclusive(['=', 'x', ',']).map(str::to_owned).collect();
             for (at, number) in changes {
                 let index = at % parts.len();
@@ -199,7 +197,7 @@ fn changed_example() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is typed is refused or becomes a graph that can be counted, cut and written.
+    /// Any text is rejected, or it becomes a graph that can be written, simplified and cut.
     #[test]
     fn nothing_that_is_typed_panics(text in prop_oneof![any_text(), changed_example()]) {
         if let Ok(graph) = build(&text) {

@@ -1,4 +1,4 @@
-//! Encoders of the BERT family: normalised after each residual sum, with learned positions.
+//! BERT-style encoders: normalised after each residual sum, with learned positions.
 
 use super::activation;
 use super::fields::Fields;
@@ -7,10 +7,9 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Attention, UnaryOp};
 
-/// Sizes of an encoder.
 struct Shape {
     width: i64,
-    /// Width of the embeddings, which a layer of its own brings to `width` where they differ.
+    /// Width of the embeddings; a separate layer maps it to `width` if they differ.
     embedding: i64,
     layers: i64,
     heads: i64,
@@ -43,7 +42,7 @@ pub(super) fn bert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     encoder(net, config, 0, true)
 }
 
-/// Positions begin after the number that stands for padding.
+/// Position numbers start after the padding token's number.
 pub(super) fn roberta(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let padding = config.find("pad_token_id").and_then(serde_json::Value::as_i64).unwrap_or(1);
     encoder(net, config, padding.clamp(0, 1 << 20) + 1, true)
@@ -70,7 +69,7 @@ fn encoder(net: &mut Net, config: &Fields, first_place: i64, has_pooler: bool) -
     Ok(vec![x, net.unary("pooler.activation", UnaryOp::Tanh, pooled)?])
 }
 
-/// Words, kinds of tokens and positions, summed and normalised.
+/// Sums and normalises word, token type and position embeddings.
 fn embeddings(net: &mut Net, config: &Fields, shape: &Shape, first_place: i64) -> Result<ValueId> {
     let (places, width) = (net.sequence(), shape.embedding);
     let tokens = net.tokens("tokens", places)?;
@@ -136,7 +135,7 @@ pub(super) fn distilbert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     Ok(vec![x])
 }
 
-/// Layers of a group are run again and again with the same weights.
+/// The layers of a group share their weights.
 pub(super) fn albert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let mut shape = Shape::of(config)?;
     shape.embedding = config.size_or("embedding_size", 128)?;

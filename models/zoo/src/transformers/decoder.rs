@@ -8,7 +8,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::Attention;
 
-/// The product with the table of words, or with a weight of its own.
+/// Builds the output layer, with the embedding table or a weight of its own.
 pub(super) fn head(net: &mut Net, x: ValueId, scope: &str, table: Option<&str>, words: i64) -> Result<ValueId> {
     match table {
         Some(table) => {
@@ -51,7 +51,7 @@ pub(super) fn gpt2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![head(net, x, "lm_head", Some("wte"), words)?])
 }
 
-/// Words and learned positions of what a decoder reads now, summed.
+/// Sums the embeddings of words and positions for the tokens read now.
 fn with_positions(
     net: &mut Net,
     [words, places]: [&str; 2],
@@ -64,7 +64,7 @@ fn with_positions(
     net.add("embeddings", x, places)
 }
 
-/// Every other layer sees a window only, and no scores are scaled.
+/// Every other layer has windowed attention, and scores are not scaled.
 pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.size("hidden_size")?, config.count("num_heads")?);
     check_divides(config, "num_heads", heads, width)?;
@@ -97,7 +97,8 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![head(net, x, "lm_head", Some("wte"), words)?])
 }
 
-/// Which layers see a window only: `[[["global", "local"], 6]]` says so for 12, and the list repeats.
+/// Returns which layers have windowed attention: `[[["global", "local"], 6]]` describes 12 layers, and the list
+/// repeats.
 fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     let Some(value) = config.find("attention_types") else { return Ok(vec![false, true]) };
     let malformed = || config.malformed("attention_types", "it must be like `[[[\"global\",\"local\"],6]]`");
@@ -105,7 +106,7 @@ fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     for entry in value.as_array().ok_or_else(malformed)? {
         let kinds = entry.get(0).and_then(|kinds| kinds.as_array()).ok_or_else(malformed)?;
         let times = entry.get(1).and_then(|times| times.as_u64()).ok_or_else(malformed)?;
-        // No model has more layers than this.
+        // Limits the list; no model has more layers.
         if layers.len() >= 1024 {
             break;
         }
@@ -123,7 +124,7 @@ fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     if layers.is_empty() { Err(malformed()) } else { Ok(layers) }
 }
 
-/// Queries, keys and values of a head stand together; attention and the inner layers run side by side.
+/// Queries, keys and values of a head are interleaved; attention and MLP are parallel.
 pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
     check_divides(config, "num_attention_heads", heads, width)?;
@@ -159,7 +160,7 @@ pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![head(net, x, "embed_out", table, words)?])
 }
 
-/// Attention and the inner layers run side by side on one normalisation.
+/// Attention and MLP are parallel and share one normalisation.
 pub(super) fn phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
     check_divides(config, "num_attention_heads", heads, width)?;
@@ -211,7 +212,7 @@ pub(super) fn opt(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     if embedding != width {
         x = net.linear("decoder.project_in", x, width, Bias::Without)?;
     }
-    // The first two places stand for padding.
+    // The first two positions are reserved for padding.
     let table = [config.size("max_position_embeddings")? + 2, width];
     let places = net.positions("decoder.embed_positions", table, net.past() + 2, net.fresh())?;
     x = net.add("decoder", x, places)?;

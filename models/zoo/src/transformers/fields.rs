@@ -1,4 +1,4 @@
-//! A `config.json` as the families read it: bounded numbers by name, and which names were never asked for.
+//! Typed and bounded access to the fields of a `config.json`; records which fields are read.
 
 use models::error::{Error, Result};
 use models::names;
@@ -6,23 +6,20 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Extents, counts and widths in a configuration are at most this; products of two stay far below 64 bits.
+/// Maximum of extents, counts and widths; products of two fit 64 bits.
 const MAX_SIZE: i64 = 1 << 24;
-/// Layers, and anything else that multiplies the number of operators.
+/// Maximum number of layers and other multipliers of the operator count.
 const MAX_COUNT: i64 = 1 << 10;
 
-/// The fields of a configuration.
 pub(super) struct Fields {
     file: String,
     map: Map<String, Value>,
-    /// Names that were given one by one beside the text, each of which must be one that is asked for.
+    /// Fields set individually, each of which must be read.
     given: BTreeSet<String>,
-    /// Names that were asked for.
     used: RefCell<BTreeSet<String>>,
 }
 
 impl Fields {
-    /// Reads the text of a configuration; the file is only named in errors.
     pub fn parse(text: &str, file: &str) -> Result<Fields> {
         let malformed =
             |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
@@ -37,14 +34,14 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field, as `key=value` in a name does: the value is JSON, or else a text. False where it was set before.
+    /// Sets a field from `key=value`: the value is JSON or else a text. Returns false if it was set before.
     pub fn set(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
         self.given.insert(key.to_owned())
     }
 
-    /// That every field which was set one by one changes something; asked when all have been read.
+    /// Checks, after the configuration was read, that every individually set field was used.
     pub fn check_given(&self) -> std::result::Result<(), String> {
         let used = self.used.borrow();
         match self.given.iter().find(|name| !used.contains(*name)) {
@@ -56,13 +53,13 @@ impl Fields {
         }
     }
 
-    /// An object inside of this one, or an empty one.
+    /// Returns a nested object, or an empty one.
     pub fn object(&self, name: &str) -> Fields {
         let map = self.find(name).and_then(Value::as_object).cloned().unwrap_or_default();
         Fields::of(&self.file, map)
     }
 
-    /// A positive extent that must be there.
+    /// Returns a required positive extent.
     pub fn size(&self, name: &str) -> Result<i64> {
         self.optional_size(name)?.ok_or_else(|| self.missing(name))
     }
@@ -75,7 +72,7 @@ impl Fields {
         self.bounded(name, 1..=MAX_SIZE)
     }
 
-    /// How many layers or groups there are.
+    /// Returns a required number of layers or groups.
     pub fn count(&self, name: &str) -> Result<i64> {
         self.bounded(name, 1..=MAX_COUNT)?.ok_or_else(|| self.missing(name))
     }
@@ -84,7 +81,6 @@ impl Fields {
         Ok(self.bounded(name, 1..=MAX_COUNT)?.unwrap_or(default))
     }
 
-    /// A list of counts.
     pub fn counts(&self, name: &str) -> Result<Vec<i64>> {
         let value = self.find(name).ok_or_else(|| self.missing(name))?;
         let list = value.as_array().filter(|list| (1..=8).contains(&list.len()));
@@ -95,7 +91,7 @@ impl Fields {
         counts.ok_or_else(|| self.wrong(name, value, &format!("must be 1 to 8 numbers from 1 to {MAX_COUNT}")))
     }
 
-    /// A positive number, such as an epsilon.
+    /// Returns a positive number, such as an epsilon.
     pub fn positive_or(&self, name: &str, default: f64) -> Result<f64> {
         let Some(value) = self.find(name) else { return Ok(default) };
         let number = value.as_f64().filter(|number| number.is_finite() && *number > 0.0);
@@ -112,24 +108,23 @@ impl Fields {
         value.as_str().ok_or_else(|| self.wrong(name, value, "must be a text"))
     }
 
-    /// Whatever stands there; nothing for `null`.
+    /// Returns the raw value; None for `null`.
     pub fn find(&self, name: &str) -> Option<&Value> {
         self.used.borrow_mut().insert(name.to_owned());
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Names of fields that nobody asked for.
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.borrow();
         self.map.keys().filter(|name| !used.contains(*name)).cloned().collect()
     }
 
-    /// A refusal of a field that is well formed.
+    /// Returns the error for a valid but unsupported field.
     pub fn unsupported(&self, name: &str, reason: impl Into<String>) -> Error {
         Error::Unsupported { file: self.file.clone(), place: format!("field `{name}`"), reason: reason.into() }
     }
 
-    /// A refusal of a field that contradicts itself or another.
+    /// Returns the error for an inconsistent field.
     pub fn malformed(&self, name: &str, reason: impl Into<String>) -> Error {
         Error::Malformed { file: self.file.clone(), place: format!("field `{name}`"), reason: reason.into() }
     }

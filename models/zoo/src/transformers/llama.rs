@@ -1,4 +1,4 @@
-//! Decoders of the Llama family: root-mean-square norms, turned queries and keys, shared keys and values, gated layers.
+//! Llama-style decoders: RMS norms, rotary positions, grouped-query attention, gated MLPs.
 
 use super::decoder::head;
 use super::fields::Fields;
@@ -9,18 +9,17 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Attention, Op, RmsNorm, UnaryOp};
 
-/// What one of the family does differently.
+/// The variations within the family.
 #[derive(Clone, Copy, Default)]
 struct Habits {
-    /// Queries, keys and values have biases, whatever `attention_bias` says.
+    /// Queries, keys and values have biases, independent of `attention_bias`.
     has_qkv_bias: bool,
-    /// Queries and keys of each head are normalised.
     has_head_norms: bool,
-    /// Weights of norms are stored less one, and words are scaled by the root of the width.
+    /// Norm weights are stored minus one, and embeddings are scaled by the root of the width.
     is_gemma: bool,
-    /// Projections of one input are one matrix.
+    /// Projections of one input are stored as one matrix.
     is_packed: bool,
-    /// Earlier tokens are seen through the configuration's window.
+    /// Attention is limited to the configured window.
     has_window: bool,
 }
 
@@ -50,7 +49,7 @@ pub(super) fn phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     decoder(net, config, Habits { is_packed: true, has_window: true, ..Habits::default() })
 }
 
-/// Only the upper layers of these would have a window; published ones never do.
+/// Rejects windows in some layers only; published models never use them.
 fn check_no_window(config: &Fields) -> Result<()> {
     if config.flag_or("use_sliding_window", false)? {
         return Err(config.unsupported("use_sliding_window", "windows in some of the layers are not known"));
@@ -58,12 +57,11 @@ fn check_no_window(config: &Fields) -> Result<()> {
     Ok(())
 }
 
-/// Sizes and habits of a decoder.
 struct Shape {
     width: i64,
     inner: i64,
     heads: i64,
-    /// Heads of keys and values.
+    /// Number of key and value heads.
     kept: i64,
     head: i64,
     activation: UnaryOp,
@@ -162,7 +160,6 @@ fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) 
     net.linear(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
 }
 
-/// Queries or keys.
 fn project(
     net: &mut Net,
     shape: &Shape,
@@ -181,7 +178,7 @@ fn project(
     net.transpose(scope, y, &[0, 2, 1, 3])
 }
 
-/// Two products with the input, of which the activation of one scales the other.
+/// Builds a gated MLP: the activation of one product scales the other.
 fn gated(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (gate, up) = if shape.habits.is_packed {
         let both = net.linear(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;

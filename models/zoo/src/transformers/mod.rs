@@ -1,9 +1,8 @@
-//! Transformers by name or from a folder, built here from their configuration alone.
+//! Builds transformers by name or from a folder, from their configuration.
 //!
-//! A configuration is a `config.json` as published models carry it: shipped ones lie in `configs/transformers`, others
-//! in a folder of their own, with weights in safetensors files or without. Each family of architectures is one
-//! description in terms of the layers of `net`; the names of its modules are those of the published weights. Values of
-//! weights are never read here, so that a model of any size becomes a graph in no time.
+//! Configurations are `config.json` files as published; `configs/transformers` contains the shipped ones. A folder may
+//! add weights in safetensors files. Each family is described with the layers of `net`; module names equal those of the
+//! published weights. Weight values are not read here, so models of any size load quickly.
 
 mod bert;
 mod decoder;
@@ -29,17 +28,14 @@ use net::Net;
 use std::path::Path;
 use weights::Weights;
 
-/// A configuration has a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// What a run of a model reads.
+/// The workload of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Sequences at once.
     pub batch: i64,
-    /// Tokens of each; in a decoding step those that were read before. Models of images have their own number.
+    /// Tokens per sequence; in a decoding step, tokens read before. Image models ignore it.
     pub sequence: i64,
-    /// Which part of the work.
     pub phase: Phase,
 }
 
@@ -63,25 +59,21 @@ choice! {
     }
 }
 
-/// A graph, and what a person should know about where it came from.
+/// A graph, with notes about its origin.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The graph.
     pub graph: Graph,
-    /// Sentences.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// How the graph of a family is made.
 type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
 
-/// A family of architectures.
 struct Family {
-    /// `model_type` of its configurations.
+    /// `model_type` of the configurations.
     name: &'static str,
-    /// What its published weights may have before their names.
+    /// Optional prefix of published weight names.
     prefix: &'static str,
-    /// Whether it can read one token after the other.
     is_decoder: bool,
     build: Build,
 }
@@ -125,9 +117,8 @@ const FAMILIES: &[Family] = &[
 
 /// A shipped configuration.
 pub struct Entry {
-    /// Its name.
     pub name: &'static str,
-    /// Other names; case, `-`, `_` and `.` never matter, nor does what stands before a `/`.
+    /// Aliases; names ignore case, `-`, `_`, `.` and any text before a `/`.
     pub aliases: &'static [&'static str],
     text: &'static str,
 }
@@ -182,34 +173,33 @@ const SHIPPED: &[Entry] = &[
 ];
 
 impl Entry {
-    /// How many tokens one input usually has.
+    /// Returns the default number of tokens.
     pub fn usual_sequence(&self) -> i64 {
         match self.name {
-            // All the text that CLIP reads.
+            // Maximum text length of CLIP.
             name if name.ends_with("-text") => 77,
-            // What Whisper writes about half a minute of speech.
+            // Typical output of Whisper for half a minute of speech.
             name if name.starts_with("whisper") => 32,
             _ => Options::default().sequence,
         }
     }
 
-    /// The graph of this configuration, with random weights.
+    /// Builds the graph with random weights.
     pub fn build(&self, options: &Options) -> Result<Graph> {
         Ok(made(self.name, &Fields::parse(self.text, self.name)?, None, options)?.graph)
     }
 }
 
-/// Every shipped configuration.
 pub fn list() -> &'static [Entry] {
     SHIPPED
 }
 
-/// A model with what of it is run, in one text: `gpt2 prefill 64`.
+/// Formats a model with its phase and tokens: `gpt2 prefill 64`.
 pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
 }
 
-/// The model, phase and tokens of such a text.
+/// Parses the format of [`label`].
 pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     let (rest, sequence) = label.rsplit_once(' ')?;
     let (name, phase) = rest.rsplit_once(' ')?;
@@ -217,7 +207,7 @@ pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     Some((name, phase, sequence.parse().ok()?))
 }
 
-/// The graph of a name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`, whose
+/// Loads a model by name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`. Such
 /// fields may also follow the name of a shipped configuration.
 pub fn load(name: &str, options: &Options) -> Result<Loaded> {
     let config = Path::new(name).join("config.json");
@@ -246,10 +236,10 @@ pub fn load(name: &str, options: &Options) -> Result<Loaded> {
     made(name, &fields, None, options)
 }
 
-/// The most steps that one graph has.
+/// Maximum number of decoding steps in a graph.
 pub const STEPS_MAX: i64 = 1024;
 
-/// So many decoding steps one after the other: each reads the keys and values of those before it.
+/// Builds a graph of consecutive decoding steps, each of which reads the keys and values of the previous ones.
 pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<Loaded> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {
@@ -267,7 +257,7 @@ pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<Loaded> {
     Ok(Loaded { graph: steps::chained(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
 }
 
-/// The graph of the text of a configuration, with the weights of a folder where it has some.
+/// Builds a graph from the text of a configuration, with the weights of a folder if it has any.
 pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
     made(file, &Fields::parse(text, file)?, folder, options)
 }
@@ -306,7 +296,6 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     Ok(Loaded { graph, notes })
 }
 
-/// The shipped configuration of a name.
 fn find(name: &str) -> Result<&'static Entry> {
     let own = name.rsplit('/').next().unwrap_or(name);
     let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
@@ -315,7 +304,6 @@ fn find(name: &str) -> Result<&'static Entry> {
         .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
 
-/// Activations by the names that configurations have for them.
 const ACTIVATIONS: &[(&str, UnaryOp)] = &[
     ("gelu", UnaryOp::Gelu),
     ("gelu_python", UnaryOp::Gelu),
@@ -332,7 +320,6 @@ const ACTIVATIONS: &[(&str, UnaryOp)] = &[
     ("mish", UnaryOp::Mish),
 ];
 
-/// The activation a field names.
 fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
     let name = config.text_or(field, default)?;
     let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
@@ -342,7 +329,6 @@ fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
     })
 }
 
-/// Heads must divide a width.
 fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result<()> {
     if width % heads == 0 {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The layers transformers are written in: a graph builder that finds its weights by their names in published files.
+//! A graph builder with the layers of transformers, which finds weights by their published names.
 //!
-//! A scope is the name of a module there, so that a place in a report, a tensor in a file and a line of the family's
-//! description are the same words. A weight that is used twice is one constant.
+//! A scope is the published name of a module, so that reports, weight files and descriptions use the same names. A
+//! weight used twice is one constant.
 
 use super::weights::{Stored, Weights};
 use super::{Options, Phase};
@@ -15,34 +15,28 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
-/// Operators of one graph; the largest models have a few thousand.
 const MAX_NODES: usize = 1 << 17;
 
-/// A transformer in the making.
 pub(super) struct Net {
     name: String,
     builder: GraphBuilder,
     weights: Weights,
     options: Options,
     nodes: usize,
-    /// Constants by name.
     made: HashMap<String, ValueId>,
-    /// Keys and values that the next step will need.
+    /// Keys and values for the next step.
     kept: Vec<ValueId>,
 }
 
-/// How the width of a layer is cut into heads.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
-    /// Heads of queries.
+    /// Number of query heads.
     pub count: i64,
-    /// Heads of keys and values, which divide those of queries.
+    /// Number of key and value heads, a divisor of the query heads.
     pub kept: i64,
-    /// Width of one head.
     pub width: i64,
 }
 
-/// Whether a linear layer has a bias.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bias {
     With,
@@ -68,7 +62,7 @@ impl Net {
         }
     }
 
-    /// The graph, its results followed by the keys and values of each layer.
+    /// Finishes the graph; its outputs are followed by the keys and values of each layer.
     pub fn finish(self, outputs: &[ValueId]) -> Result<(Graph, Weights)> {
         let outputs: Vec<ValueId> = outputs.iter().chain(&self.kept).copied().collect();
         Ok((self.builder.finish(&outputs)?, self.weights))
@@ -78,7 +72,7 @@ impl Net {
         self.options.batch
     }
 
-    /// Tokens of the prompt; in a decoding step, tokens that were read before.
+    /// Returns the tokens of the prompt, or in a decoding step the tokens read before.
     pub fn sequence(&self) -> i64 {
         self.options.sequence
     }
@@ -87,7 +81,7 @@ impl Net {
         self.options.phase
     }
 
-    /// Tokens a decoder reads at once.
+    /// Returns the number of tokens that a decoder reads at once.
     pub fn fresh(&self) -> i64 {
         match self.options.phase {
             Phase::Prefill => self.options.sequence,
@@ -95,7 +89,7 @@ impl Net {
         }
     }
 
-    /// Tokens a decoder has read before.
+    /// Returns the number of tokens read before.
     pub fn past(&self) -> i64 {
         match self.options.phase {
             Phase::Prefill => 0,
@@ -109,12 +103,10 @@ impl Net {
         self.builder.input(name, TensorType::new(dtype, extents))
     }
 
-    /// A batch of token numbers.
     pub fn tokens(&mut self, name: &str, count: i64) -> Result<ValueId> {
         self.input(name, DType::I64, &[self.options.batch, count])
     }
 
-    /// A weight of the model.
     pub fn weight(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
         self.stored_weight(name, extents, Stored::AsUsed)
     }
@@ -134,7 +126,7 @@ impl Net {
         Ok(id)
     }
 
-    /// A constant that is no weight, made once.
+    /// Returns a constant that is no weight, created once per name.
     pub fn formula(&mut self, name: &str, make: impl FnOnce() -> (TensorType, Const)) -> Result<ValueId> {
         if let Some(&id) = self.made.get(name) {
             return Ok(id);
@@ -165,7 +157,6 @@ impl Net {
         ty.extents().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "extents" })
     }
 
-    /// Extent of the last dimension.
     pub fn width(&self, x: ValueId) -> Result<i64> {
         self.extents(x)?.last().copied().ok_or_else(|| self.refused("a scalar has no width".to_owned()))
     }
@@ -182,13 +173,11 @@ impl Net {
         self.push(scope, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
     }
 
-    /// `x` times a number.
     pub fn scale(&mut self, scope: &str, x: ValueId, number: f64) -> Result<ValueId> {
         let number = self.number(number)?;
         self.mul(scope, x, number)
     }
 
-    /// `x` and a number.
     pub fn shift(&mut self, scope: &str, x: ValueId, number: f64) -> Result<ValueId> {
         let number = self.number(number)?;
         self.add(scope, x, number)
@@ -206,13 +195,13 @@ impl Net {
         self.push(scope, Op::Concat(Concat { axis }), parts)
     }
 
-    /// Elements `start` to `stop`, excluded, of one dimension.
+    /// Slices one dimension from `start` to `stop` (exclusive).
     pub fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
         let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(scope, op, &[x])
     }
 
-    /// Equal parts of the last dimension.
+    /// Splits the last dimension into equal parts.
     pub fn parts<const N: usize>(&mut self, scope: &str, x: ValueId) -> Result<[ValueId; N]> {
         let width = self.width(x)? / N as i64;
         let mut parts = [x; N];
@@ -222,26 +211,26 @@ impl Net {
         Ok(parts)
     }
 
-    /// The first place of `[batch, places, width]`, as `[batch, width]`.
+    /// Returns the first position of `[batch, positions, width]` as `[batch, width]`.
     pub fn first_place(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let width = self.width(x)?;
         let first = self.slice(scope, x, 1, 0, 1)?;
         self.reshape(scope, first, &[self.options.batch, width])
     }
 
-    /// A linear layer, its weight stored as `[out, in]`.
+    /// Adds a linear layer whose weight is stored as `[out, in]`.
     pub fn linear(&mut self, scope: &str, x: ValueId, out: i64, bias: Bias) -> Result<ValueId> {
         let weight = self.weight(&format!("{scope}.weight"), &[out, self.width(x)?])?;
         self.dense(scope, x, weight, bias)
     }
 
-    /// A linear layer, its weight stored as `[in, out]`.
+    /// Adds a linear layer whose weight is stored as `[in, out]`.
     pub fn linear_turned(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
         let weight = self.stored_weight(&format!("{scope}.weight"), &[out, self.width(x)?], Stored::Transposed)?;
         self.dense(scope, x, weight, Bias::With)
     }
 
-    /// The product with a weight that may be another layer's, and perhaps a bias of its own.
+    /// Adds a product with a weight that may be shared, and optionally a bias of its own.
     pub fn dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
         let y = self.push(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {
@@ -263,13 +252,13 @@ impl Net {
         self.push(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon }), &[x, scale])
     }
 
-    /// Rows of a table of `[entries, width]` by their numbers.
+    /// Looks up rows of a `[entries, width]` table by token numbers.
     pub fn embed(&mut self, scope: &str, numbers: ValueId, entries: i64, width: i64) -> Result<ValueId> {
         let table = self.weight(&format!("{scope}.weight"), &[entries, width])?;
         self.push(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])
     }
 
-    /// Rows of a table of learned positions, for the places a decoder or an encoder reads now.
+    /// Returns the rows of a learned position table for the positions read now.
     pub fn positions(&mut self, scope: &str, [entries, width]: [i64; 2], first: i64, count: i64) -> Result<ValueId> {
         let (stop, name) = (first + count, format!("{scope}.weight"));
         if stop > entries {
@@ -279,25 +268,24 @@ impl Net {
         if count == entries { Ok(table) } else { self.slice(scope, table, 0, first, stop) }
     }
 
-    /// `[batch, places, heads · width]` as `[batch, heads, places, width]`.
+    /// Reshapes `[batch, positions, heads · width]` to `[batch, heads, positions, width]`.
     pub fn split_heads(&mut self, scope: &str, x: ValueId, heads: i64, width: i64) -> Result<ValueId> {
         let split = self.reshape(scope, x, &[0, 0, heads, width])?;
         self.transpose(scope, split, &[0, 2, 1, 3])
     }
 
-    /// `[batch, heads, places, width]` as `[batch, places, heads · width]`.
+    /// Reshapes `[batch, heads, positions, width]` to `[batch, positions, heads · width]`.
     pub fn merge_heads(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let turned = self.transpose(scope, x, &[0, 2, 1, 3])?;
         self.reshape(scope, turned, &[0, 0, -1])
     }
 
-    /// A linear layer whose result is cut into heads.
     pub fn project(&mut self, scope: &str, x: ValueId, heads: [i64; 2], bias: Bias) -> Result<ValueId> {
         let y = self.linear(scope, x, heads[0] * heads[1], bias)?;
         self.split_heads(scope, y, heads[0], heads[1])
     }
 
-    /// Values seen by queries, heads merged again. A mask is added to the scores.
+    /// Adds attention and merges the heads. A mask is added to the scores.
     pub fn attend(
         &mut self,
         scope: &str,
@@ -305,7 +293,7 @@ impl Net {
         mask: Option<ValueId>,
         attention: Attention,
     ) -> Result<ValueId> {
-        // What hides nothing is left out, so that equal work is one task.
+        // Masks without effect are left out, so that equal work is one task.
         let (rows, places) = (self.extents(q)?[2], self.extents(k)?[2]);
         let causal = attention.causal && rows > 1;
         let window = attention.window.filter(|window| *window < places);
@@ -314,7 +302,7 @@ impl Net {
         self.merge_heads(scope, y)
     }
 
-    /// Keys and values of all places so far: those of earlier steps come from outside, and all go back out.
+    /// Returns the keys and values of all positions so far: earlier ones are inputs, and all of them become outputs.
     pub fn remember(&mut self, layer: i64, scope: &str, k: ValueId, v: ValueId) -> Result<[ValueId; 2]> {
         let mut all = [k, v];
         if self.options.phase == Phase::Decode {
@@ -329,7 +317,7 @@ impl Net {
         Ok(all)
     }
 
-    /// Keys and values over the places of an encoder: made of its result, or given from outside in later steps.
+    /// Returns keys and values of an encoder: computed from its result, or inputs in later steps.
     pub fn recall(
         &mut self,
         layer: i64,
@@ -348,7 +336,7 @@ impl Net {
         Ok([k, self.input(&format!("encoder_values.{layer}"), DType::F32, &extents)?])
     }
 
-    /// Turns queries and keys by their places. Angles are `place · frequency`, one frequency per turned pair.
+    /// Applies rotary positions to queries or keys. Angles are `position · frequency`, one frequency per pair.
     pub fn rotate(&mut self, scope: &str, x: ValueId, frequencies: &[f64]) -> Result<ValueId> {
         let (first, count) = (self.past(), self.fresh());
         let mut tables = Vec::new();
@@ -364,7 +352,7 @@ impl Net {
     }
 }
 
-/// A function of `place · frequency`, written down and not computed: long prompts would take megabytes.
+/// Returns a function of `position · frequency` as a formula, because a table for long prompts would take megabytes.
 fn angles(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (TensorType, Const) {
     let pairs = frequencies.len() as i64;
     let places = (TensorType::f32(&[count, 1]), Const::counting(DType::F32, &[count, 1], 0, first));

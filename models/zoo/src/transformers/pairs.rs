@@ -1,7 +1,7 @@
-//! Encoders with decoders that look at them: T5, BART, Whisper.
+//! Encoder-decoder models with cross-attention: T5, BART, Whisper.
 //!
-//! The whole sequence at once is a pass of the encoder and a pass of the decoder over as many tokens; a decoding step is
-//! the decoder alone, with what it needs of the encoder given from outside.
+//! A prefill graph is a pass of the encoder and one of the decoder over as many tokens. A decoding step is the decoder
+//! alone, with the encoder's keys and values as inputs.
 
 use super::decoder::head;
 use super::fields::Fields;
@@ -14,9 +14,8 @@ use models::types::{DType, TensorType};
 
 // --- BART and Whisper: the same blocks, normalised after or before ---
 
-/// Sizes of the blocks of both halves.
 struct Half {
-    /// What stands before the names of its modules.
+    /// Prefix of the module names.
     scope: &'static str,
     layers: i64,
     heads: Heads,
@@ -24,7 +23,7 @@ struct Half {
     inner: i64,
     activation: UnaryOp,
     is_norm_before: bool,
-    /// Whisper's keys have none.
+    /// Whisper's keys have no bias.
     key_bias: Bias,
 }
 
@@ -55,7 +54,7 @@ pub(super) fn bart(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let words = config.size("vocab_size")?;
     let (encoder, decoder) = (Half::of(config, "encoder", false)?, Half::of(config, "decoder", false)?);
     let scale = if config.flag_or("scale_embedding", false)? { (encoder.width as f64).sqrt() } else { 1.0 };
-    // The first two places stand for padding.
+    // The first two positions are reserved for padding.
     let table = [config.size("max_position_embeddings")? + 2, encoder.width];
     let start = |net: &mut Net, half: &Half, name: &str, first: i64, count: i64| {
         let tokens = net.tokens(name, count)?;
@@ -111,7 +110,6 @@ pub(super) fn whisper(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 
 const EPSILON: f64 = 1e-5;
 
-/// A convolution over time and its activation.
 fn sound_filter(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64) -> Result<ValueId> {
     let weight = net.weight(&format!("{scope}.weight"), &[out, net.extents(x)?[1], 3])?;
     let bias = net.weight(&format!("{scope}.bias"), &[out])?;
@@ -175,7 +173,7 @@ fn inner(net: &mut Net, half: &Half, scope: &str, x: ValueId) -> Result<ValueId>
     })
 }
 
-/// A part of a block, its residual sum, and its norm before or after.
+/// Adds a part of a block with its residual sum, normalised before or after.
 fn around(
     net: &mut Net,
     half: &Half,
@@ -192,7 +190,6 @@ fn around(
 
 // --- T5: scores have a bias by distance and no scale ---
 
-/// Sizes of T5.
 struct Distances {
     width: i64,
     heads: Heads,
@@ -200,9 +197,9 @@ struct Distances {
     activation: UnaryOp,
     is_gated: bool,
     epsilon: f64,
-    /// Rows of the table of biases.
+    /// Rows of the bias table.
     buckets: i64,
-    /// Distances from here on share a bucket.
+    /// Distance from which all distances share a bucket.
     most: i64,
 }
 
@@ -249,7 +246,7 @@ pub(super) fn t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![head(net, x, "lm_head", is_tied.then_some("shared"), words)?])
 }
 
-/// `encoder` tells a decoder what it looks at: its result, unless that was earlier, and its places.
+/// `encoder` holds the encoder's result (None in later steps) and its number of positions for cross-attention.
 fn t5_half(
     net: &mut Net,
     shape: &Distances,
@@ -272,7 +269,7 @@ fn t5_half(
         if encoder.is_some() {
             [k, v] = net.remember(layer, &own, k, v)?;
         }
-        // The table stands in the first layer and serves all.
+        // The first layer's table serves all layers.
         let bias = match bias {
             Some(bias) => bias,
             None => *bias.insert(distance_bias(net, shape, &own, encoder.is_some())?),
@@ -316,7 +313,7 @@ fn t5_inner(net: &mut Net, shape: &Distances, scope: &str, x: ValueId) -> Result
     net.linear(&format!("{scope}.wo"), y, shape.width, Bias::Without)
 }
 
-/// What is added to the scores, by the distance of a key from its query: `[1, heads, queries, keys]`.
+/// Returns the bias of the scores by distance between key and query: `[1, heads, queries, keys]`.
 fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool) -> Result<ValueId> {
     let (first, queries) = if is_decoder { (net.past(), net.fresh()) } else { (0, net.sequence()) };
     let keys = first + queries;
@@ -328,7 +325,7 @@ fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool
     net.reshape(scope, turned, &[1, shape.heads.count, queries, keys])
 }
 
-/// The row of the table for each query and key: looked up by their distance, in a list that is short.
+/// Returns the table row for each query and key, looked up by distance in a short list.
 fn buckets(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder: bool) -> (TensorType, Const) {
     // Distances are `key - query`, from `-(first + queries - 1)` on.
     let lowest = -(first + queries - 1);
@@ -345,7 +342,8 @@ fn buckets(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder: bool
     (ty.clone(), Const::computed(Op::Gather(Gather { axis: 0 }), vec![list, (ty, distances)]))
 }
 
-/// Near distances have a bucket each, far ones share by the logarithm; an encoder has half of them for either side.
+/// Returns the bucket of a distance: one each for near distances, logarithmic for far ones. An encoder has half of the
+/// buckets for each side.
 fn bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     let (count, side, distance) = if is_two_sided {
         let half = shape.buckets / 2;
@@ -357,7 +355,7 @@ fn bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     if distance < near || near < 1 {
         return side + distance.min(count - 1).max(0);
     }
-    // In 32 bits, because a bucket's end is where rounding puts it.
+    // Computed in 32 bits like the original, because rounding decides the bucket limits.
     let part = (distance as f32 / near as f32).ln() / (shape.most as f64 / near as f64).ln() as f32;
     let far = near.saturating_add((part * (count - near) as f32) as i64);
     side + far.clamp(0, count - 1)

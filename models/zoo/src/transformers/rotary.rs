@@ -1,4 +1,4 @@
-//! Positions as turns of pairs: how far each pair of a head turns from one place to the next.
+//! Rotary position embeddings: the rotation angle of each pair of a head per position.
 
 use super::fields::Fields;
 use super::net::Net;
@@ -6,15 +6,14 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::names;
 
-/// The turns of one step.
 pub(super) struct Rotary {
-    /// Per pair, in radians.
+    /// Angle per pair in radians.
     frequencies: Vec<f64>,
 }
 
 impl Rotary {
-    /// As a configuration says. Older ones name the part of a head that is turned in a field of their own, and the base
-    /// and the scaling outside of `rope_parameters`.
+    /// Reads a configuration. Older ones name the rotated part of a head in a field of their own, and keep base and
+    /// scaling outside of `rope_parameters`.
     pub fn of(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
         let inside = config.object("rope_parameters");
         let old = config.object("rope_scaling");
@@ -47,13 +46,13 @@ impl Rotary {
         Ok(Rotary { frequencies })
     }
 
-    /// Turns queries or keys by the places read now.
     pub fn turn(&self, net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
         net.rotate(scope, x, &self.frequencies)
     }
 }
 
-/// Slow turns are slowed by a factor, fast ones stay, and in between it is a blend of both.
+/// Applies Llama's frequency scaling: low frequencies are divided by a factor, high ones stay, those in between are
+/// blended.
 fn bend(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
     let factor = scaling.positive_or("factor", 8.0)?;
     let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);

@@ -1,13 +1,13 @@
-//! Decoding steps one after the other as one graph: the keys and values that a step answers with are read by the next.
+//! Chains decoding steps into one graph: each step reads the keys and values of the previous one.
 //!
-//! Tokens are given for each step, what an encoder saw is given once, and weights are there once. What a step answers
-//! beside keys and values is an answer of the whole; keys and values are those of the last step.
+//! Tokens are inputs of each step; encoder inputs and weights exist once. Outputs are those of every step, and the keys
+//! and values of the last one.
 
 use models::error::{Error, Result};
 use models::graph::{Graph, Node, Value, ValueId};
 use std::collections::HashMap;
 
-/// Chains the graphs of single steps, each with one more token in its past than the one before.
+/// Chains the graphs of single steps; each has one more past token than the previous one.
 pub(super) fn chained(name: &str, steps: &[Graph]) -> Result<Graph> {
     let mut chain = Chain {
         graph: Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] },
@@ -24,9 +24,9 @@ pub(super) fn chained(name: &str, steps: &[Graph]) -> Result<Graph> {
 
 struct Chain {
     graph: Graph,
-    /// Constants, and inputs that every step is given alike, by their names.
+    /// Constants and shared inputs by name.
     known: HashMap<String, Vec<ValueId>>,
-    /// Keys and values after the last step, in the order in which a step takes and gives them.
+    /// Keys and values after the last step, in input order.
     carried: Vec<ValueId>,
 }
 
@@ -45,7 +45,7 @@ impl Chain {
                     id
                 }
                 "past_keys" | "past_values" => self.given(value.clone()),
-                // An encoder's length is the sequence's in some families: then it is another one at each step.
+                // In some families the encoder's length equals the sequence, which differs between steps.
                 "encoder_keys" | "encoder_values" if step > 0 && !self.has(value) => {
                     return Err(self.unlike(&value.name));
                 }
@@ -88,7 +88,7 @@ impl Chain {
         id
     }
 
-    /// A value that is there once, however many steps have it.
+    /// Returns the shared copy of a value, and adds it if needed.
     fn once(&mut self, value: &Value, is_input: bool) -> ValueId {
         let mut same = self.known.get(&value.name).into_iter().flatten().copied();
         if let Some(id) = same.find(|id| self.graph.values[id.0 as usize] == *value) {

@@ -1,4 +1,4 @@
-//! Swin: attention within windows of an image, every other time within shifted ones, and patches merged between stages.
+//! Swin: attention within windows of an image, alternately shifted, with patches merged between stages.
 
 use super::fields::Fields;
 use super::net::{Bias, Net};
@@ -9,14 +9,12 @@ use models::graph::{Const, ValueId};
 use models::operators::{Attention, Compare, CompareOp, Expand, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 
-/// Patches along a side.
+/// Maximum number of patches per image side.
 const MAX_SIDE: i64 = 1 << 10;
-/// Patches along a side of a window.
+/// Maximum number of patches per window side.
 const MAX_WINDOW: i64 = 32;
 
-/// Sizes of one stage.
 struct Stage {
-    /// Patches along one side.
     side: i64,
     width: i64,
     heads: i64,
@@ -42,7 +40,7 @@ pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (x, count) = patches(net, config, "embeddings.patch_embeddings.projection", width, Bias::With)?;
     let mut x = net.layer_norm("embeddings.norm", x, epsilon)?;
     let mut side = (count as f64).sqrt() as i64;
-    // Masks and distances are listed for each pair of places of a window.
+    // Masks and distances are listed for each pair of positions in a window.
     if side > MAX_SIDE || window > MAX_WINDOW {
         let reason = format!("{side} patches a side in windows of {window} are above {MAX_SIDE} and {MAX_WINDOW}");
         return Err(config.unsupported("window_size", reason));
@@ -101,7 +99,7 @@ fn block_of(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) -
     net.add(scope, y, x)
 }
 
-/// Rows and columns moved up by so many, those that fall off put at the end.
+/// Rolls rows and columns by `shift`, cyclically.
 fn roll(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
     if shift == 0 {
         return Ok(x);
@@ -117,7 +115,7 @@ fn roll(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
     Ok(x)
 }
 
-/// `[batch, side, side, width]` as `[batch · windows, places, width]`.
+/// Reshapes `[batch, side, side, width]` to `[batch · windows, positions, width]`.
 fn windows(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[0, count, window, count, window, stage.width])?;
@@ -145,7 +143,7 @@ fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) 
         let name = format!("hidden.{}.{}.{shift}", stage.side, stage.window);
         let hidden = net.formula(&name, || hidden(stage, shift))?;
         let all = net.add(&own, hidden, mask)?;
-        // One mask per window, the same for each image.
+        // One mask per window, equal for each image.
         let shape = vec![net.batch(), count, heads, places, places];
         let all = if net.batch() == 1 { all } else { net.push(&own, Op::Expand(Expand { shape }), &[all])? };
         mask = net.reshape(&own, all, &[net.batch() * count, heads, places, places])?;
@@ -154,7 +152,7 @@ fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) 
     net.linear(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
 }
 
-/// A learned number for each distance of two places of a window: `[1, heads, places, places]`.
+/// Returns the learned bias for each pair of positions in a window: `[1, heads, positions, positions]`.
 fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
     let (window, places) = (stage.window, stage.window * stage.window);
     let span = 2 * window - 1;
@@ -172,11 +170,12 @@ fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
     net.reshape(scope, turned, &[1, stage.heads, places, places])
 }
 
-/// In shifted windows, places that were not neighbours before do not see each other: `[windows, 1, places, places]`.
+/// Returns the mask of shifted windows, which hides positions that were not neighbours before the shift: `[windows, 1,
+/// positions, positions]`.
 fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
     let (side, window) = (stage.side, stage.window);
     let (count, places) = (side / window, window * window);
-    // Which of three bands a row or a column of the shifted image came from.
+    // The band of the original image that a row or column came from.
     let band = |at: i64| i64::from(at >= side - window) + i64::from(at >= side - shift);
     let region = |at: i64, place: i64| {
         let (row, column) = (at / count * window + place / window, at % count * window + place % window);
@@ -196,12 +195,12 @@ fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
     (TensorType::f32(&extents), Const::computed(Op::Where(Where {}), vec![same, number(0.0), number(-100.0)]))
 }
 
-/// Four neighbours become one patch of twice the width.
+/// Merges four neighbouring patches into one of twice the width.
 fn merge(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
     let Stage { side, width, .. } = *stage;
     let half = side / 2;
     let cut = net.reshape(scope, x, &[0, half, 2, half, 2, width])?;
-    // Columns of a pair are outside of its rows.
+    // The column within a pair is the outer index.
     let turned = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
     let joined = net.reshape(scope, turned, &[0, half * half, 4 * width])?;
     let joined = net.layer_norm(&format!("{scope}.norm"), joined, stage.epsilon)?;

@@ -1,4 +1,4 @@
-//! Configurations of transformers and the graphs they become.
+//! Tests of transformer configurations and their graphs.
 
 use super::*;
 use crate::safetensors;
@@ -6,8 +6,8 @@ use models::graph::Const;
 use models::operators::{Attention, Op};
 use std::collections::BTreeSet;
 
-/// Parameters, and multiply-adds of linear layers, convolutions and attention for one input of 128 tokens (77 of CLIP, 32
-/// that Whisper writes), as counted on the published library's own classes.
+/// Parameters and multiply-adds of linear layers, convolutions and attention for one input, counted on the published
+/// library's classes. Inputs have 128 tokens (77 for CLIP, 32 for Whisper's output).
 const GOLDEN: &[(&str, u64, u64)] = &[
     ("bert-base-uncased", 109_482_240, 11_174_215_680),
     ("bert-large-uncased", 335_141_888, 39_461_060_608),
@@ -47,7 +47,7 @@ const GOLDEN: &[(&str, u64, u64)] = &[
     ("clip-vit-base-patch32-vision", 87_456_000, 4_408_418_304),
 ];
 
-/// Returns the multiply-adds of pairs that masks of attention hide: the published classes multiply these, too.
+/// Returns the multiply-adds of masked attention pairs, which the published classes compute, too.
 fn hidden_macs(mut graph: Graph) -> u64 {
     let seen = graph.work().unwrap().macs;
     for node in &mut graph.nodes {
@@ -70,7 +70,7 @@ fn parameters_and_multiply_adds_are_those_of_the_published_classes() {
     }
 }
 
-/// What the published library made of tiny models with random weights; see `scripts/transformer_cases.py`.
+/// Compares with results of the published library on tiny random models; see `scripts/transformer_cases.py`.
 #[test]
 fn every_family_answers_as_the_published_classes() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformers");
@@ -93,7 +93,7 @@ fn every_family_answers_as_the_published_classes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     let missing: Vec<&str> =
         FAMILIES.iter().map(|family| family.name).filter(|name| !families.contains(*name)).collect();
-    // The same code as `roberta`.
+    // These share the code of `roberta`.
     assert_eq!(missing, ["camembert", "xlm-roberta"]);
 }
 
@@ -237,7 +237,7 @@ fn decoding_reads_what_a_prompt_left() {
     assert_eq!(types(&step.graph, &step.graph.outputs)[0], "f32[2,1,32000]");
 }
 
-/// Nothing of seven billion weights is made: what the graph holds is names and shapes.
+/// A large graph contains names and shapes, but no weight values.
 #[test]
 fn a_large_model_is_few_tasks_and_no_weights() {
     for (phase, count) in [(Phase::Prefill, 12), (Phase::Decode, 13)] {

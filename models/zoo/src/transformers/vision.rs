@@ -1,4 +1,4 @@
-//! Encoders of images cut into patches (ViT, DeiT, CLIP), and the text side of CLIP.
+//! Vision transformers (ViT, DeiT, CLIP), and the text encoder of CLIP.
 
 use super::fields::Fields;
 use super::net::{Bias, Net};
@@ -8,7 +8,6 @@ use models::graph::{Const, ValueId};
 use models::operators::{ArgReduce, Attention, BiasAdd, Cast, Compare, CompareOp, Conv, Expand, GatherNd, Op, UnaryOp};
 use models::types::{DType, TensorType};
 
-/// Names of the modules of a block in published weights.
 struct Names {
     before: &'static str,
     after: &'static str,
@@ -42,10 +41,8 @@ const CLIP: Names = Names {
     outer: "mlp.fc2",
 };
 
-/// Sizes of an encoder that is normalised before each part.
 struct Shape {
     names: &'static Names,
-    /// What stands before the number of a block.
     blocks: &'static str,
     width: i64,
     layers: i64,
@@ -109,7 +106,7 @@ pub(super) fn deit(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     classifier(net, config, &["embeddings.cls_token", "embeddings.distillation_token"])
 }
 
-/// `extra` are learned tokens that stand before the patches.
+/// Builds a classifier; `extra` are learned tokens before the patches.
 fn classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<ValueId>> {
     let shape = Shape::of(config, &VIT, "encoder.layer")?;
     let (patches, count) = patches(net, config, "embeddings.patch_embeddings.projection", shape.width, Bias::With)?;
@@ -131,7 +128,7 @@ fn classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<Valu
     Ok(vec![x, net.unary("pooler.activation", function, pooled)?])
 }
 
-/// Patches of an image as `[batch, patches, width]`, and how many there are.
+/// Returns the patches of an image as `[batch, patches, width]`, and their number.
 pub(super) fn patches(net: &mut Net, config: &Fields, scope: &str, width: i64, bias: Bias) -> Result<(ValueId, i64)> {
     let (image, patch) = (config.size_or("image_size", 224)?, config.size_or("patch_size", 16)?);
     let channels = config.size_or("num_channels", 3)?;
@@ -157,14 +154,14 @@ pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>
     let all = net.concat("embeddings", &[token, patches], 1)?;
     let places = net.weight("embeddings.position_embedding.weight", &[count + 1, shape.width])?;
     let x = net.add("embeddings", all, places)?;
-    // The name is spelled like this in every published file.
+    // The misspelling is part of the published weights.
     let x = net.layer_norm("pre_layrnorm", x, shape.epsilon)?;
     let x = encode(net, &shape, x)?;
     let first = net.first_place("post_layernorm", x)?;
     Ok(vec![x, net.layer_norm("post_layernorm", first, shape.epsilon)?])
 }
 
-/// Also answers with the place of the token that ends each text.
+/// Also returns the output at each text's end token.
 pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let shape = Shape { is_causal: true, ..Shape::of(config, &CLIP, "encoder.layers")? };
     let tokens = net.tokens("tokens", net.sequence())?;
@@ -175,7 +172,7 @@ pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
     let x = encode(net, &shape, x)?;
     let x = net.layer_norm("final_layer_norm", x, shape.epsilon)?;
     let end = match config.size_or("eos_token_id", 49_407)? {
-        // Old configurations say 2 and mean the largest number of a text.
+        // Old configurations contain 2 but mean the largest token number of a text.
         2 => tokens,
         number => {
             let number = net.formula("end", || (TensorType::new(DType::I64, &[]), Const::Fill(number as f64)))?;

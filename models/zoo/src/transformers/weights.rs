@@ -1,4 +1,4 @@
-//! Weights by name: random ones, or those of safetensors files.
+//! Weights by name: random, or from safetensors files.
 
 use crate::safetensors::{self, Entry};
 use models::error::{Error, Result};
@@ -8,18 +8,16 @@ use models::types::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What published files put before the names of a model's tensors, after the name of the family.
+/// Optional prefixes of published tensor names, after the family's prefix.
 const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
 
-/// Where the values of weights come from.
 pub(super) enum Weights {
-    /// A seed each, counted up.
+    /// Random values with consecutive seeds.
     Random { seed: u64 },
-    /// Files.
+    /// Values from files.
     Stored { folder: String, entries: BTreeMap<String, Entry>, prefix: String, used: BTreeSet<String> },
 }
 
-/// How a matrix lies in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
     AsUsed,
@@ -31,14 +29,13 @@ impl Weights {
         Weights::Random { seed: 0 }
     }
 
-    /// Those of a folder, if there are any. Families put their own prefix before the names.
+    /// Opens the weights of a folder, or returns None if it has none.
     pub fn of_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
         let Some(entries) = safetensors::folder(folder)? else { return Ok(None) };
         let (folder, prefix) = (folder.display().to_string(), prefix.to_owned());
         Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))
     }
 
-    /// The contents of a weight of this type.
     pub fn find(&mut self, name: &str, ty: &TensorType, stored: Stored) -> Result<Const> {
         match self {
             Weights::Random { seed } => {
@@ -62,7 +59,7 @@ impl Weights {
         }
     }
 
-    /// How many tensors of the files nobody asked for, and the first of them.
+    /// Returns the number of unused tensors in the files, and the first of them.
     pub fn unused(&self) -> Option<(usize, String)> {
         let Weights::Stored { entries, used, .. } = self else { return None };
         let mut unused = entries.keys().filter(|name| !used.contains(*name));
@@ -71,7 +68,7 @@ impl Weights {
     }
 }
 
-/// The name of a tensor in the files.
+/// Returns the name of a tensor in the files.
 fn spelling(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Option<String> {
     let old = name
         .strip_suffix("LayerNorm.weight")
@@ -86,7 +83,7 @@ fn spelling(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Opti
         .find(|spelling| entries.contains_key(spelling))
 }
 
-/// A tensor of a file as a weight: its shape must be the weight's, its elements become 32-bit floats.
+/// Converts a tensor to a weight: checks its shape, and converts elements to 32-bit floats.
 fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
     let mut wanted = ty.clone();
     if stored == Stored::Transposed {

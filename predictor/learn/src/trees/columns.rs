@@ -1,44 +1,43 @@
-//! Trees in bytes that compress well: one column after the other over all trees of a file, each as four rows of bytes.
+//! A lossless columnar byte format for trees that compresses well: each column of numbers is stored as four byte
+//! planes.
 //!
-//! What is alike then lies side by side: most children stand where the next ones are expected, numbers share their first bytes, and
-//! trees of one fit ask a feature for few thresholds, so that a node holds the number of its threshold alone. Nothing is rounded.
+//! Neighbouring values are similar: most children are at the expected index, floats share their leading bytes, and a
+//! feature has few distinct thresholds, so nodes store threshold numbers.
 
 use super::{MAX_NODES, MAX_TREES, Split, Trees};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets of trees on their way into a file.
+/// A writer of sets of trees.
 #[derive(Default)]
 pub struct Writer {
     columns: Columns<Vec<u32>>,
 }
 
-/// Sets of trees on their way out of one.
+/// A reader of sets of trees.
 pub struct Reader<'a> {
     columns: Columns<Column<'a>>,
 }
 
-/// The columns in the order of the file.
+/// The columns in file order.
 #[derive(Default)]
 struct Columns<T> {
-    /// Of each set: its features, its base, its trees; of each tree its nodes.
+    /// Per set: number of features, base, number of trees; per tree: number of nodes.
     counts: T,
-    /// Of each node 0 for a leaf, else by how much its children stand from where they are expected, and one more.
+    /// Per node: 0 for a leaf, else the offset of its children from their expected index, plus one.
     children: T,
-    /// Of each inner node its feature and, above, whether a row without it goes left.
+    /// Per inner node: its feature, and in the upper bits whether missing values go left.
     questions: T,
-    /// Of each inner node the number of its threshold among those of its feature.
+    /// Per inner node: the number of its threshold among those of its feature.
     thresholds: T,
-    /// Of each feature of a set how many thresholds it has.
+    /// Per feature of a set: its number of thresholds.
     steps: T,
-    /// Those thresholds in ascending order, as differences.
+    /// The thresholds in ascending order, delta-coded.
     differences: T,
-    /// Of each leaf what it adds.
     leaves: T,
-    /// Of each node how many rows came through.
+    /// Per node: its number of training rows.
     covers: T,
 }
 
-/// A column as it lies in a file.
 struct Column<'a> {
     rows: [&'a [u8]; 4],
     next: usize,
@@ -52,7 +51,6 @@ impl<T> Columns<T> {
 }
 
 impl Writer {
-    /// Puts a set behind those before.
     pub fn put(&mut self, trees: &Trees) {
         let columns = &mut self.columns;
         columns.counts.extend([trees.features as u32, trees.base.to_bits(), trees.trees.len() as u32]);
@@ -86,7 +84,6 @@ impl Writer {
         }
     }
 
-    /// All of them as bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for column in self.columns.in_order() {
@@ -100,7 +97,7 @@ impl Writer {
 }
 
 impl<'a> Reader<'a> {
-    /// Of bytes, whatever they hold.
+    /// Opens encoded bytes, which may be arbitrary.
     pub fn new(mut bytes: &'a [u8]) -> Result<Reader<'a>, String> {
         let mut column = || -> Result<Column<'a>, String> {
             let (length, rest) = bytes.split_first_chunk::<4>().ok_or(ENDS)?;
@@ -125,7 +122,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next set.
     pub fn take(&mut self) -> Result<Trees, String> {
         let columns = &mut self.columns;
         let (features, base, count) =
@@ -181,7 +177,7 @@ impl<'a> Reader<'a> {
         Ok(trees)
     }
 
-    /// That nothing is left.
+    /// Checks that all bytes were read.
     pub fn finish(self) -> Result<(), String> {
         match self.columns.in_order().iter().all(|column| column.next == column.rows[0].len()) {
             true => Ok(()),
@@ -204,7 +200,7 @@ impl Column<'_> {
     }
 }
 
-/// The thresholds of each feature, as keys in ascending order.
+/// Returns the distinct thresholds of each feature as ascending keys.
 fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
     let mut steps: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let inner = trees.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place);
@@ -214,7 +210,7 @@ fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
     steps.into_iter().map(|(feature, keys)| (feature, keys.into_iter().collect())).collect()
 }
 
-/// A number whose order among its like is that of the threshold.
+/// Maps a threshold to an integer with the same order.
 fn key(threshold: f32) -> u32 {
     let bits = threshold.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
@@ -224,7 +220,7 @@ fn unkeyed(key: u32) -> f32 {
     f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
 }
 
-/// Small numbers of either sign as small ones.
+/// Zigzag-encodes a signed number.
 fn folded(number: i64) -> u32 {
     ((number << 1) ^ (number >> 63)) as u32
 }
@@ -239,7 +235,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any trees: each list of numbers decides which nodes split, where their children stand, and all they hold.
     fn grown() -> impl Strategy<Value = Trees> {
         let node = (
             0u16..7,
@@ -253,7 +248,7 @@ mod tests {
                 let mut nodes = Vec::new();
                 let mut behind = 1;
                 for (place, (feature, threshold, value, skipped)) in numbers.iter().enumerate() {
-                    // Children may stand behind a gap of leaves that nobody leads to.
+                    // Children may follow a gap of unreachable leaves.
                     let left = (behind + u32::from(*skipped)).max(place as u32 + 1);
                     let is_inner = (left as usize + 1) < numbers.len();
                     behind = if is_inner { left + 2 } else { behind };

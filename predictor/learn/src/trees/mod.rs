@@ -1,9 +1,8 @@
-//! Boosted trees as flat arrays: read from XGBoost's JSON, checked once, then answered without XGBoost.
+//! Boosted trees as flat arrays, read from XGBoost's JSON and checked once.
 //!
-//! Many rows go through one tree side by side, so that the tree stays in the cache and one row's wait for memory is
-//! another's work. A leaf is a node that leads to itself, which makes all rows of a tree take the same number of steps.
-//! Children are neighbours, so a node holds one place. Sums are in the order of the trees, in single precision, as
-//! XGBoost does them.
+//! Several rows go through one tree together, which keeps the tree in the cache and hides memory latency. A leaf points
+//! to itself, so that all rows take the same number of steps. Siblings are adjacent, so a node stores one index. Sums
+//! are single precision in tree order, as in XGBoost.
 
 pub mod columns;
 
@@ -13,55 +12,52 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// Trees in one file, nodes in one tree, steps from a root to a leaf.
+/// Limits of a file: trees, nodes per tree, and depth.
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
-/// Bits that are kept of what a leaf adds, which is off by a part in 8192 at most, and of how many rows came through a node.
+/// Mantissa bits kept of leaf values and of covers.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
-/// Rows that go through a tree together.
+/// Number of rows that go through a tree together.
 const LANES: usize = 8;
 
-/// Trees whose leaves are summed.
+/// Trees whose leaf values are summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
-    /// Features a row has.
     pub features: usize,
-    /// What the sum begins with.
+    /// Initial value of the sum.
     pub base: f32,
     nodes: Vec<Split>,
-    /// What a leaf adds; 0 for inner nodes.
+    /// Value of each leaf; 0 for inner nodes.
     leaves: Vec<f32>,
-    /// How many training rows, by weight, came through a node.
+    /// Weighted number of training rows in each node.
     covers: Vec<f32>,
     trees: Vec<Span>,
 }
 
 /// A node as explanations see it.
 pub(crate) enum Node {
-    /// What the tree answers.
     Leaf(f32),
-    /// A question.
+    /// A split.
     Inner {
-        /// The feature it asks for.
         feature: usize,
-        /// Where the row goes.
+        /// Child that the row enters.
         taken: usize,
-        /// Where it does not.
+        /// The other child.
         other: usize,
-        /// Share of the training rows that went where the row goes.
+        /// Share of the training rows that entered the row's child.
         share: f64,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Split {
-    /// Where a row goes that is below the threshold; the right child stands behind it. The node itself for a leaf.
+    /// Index of the left child, for rows below the threshold; the right child follows. A leaf holds its own index.
     left: u32,
     threshold: f32,
     feature: u16,
-    /// Whether a row without the feature goes left.
+    /// Whether rows without the feature go left.
     absent_left: bool,
 }
 
@@ -71,7 +67,7 @@ struct Span {
     depth: u32,
 }
 
-/// A node as a learner of this crate grows it; `left` counts from the tree's root and is 0 for a leaf.
+/// A node of a tree grown by this crate; `left` is relative to the root and 0 for a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grown {
     pub feature: u16,
@@ -81,8 +77,8 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// The parts of XGBoost's model file that matter here. Parts that are only written stay text, because JSON values may take a hundred
-/// times the memory of their text.
+/// The relevant parts of XGBoost's model file. Parts that are only written stay text, because parsed JSON values take
+/// many times the memory.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -161,14 +157,14 @@ fn raw(value: &serde_json::Value) -> Box<RawValue> {
 }
 
 impl Trees {
-    /// Reads the trees of a regression or ranking model in XGBoost's JSON.
+    /// Parses a regression or ranking model in XGBoost's JSON.
     pub fn from_json(json: &str) -> Result<Trees> {
         let wrong = |problem: String| Error::Data(format!("cannot read the XGBoost model: {problem}"));
         let document: Document = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
         from_document(&document).map_err(wrong)
     }
 
-    /// Writes the trees as XGBoost reads them, with these names of features.
+    /// Formats the trees as XGBoost's JSON with the given feature names.
     pub fn to_json(&self, names: &[String]) -> String {
         assert_eq!(names.len(), self.features, "a name for every feature");
         let trees: Vec<Tree> = (0..self.trees.len()).map(|tree| self.tree_document(tree)).collect();
@@ -207,7 +203,7 @@ impl Trees {
         serde_json::to_string(&document).expect("numbers and texts have a JSON form")
     }
 
-    /// The average of trees whose children stand behind their parents.
+    /// Returns the average of trees whose children follow their parents.
     pub(super) fn of_grown(features: usize, grown: &[Vec<Grown>]) -> Trees {
         let mut trees = Trees { features, ..Trees::default() };
         let mut roots = Vec::new();
@@ -233,8 +229,8 @@ impl Trees {
         trees
     }
 
-    /// Trees that ask for one feature first and then go on as one of the sets; each set is for the feature's values up to
-    /// the middle between its own and the next. The sets have equally many trees, and the values ascend.
+    /// Joins sets of trees by splits on one feature. Each set serves the feature's values up to the midpoint to the
+    /// next value. The sets have equal numbers of trees, and the values ascend.
     pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
         let first = &sets.first().expect("there is a set to choose").1;
         let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
@@ -251,7 +247,7 @@ impl Trees {
                 joined.covers[place] = sets[first_left..].iter().map(cover).sum();
                 joined.nodes[place] =
                     Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
-                // Two places for the root of this set and the next question, which stand side by side.
+                // Reserves two adjacent nodes: the root of this set and the next split.
                 for _ in 0..2 {
                     joined.nodes.push(first.nodes[0]);
                     joined.leaves.push(0.0);
@@ -266,7 +262,7 @@ impl Trees {
         joined
     }
 
-    /// Copies a tree of others, its root to a place that waits for it.
+    /// Copies a tree of another ensemble; its root replaces the reserved node.
     fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
         let Range { start: begin, end } = other.places(tree);
         let behind = self.nodes.len();
@@ -286,7 +282,7 @@ impl Trees {
         }
     }
 
-    /// Leaves no more of leaves and covers than answers need, so that they take less room.
+    /// Rounds leaf values and covers to the precision that predictions need, which makes files smaller.
     pub(super) fn round(&mut self) {
         self.leaves.iter_mut().for_each(|leaf| *leaf = rounded(*leaf, LEAF_BITS));
         self.covers.iter_mut().for_each(|cover| *cover = rounded(*cover, COVER_BITS));
@@ -332,29 +328,27 @@ impl Trees {
         }
     }
 
-    /// Where a tree's nodes stand.
+    /// Returns the index range of a tree's nodes.
     fn places(&self, tree: usize) -> Range<usize> {
         let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
         self.trees[tree].root as usize..end
     }
 
-    /// Number of trees.
     pub fn len(&self) -> usize {
         self.trees.len()
     }
 
-    /// Whether there are no trees.
     pub fn is_empty(&self) -> bool {
         self.trees.is_empty()
     }
 
-    /// The sum of the leaves of one row.
+    /// Returns the sum of the leaf values for one row.
     pub fn predict_row(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
         self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.leaf(tree, row)])
     }
 
-    /// The leaf that a row comes to in each tree, counted from its root.
+    /// Returns the leaf that a row reaches in each tree, relative to the tree's root.
     pub fn leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
         self.trees.iter().map(move |tree| self.leaf(tree, row) as u32 - tree.root)
     }
@@ -370,9 +364,9 @@ impl Trees {
         }
     }
 
-    /// The sums of all rows.
+    /// Returns the sums for all rows.
     pub fn predict(&self, matrix: &Matrix) -> Vec<f32> {
-        /// Rows whose features stay in the nearest cache while all trees go over them.
+        /// A block's features fit into the L1 cache while all trees process it.
         const BLOCK: usize = 64;
         assert_eq!(matrix.columns(), self.features, "rows have the features the trees were grown on");
         if matrix.rows() < LANES {
@@ -395,7 +389,7 @@ impl Trees {
         sums
     }
 
-    /// Takes some rows through a tree; whole rows lack no feature, so that none has to be looked for.
+    /// Moves up to `LANES` rows through a tree. `IS_WHOLE` rows have no missing features, so the check is compiled out.
     fn climb<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
@@ -417,12 +411,11 @@ impl Trees {
         node.left as usize + usize::from(!is_left)
     }
 
-    /// The places of the roots.
     pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(|tree| tree.root as usize)
     }
 
-    /// A node, and where a row goes from it; a row that is too short lacks its last features.
+    /// Returns a node and the child that a row enters; features beyond the end of the row are missing.
     pub(crate) fn node(&self, place: usize, row: &[f32]) -> Node {
         let node = &self.nodes[place];
         let left = node.left as usize;
@@ -438,7 +431,7 @@ impl Trees {
         Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
     }
 
-    /// Checks that every tree is one: from each root all places stay inside, go forward, and end.
+    /// Checks that every tree is a tree: from each root, all indices stay inside, increase, and end.
     fn spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
         let mut spans = Vec::with_capacity(roots.len());
         for (tree, root) in roots.iter().enumerate() {
@@ -460,7 +453,7 @@ impl Trees {
                 if left == place {
                     continue;
                 }
-                // Children lie behind their parent, so no walk comes back.
+                // Children follow their parent, so there is no cycle.
                 if left <= place || left + 1 >= end {
                     return Err(format!("tree {tree} has a node whose children are not in it"));
                 }
@@ -483,13 +476,12 @@ impl Trees {
 }
 
 impl Split {
-    /// A node that leads to itself.
+    /// Returns a node that points to itself.
     fn leaf(place: u32) -> Split {
         Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
     }
 }
 
-/// The nearest number of so many bits behind its first one.
 fn rounded(number: f32, bits: u32) -> f32 {
     let lost = f32::MANTISSA_DIGITS - 1 - bits;
     let nearest = f32::from_bits((number.to_bits() + (1 << (lost - 1))) >> lost << lost);
@@ -526,7 +518,7 @@ fn from_document(document: &Document) -> std::result::Result<Trees, String> {
     Ok(trees)
 }
 
-/// Appends a tree, its children made neighbours: places are given out breadth first.
+/// Appends a tree in breadth-first order, so that siblings are adjacent.
 fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
     let count = tree.left_children.len();
     let lengths = [

@@ -1,27 +1,25 @@
-//! What a simpler rule says of slowdowns, to be printed beside the model.
+//! Baseline rules for slowdowns, which are reported with the model's predictions.
 
 use super::{Demand, Machine};
 use serde::Serialize;
 
-/// A simple rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// Partners do not matter.
+    /// No slowdown.
     None,
-    /// Everybody waits for everybody, in parts of the bandwidth that each takes of it alone.
+    /// The slowdown is 1 plus the sum of the partners' bandwidth shares.
     Sum,
-    /// Only the partner that moves most counts.
+    /// The slowdown is 1 plus the largest bandwidth share of a partner.
     Maximum,
-    /// Operators are of two classes, those that memory bounds and the others; the first share it evenly.
+    /// Operators are either memory-bound or not; memory-bound operators share the bandwidth evenly.
     Class,
 }
 
 impl Baseline {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Baseline; 4] = [Baseline::None, Baseline::Sum, Baseline::Maximum, Baseline::Class];
 
-    /// As it is called in tables.
     pub fn name(self) -> &'static str {
         match self {
             Baseline::None => "no interference",
@@ -32,10 +30,9 @@ impl Baseline {
     }
 }
 
-/// Memory bounds an operator that takes at least this share of the bandwidth.
 const BOUND_SHARE: f64 = 0.5;
 
-/// The slowdown of each by a simple rule.
+/// Returns the slowdown of each operator by a rule.
 pub fn baseline(rule: Baseline, machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let shares: Vec<f64> =
         running.iter().map(|(cores, demand)| demand.rate(*cores, machine) / machine.bytes_per_ns).collect();

@@ -1,7 +1,7 @@
-//! Max-min fair shares of one resource.
+//! Max-min fair allocation of one resource.
 
-/// What each gets of a capacity, who wants so much: nobody more than wanted, nobody less than another who gets all it wants,
-/// and nothing is left while somebody wants more.
+/// Returns the max-min fair allocation of a capacity. No demand is exceeded, capacity is left only if all demands are
+/// met, and an unmet demand receives at least as much as any other.
 pub fn max_min(wanted: &[f64], capacity: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));

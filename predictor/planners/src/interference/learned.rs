@@ -1,51 +1,48 @@
-//! What pairs that were measured say beyond bandwidth and cache: weights of terms that grow with what others ask for.
+//! A learned model of slowdowns beyond bandwidth and cache: a weighted sum of terms that grow with the partners'
+//! demand.
 //!
-//! A slowdown is 1 and a sum of terms, each zero or more and none falling with a partner's demand, so whatever weights are learned
-//! the laws of sharing hold: nobody gains, more demand never helps, names do not matter. Weights are zero or more and make the sum of
-//! relative errors small, not of their squares, for some pairs were disturbed by others; with few pairs they stay small. Operators whose loss beside synthetic partners was measured
-//! (`Profile`) have terms for that, too.
+//! The slowdown is 1 plus nonnegative terms that never decrease with a partner's demand. With nonnegative weights,
+//! sharing never speeds an operator up, more demand never helps, and names do not matter. The fit minimises absolute
+//! relative errors, not squares, because some measurements were disturbed; regularisation keeps weights small if there
+//! are few pairs. Operators with a measured `Profile` have additional terms.
 
 use super::{Demand, Machine, shared};
 use serde::{Deserialize, Serialize};
 
-/// What an operator loses beside partners that ask for one thing alone, and what they lose beside it: slowdowns less 1.
+/// Measured losses of an operator with synthetic partners that each load one resource, and the partners' losses. A loss
+/// is a slowdown minus 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Its own loss beside each partner.
+    /// Loss of the operator with each partner.
     pub sensitivity: Vec<f64>,
-    /// What each partner loses beside it.
+    /// Loss of each partner.
     pub pressure: Vec<f64>,
 }
 
-/// Weights of terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Where all operators have a profile; none where they had not.
+    /// Weights if all operators have a profile; empty if too few had one.
     profiled: Vec<f64>,
-    /// Where not.
     plain: Vec<f64>,
 }
 
-/// Operators that ran together, and how many times longer the first took.
+/// A measurement of concurrent operators: the slowdown of the first one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen<'a> {
-    /// On how many cores, and what it asks for.
+    /// Number of cores and demand of the operator.
     pub own: (usize, &'a Demand),
-    /// The others.
+    /// Core counts and demands of its partners.
     pub others: Vec<(usize, &'a Demand)>,
-    /// What was measured.
     pub slowdown: f64,
 }
 
 impl Default for Learned {
-    /// Bandwidth and cache alone.
     fn default() -> Learned {
         Learned { profiled: Vec::new(), plain: vec![1.0] }
     }
 }
 
 impl Learned {
-    /// Weights from what was seen.
     pub fn fit(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
         let physical = Machine { learned: Learned::default(), ..machine.clone() };
         let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {
@@ -53,12 +50,11 @@ impl Learned {
         };
         let plain = weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
         let with_profile = rows(profiled_terms);
-        // Less than half of the pairs with profiles would say little of the others.
+        // If fewer than half of the pairs have profiles, they do not represent the others.
         let profiled = if 2 * with_profile.len() >= seen.len() { weights(&with_profile) } else { Vec::new() };
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }
 
-    /// How many times longer the first takes.
     pub(super) fn slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
         let terms = match profiled_terms(machine, seen) {
             Some(terms) if terms.len() == self.profiled.len() => return 1.0 + sum(&terms, &self.profiled),
@@ -67,7 +63,7 @@ impl Learned {
         1.0 + sum(&terms, &self.plain)
     }
 
-    /// Whether it is bandwidth and cache alone.
+    /// Returns whether the model consists of bandwidth and cache alone.
     pub fn is_physical(&self) -> bool {
         *self == Learned::default()
     }
@@ -77,7 +73,7 @@ fn sum(terms: &[f64], weights: &[f64]) -> f64 {
     terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
 }
 
-/// What bandwidth and cache say, then what each takes of the way to memory and of the last cache.
+/// Returns the physical slowdown, then bandwidth use and cache use of each partner.
 fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];
@@ -99,7 +95,8 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
     ]
 }
 
-/// The same, and what an operator loses beside a partner times what that partner loses beside the others, for each partner.
+/// Returns the plain terms, then for each synthetic partner the operator's sensitivity times the others' pressure, that
+/// pressure, and that sensitivity.
 fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
@@ -117,10 +114,10 @@ fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     Some(terms)
 }
 
-/// Weights that are zero or more and make relative errors small: squares again and again, each row divided by what it was off before.
+/// Fits nonnegative weights to minimise absolute relative errors, by iteratively reweighted least squares.
 fn weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     const TIMES: usize = 30;
-    /// No row counts as closer than this.
+    /// Lower bound of a residual; it bounds the weight of a row.
     const CLOSEST: f64 = 0.003;
     let mut trust = vec![1.0; rows.len()];
     let mut found = Vec::new();
@@ -134,8 +131,8 @@ fn weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     found
 }
 
-/// Weights that are zero or more and make squares of relative errors small, each row trusted so much; a small price on each keeps those
-/// low that pairs say nothing of.
+/// Fits nonnegative weights by weighted least squares of relative errors. A small ridge penalty keeps undetermined
+/// weights low.
 fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     const PRICE: f64 = 1e-4;
     const ROUNDS: usize = 300;

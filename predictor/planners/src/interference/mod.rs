@@ -1,9 +1,9 @@
-//! What operators that run side by side cost each other.
+//! A model of the interference between operators that run concurrently.
 //!
-//! Cores are parted, so what is shared is the way to memory and the last cache. Bandwidth is shared max-min fair: nobody gets
-//! less than another one because it wants less. A cache that is too small for all is shared so, too, and what an operator no
-//! longer finds in it comes from memory. While nobody begins or ends, speeds stay as they are: such a phase is computed at once
-//! (`phases`). The law of it: beside others nothing is faster than alone, and more demand of a partner never helps.
+//! Cores are partitioned, so operators share memory bandwidth and the last-level cache. Both are allocated max-min
+//! fairly; data that no longer fits the cache is fetched from memory. Speeds are constant between starts and ends of
+//! operators, so each phase has a closed form (`phases`). Sharing never makes an operator faster, and more demand of a
+//! partner never helps.
 
 mod baseline;
 mod fair;
@@ -18,61 +18,58 @@ pub use phases::{Course, Lane, run};
 use crate::{Result, not_negative, positive};
 use serde::{Deserialize, Serialize};
 
-/// What one operator asks of a machine.
+/// The resource demand of one operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Its time alone on so many cores, from one on; the last holds for more.
+    /// Time alone by number of cores, from one; the last entry holds for more cores.
     pub alone_ns: Vec<f64>,
-    /// What it moves to and from memory in one run.
+    /// Memory traffic of one run.
     pub bytes: f64,
-    /// What it wants to keep in the last cache while it runs.
+    /// Footprint in the last-level cache.
     pub footprint_bytes: f64,
-    /// What it reads from the last cache in one run, and would have to fetch again if it were not there.
+    /// Bytes of one run that hit the last-level cache and would otherwise be fetched from memory.
     pub reused_bytes: f64,
-    /// What it loses and costs beside synthetic partners, where that was measured.
+    /// Losses with synthetic partners, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
 }
 
-/// What operators share.
+/// The shared resources of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Cores.
     pub cores: usize,
-    /// What all cores together move to and from memory; infinite where that is never what operators wait for.
+    /// Memory bandwidth of all cores; infinite if it is never the bottleneck.
     pub bytes_per_ns: f64,
-    /// The last cache; infinite where it is never too small.
+    /// Size of the last-level cache; infinite if it is never too small.
     pub cache_bytes: f64,
-    /// What was learned from operators that ran together; by default bandwidth and cache alone.
+    /// Learned interference model; by default bandwidth and cache alone.
     #[serde(default)]
     pub learned: Learned,
 }
 
 impl Demand {
-    /// An operator that is as fast as arithmetic and memory let it: so much work for one core, and so many bytes.
+    /// Returns the demand of an operator that reaches the roofline, from its work for one core and its memory traffic.
     pub fn roofline(work_ns: f64, bytes: f64, machine: &Machine) -> Demand {
         let alone = |cores: usize| (work_ns / cores as f64).max(bytes / machine.bytes_per_ns);
         let alone_ns = (1..=machine.cores).map(alone).collect();
         Demand { alone_ns, bytes, footprint_bytes: 0.0, reused_bytes: 0.0, profile: None }
     }
 
-    /// Its time alone on so many cores.
+    /// Returns the time alone on a number of cores.
     pub fn alone(&self, cores: usize) -> f64 {
         self.alone_ns[cores.clamp(1, self.alone_ns.len()) - 1]
     }
 
-    /// The number of cores, up to so many, on which it takes least, and that time; fewer where as good.
+    /// Returns the fastest number of cores up to a limit, with its time; ties go to fewer cores.
     pub fn best(&self, cores: usize) -> (usize, f64) {
         let times = (1..=cores.max(1)).map(|cores| (cores, self.alone(cores)));
         times.min_by(|(_, one), (_, other)| one.total_cmp(other)).expect("there is a core")
     }
 
-    /// What it moves per time while it runs alone on so many cores.
     fn rate(&self, cores: usize, machine: &Machine) -> f64 {
         (self.bytes / self.alone(cores)).min(machine.bytes_per_ns)
     }
 
-    /// Refuses what is no time.
     pub fn check(&self, operator: usize) -> Result<()> {
         if self.alone_ns.is_empty() {
             return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, of: "numbers of cores" });
@@ -88,7 +85,7 @@ impl Demand {
     }
 }
 
-/// How fast operators are that all run at once for as long as one looks, each on so many cores: 1 is as alone.
+/// Returns the relative speed of concurrent operators, each with its number of cores; 1 is the speed alone.
 pub fn speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     if machine.learned.is_physical() {
         return shared(machine, running);
@@ -100,7 +97,7 @@ pub fn speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     (0..running.len()).map(of).collect()
 }
 
-/// The same by bandwidth and cache alone.
+/// Returns the relative speeds by bandwidth and cache alone.
 fn shared(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let wanted: Vec<f64> = running.iter().map(|(_, demand)| demand.footprint_bytes.min(machine.cache_bytes)).collect();
     let kept = max_min(&wanted, machine.cache_bytes);
@@ -116,7 +113,8 @@ fn shared(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     rates.iter().zip(shares).map(|(rate, share)| if *rate > 0.0 { (share / rate).min(1.0) } else { 1.0 }).collect()
 }
 
-/// How many times longer each takes beside the others than alone on the same cores, when all run again and again.
+/// Returns the slowdown of each operator relative to its time alone on the same cores, if all of them repeat
+/// continuously.
 pub fn slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     speeds(machine, running).into_iter().map(f64::recip).collect()
 }

@@ -1,29 +1,27 @@
-//! The course of several lanes of operators that begin together.
+//! The timeline of several lanes of operators that begin together.
 
 use super::{Demand, Machine, speeds};
 
-/// Operators that run one after the other on cores of their own.
+/// A sequence of operators on cores of its own.
 #[derive(Clone, Debug)]
 pub struct Lane<'a> {
-    /// How many cores.
     pub cores: usize,
-    /// What runs, in order.
     pub operators: Vec<&'a Demand>,
 }
 
-/// When what ends.
+/// The timeline of all lanes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// When each operator of each lane ends.
+    /// End of each operator of each lane.
     pub ends_ns: Vec<Vec<f64>>,
-    /// When the last ends.
+    /// End of the last operator.
     pub total_ns: f64,
 }
 
-/// Runs lanes side by side until all have ended.
+/// Simulates the lanes until all have ended.
 pub fn run(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
     let mut ends_ns: Vec<Vec<f64>> = lanes.iter().map(|lane| Vec::with_capacity(lane.operators.len())).collect();
-    // What is left of the operator that each lane runs, as time alone.
+    // Remaining time alone of each lane's current operator.
     let alone = |lane: &Lane<'_>, place: usize| lane.operators.get(place).map(|one| one.alone(lane.cores));
     let mut left_ns: Vec<Option<f64>> = lanes.iter().map(|lane| alone(lane, 0)).collect();
     let mut now_ns = 0.0;
@@ -40,7 +38,7 @@ pub fn run(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
         let phase_ns = waits.iter().copied().fold(f64::INFINITY, f64::min);
         now_ns += phase_ns;
         for ((&lane, speed), wait) in active.iter().zip(&speeds).zip(&waits) {
-            // Who ends within the last digits of this phase ends with it.
+            // Operators that end within rounding error of this phase end with it.
             if *wait <= phase_ns * (1.0 + 1e-12) {
                 ends_ns[lane].push(now_ns);
                 left_ns[lane] = alone(&lanes[lane], ends_ns[lane].len());

@@ -1,4 +1,4 @@
-//! The laws of sharing.
+//! Tests of the invariants of sharing.
 
 use super::*;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn a_cache_too_small_for_all_is_shared() {
     };
     assert_eq!(slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
     let crowded = slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
-    // Half of what was found is fetched again: 1 byte per time each, of 1 there is.
+    // Half of the cached bytes are fetched again: each operator needs a bandwidth of 1, and 1 is available in total.
     assert_eq!(crowded, [2.0, 2.0]);
     assert_eq!(slowdowns(&machine, &[(1, &of(400.0))]), [1.0], "alone is alone, however large");
 }
@@ -63,7 +63,7 @@ fn demand() -> impl Strategy<Value = Demand> {
     })
 }
 
-/// All pairs of operators, and what the first loses by a rule.
+/// Returns all pairs of operators, each with the slowdown of the first one by a rule.
 fn pairs(demands: &[Demand], rule: impl Fn(&Demand, &Demand) -> f64) -> Vec<(usize, usize, f64)> {
     let count = demands.len();
     let both = (0..count * count).map(|pair| (pair / count, pair % count));
@@ -96,7 +96,7 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
     for (own, other, wanted) in pairs(&demands[10..], rule) {
         let found = slowdowns(&learned, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
         let physical = slowdowns(&machine, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
-        // The price on weights keeps it a little below what was seen.
+        // The ridge penalty keeps the prediction slightly below the measurement.
         assert!((found / wanted - 1.0).abs() < 0.03, "{found} {wanted}, by bandwidth alone {physical}");
     }
     assert_eq!(slowdowns(&learned, &[(2, &demands[3])]), [1.0], "alone is alone");
@@ -166,13 +166,14 @@ proptest! {
             1 => larger[last].footprint_bytes *= more,
             _ => larger[last].reused_bytes *= more,
         }
-        // What a partner keeps of the cache it does not fetch: a larger footprint costs others cache, never bandwidth alone.
+        // A larger footprint costs the partners cache. It does not reduce their bandwidth, because cached data is not
+        // fetched.
         if which != 1 {
             for (was, is) in before[..last].iter().zip(&of(&larger)) {
                 prop_assert!(*is >= was * (1.0 - 1e-9), "{was} {is}");
             }
         }
-        // Names do not matter.
+        // The order of operators does not matter.
         let mut turned = demands.clone();
         turned.reverse();
         let mut other = of(&turned);

@@ -1,15 +1,14 @@
-//! What no assignment can take less than.
+//! A lower bound of the makespan over all assignments.
 //!
-//! A device is done when all on it is: so for any weights of devices that sum to one, the makespan is at least the sum over
-//! operators of the least weighted time, the dual of parting operators among devices. Weights are moved towards devices that
-//! would be chosen too often. With edges, the longest chain at its fastest counts, too.
+//! For any device weights that sum to one, the makespan is at least the sum over operators of the smallest weighted
+//! time (Lagrangian dual of the assignment). A subgradient method moves the weights towards overloaded devices. With
+//! edges, the critical path at the fastest times is a bound, too.
 
 use super::Game;
 use crate::topological;
 
 const STEPS: usize = 400;
 
-/// The largest bound that is found.
 pub(super) fn least(game: &Game<'_>) -> f64 {
     let instance = game.instance;
     let fastest = |times: &Vec<f64>| times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -48,7 +47,7 @@ fn weighted(game: &Game<'_>) -> f64 {
     most
 }
 
-/// The longest chain of operators that wait for each other, each where it is fastest.
+/// Returns the critical path, with each operator at its fastest time.
 fn chain(game: &Game<'_>) -> f64 {
     let times = &game.instance.times_ns;
     let mut before = vec![Vec::new(); times.len()];

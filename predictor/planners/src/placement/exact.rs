@@ -1,23 +1,22 @@
-//! Every assignment, where there are not too many.
+//! Exhaustive search over all assignments, if there are few enough.
 
 use super::Game;
 
-/// So many assignments are looked at one by one.
+/// Maximum number of assignments for exhaustive search.
 pub const EXACT_MOST: u64 = 1_000_000;
 
-/// What was found among all.
 pub(super) struct Exact {
     pub devices: Vec<usize>,
     pub least_ns: f64,
     pub anarchy: Option<f64>,
 }
 
-/// How many assignments there are, where that is a number that can be counted to.
+/// Returns the number of assignments, or None if it overflows.
 pub fn assignments(operators: usize, devices: usize) -> Option<u64> {
     (devices as u64).checked_pow(u32::try_from(operators).ok()?)
 }
 
-/// The best of all, the first of those that are equal.
+/// Returns the best assignment; ties go to the first one.
 pub(super) fn best(game: &Game<'_>) -> Option<Exact> {
     let (operators, count) = (game.instance.times_ns.len(), game.instance.devices());
     let all = assignments(operators, count).filter(|all| *all <= EXACT_MOST)?;

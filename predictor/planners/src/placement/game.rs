@@ -1,19 +1,18 @@
-//! What an assignment costs, what each operator pays in it, and moves until nobody wants another one.
+//! The placement as a game: costs of an assignment, the cost of each operator in it, and best-response moves.
 
 use super::exact::Exact;
 use super::{Edge, Instance, Placement, bound};
 use crate::Result;
 
-/// An instance as it is searched.
+/// An instance with precomputed order and edges.
 pub(super) struct Game<'a> {
     pub instance: &'a Instance,
-    /// The order in which operators run where some wait for others: most that has to come after it first.
+    /// List order of the operators in a graph: by descending rank (longest remaining path first).
     order: Vec<usize>,
-    /// What each operator reads.
     reads: Vec<Vec<Edge>>,
 }
 
-/// More moves than any search of ours makes before nobody wants one.
+/// Bound on best-response moves; no search of ours reaches it.
 const MOVES_MOST: usize = 10_000;
 
 impl<'a> Game<'a> {
@@ -27,13 +26,11 @@ impl<'a> Game<'a> {
         Ok(Game { instance, order, reads })
     }
 
-    /// The same order of operators with the times of another instance.
     #[cfg(test)]
     pub fn with_times<'b>(&self, instance: &'b Instance) -> Game<'b> {
         Game { instance, order: self.order.clone(), reads: self.reads.clone() }
     }
 
-    /// Whether operators wait for others.
     pub fn is_graph(&self) -> bool {
         !self.instance.edges.is_empty()
     }
@@ -42,7 +39,6 @@ impl<'a> Game<'a> {
         self.instance.times_ns[operator][device]
     }
 
-    /// The energy of an operator on a device.
     pub fn energy(&self, operator: usize, device: usize) -> f64 {
         self.instance.energies_j.get(operator).map_or(0.0, |energies| energies[device])
     }
@@ -51,7 +47,6 @@ impl<'a> Game<'a> {
         devices.iter().enumerate().map(|(operator, &device)| self.energy(operator, device)).sum()
     }
 
-    /// How busy each device is.
     pub fn loads(&self, devices: &[usize]) -> Vec<f64> {
         let mut loads = vec![0.0; self.instance.devices()];
         for (operator, &device) in devices.iter().enumerate() {
@@ -60,7 +55,6 @@ impl<'a> Game<'a> {
         loads
     }
 
-    /// When the last device is done.
     pub fn makespan(&self, devices: &[usize]) -> f64 {
         if !self.is_graph() {
             return self.loads(devices).into_iter().fold(0.0, f64::max);
@@ -84,12 +78,11 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// What is made small.
     pub fn objective(&self, devices: &[usize]) -> f64 {
         self.makespan(devices) + self.instance.price_ns_per_j * self.energies(devices)
     }
 
-    /// What each operator pays on each device while the others stay.
+    /// Returns the cost of each operator on each device while the others stay.
     pub fn pays(&self, devices: &[usize]) -> Vec<Vec<f64>> {
         let loads = self.loads(devices);
         let mut moved = devices.to_vec();
@@ -110,7 +103,7 @@ impl<'a> Game<'a> {
         (0..devices.len()).map(&mut of).collect()
     }
 
-    /// The most that one operator gains by a move of its own, with the move.
+    /// Returns the largest gain of a unilateral move, with its operator and device.
     pub fn largest_gain(pays: &[Vec<f64>], devices: &[usize]) -> (f64, usize, usize) {
         let mut most = (f64::NEG_INFINITY, 0, devices[0]);
         for (operator, pays) in pays.iter().enumerate() {
@@ -124,7 +117,8 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Lets operators move while one gains and the whole does not lose: to an equilibrium that is no worse.
+    /// Performs unilateral moves while one gains and the objective does not rise; ends in an equilibrium that is no
+    /// worse.
     pub fn settle(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.pays(&devices), &devices);
@@ -141,7 +135,7 @@ impl<'a> Game<'a> {
         let pays_ns = self.pays(&devices);
         let objective_ns = self.objective(&devices);
         let least_ns = exact.map_or_else(|| bound::least(self), |exact| exact.least_ns).min(objective_ns);
-        // All assignments were tried in the order of the list; without edges the order does not matter.
+        // Exhaustive search uses the list order, so its optimum bounds other orders only without edges.
         let least_in_any_order_ns =
             if self.is_graph() && exact.is_some() { bound::least(self).min(least_ns) } else { least_ns };
         let (count, times) = (self.instance.devices(), &self.instance.times_ns);
@@ -163,7 +157,7 @@ impl<'a> Game<'a> {
     }
 }
 
-/// An order that is topological, where those come first after which most has to come.
+/// Returns a topological order by descending rank.
 fn by_rank(instance: &Instance, topological: Vec<usize>) -> Vec<usize> {
     let mean = |operator: usize| instance.times_ns[operator].iter().sum::<f64>() / instance.devices() as f64;
     let mut ranks = vec![0.0f64; topological.len()];
@@ -175,7 +169,7 @@ fn by_rank(instance: &Instance, topological: Vec<usize>) -> Vec<usize> {
         ranks[operator] = mean(operator) + after[operator].iter().map(|&next| ranks[next]).fold(0.0, f64::max);
     }
     let mut order = topological;
-    // Times are positive, so who comes later has a lower rank.
+    // Times are positive, so successors have a lower rank.
     order.sort_by(|&one, &other| ranks[other].total_cmp(&ranks[one]));
     order
 }

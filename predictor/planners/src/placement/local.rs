@@ -1,16 +1,17 @@
-//! Moves and exchanges from several beginnings, each left by kicks; in the end nobody wants to move.
+//! Iterated local search from several initial assignments: moves, exchanges and random kicks. The result is an
+//! equilibrium.
 
 use super::{Game, Instance, Placement};
 use crate::Result;
 
-/// Beginnings that are drawn, beside those by rules.
+/// Number of random initial assignments, in addition to the constructed ones.
 const DRAWN: usize = 6;
-/// Kicks of each beginning: few operators are moved somewhere, and what follows is kept where it is better.
+/// Number of kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is better.
 const KICKS: usize = 40;
-/// Evaluations a search makes at most: large questions get fewer kicks.
+/// Maximum number of evaluations; large instances get fewer kicks.
 const EVALUATIONS_MOST: usize = 2_000_000;
 
-/// The best assignment that moves find, however small the question is.
+/// Returns the best assignment that local search finds, for instances of any size.
 pub fn local(instance: &Instance) -> Result<Placement> {
     let game = Game::of(instance)?;
     let (operators, devices) = (instance.times_ns.len(), instance.devices());
@@ -42,13 +43,12 @@ pub fn local(instance: &Instance) -> Result<Placement> {
     Ok(game.settle(devices, None))
 }
 
-/// Each operator where it takes least.
 fn fastest(instance: &Instance) -> Vec<usize> {
     let least = |times: &Vec<f64>| (0..times.len()).min_by(|&one, &other| times[one].total_cmp(&times[other]));
     instance.times_ns.iter().map(|times| least(times).expect("there is a device")).collect()
 }
 
-/// One after the other, the longest or the shortest first, each where its device is done earliest.
+/// Assigns operators greedily to the device that finishes first, longest or shortest first.
 fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     let times = &game.instance.times_ns;
     let least = |operator: usize| times[operator].iter().copied().fold(f64::INFINITY, f64::min);
@@ -67,8 +67,8 @@ fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     devices
 }
 
-/// Moves one operator, or exchanges two, while that makes the whole better; what it is then. Of assignments that take as long,
-/// the one is better whose devices are less busy in sum of squares: so the next move of the busiest comes within reach.
+/// Moves or exchanges operators while the cost falls, and returns the cost. Ties in the makespan go to the smaller sum
+/// of squared loads, which makes the next move off the busiest device possible.
 fn descend(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
     let mut now = cost(game, devices);
     loop {
@@ -120,7 +120,7 @@ fn keep_if_better(
     is_better
 }
 
-/// Numbers that look drawn and are the same every time (SplitMix64).
+/// A deterministic pseudo-random generator (SplitMix64).
 struct Draws(u64);
 
 impl Draws {

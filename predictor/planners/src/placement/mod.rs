@@ -1,10 +1,9 @@
-//! Operators on devices: an assignment from which nobody wants to move, and how far it can be from the best one.
+//! Assigns operators to devices: an assignment in Nash equilibrium, with a bound on its distance from the optimum.
 //!
-//! Without edges, operators of a device run one after the other in any order, and the whole takes as long as the device with
-//! most to do. What an operator *pays* is when its device is done, and its energy: it moves where it would pay less, and where
-//! nobody does, that is a Nash equilibrium. With edges and costs of transfer, operators run in the order of a list, and all pay
-//! the same: what the whole takes. Small questions are answered by looking at every assignment, others by moves and exchanges
-//! from several beginnings; the answer carries its certificate either way.
+//! Without edges, the makespan is the largest device load. The cost of an operator is the load of its device plus its
+//! energy; an assignment is an equilibrium if no operator can lower its cost by moving alone. With edges and transfer
+//! costs, operators run in list order and all share one cost, the makespan. Small instances are searched exhaustively,
+//! others by local search; both results carry a lower bound.
 
 mod bound;
 mod exact;
@@ -18,92 +17,79 @@ use crate::{Error, Result, not_negative, positive, topological};
 use game::Game;
 use serde::{Deserialize, Serialize};
 
-/// What is to be placed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The time of each operator on each device.
     pub times_ns: Vec<Vec<f64>>,
-    /// What an operator reads of what others make.
     pub edges: Vec<Edge>,
-    /// What it costs to bring something from one device to another; nothing where left out.
+    /// Transfer costs between devices; empty for free transfers.
     pub links: Vec<Vec<Link>>,
-    /// The energy of each operator on each device, in joules; left out where it does not matter.
+    /// Energy of each operator on each device in joules; empty if irrelevant.
     pub energies_j: Vec<Vec<f64>>,
-    /// What a joule is worth, in nanoseconds.
+    /// Weight of a joule in nanoseconds.
     pub price_ns_per_j: f64,
 }
 
-/// Something that one operator makes and another one reads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
-    /// Who makes it.
     pub from: usize,
-    /// Who reads it.
     pub to: usize,
-    /// Its size.
     pub bytes: f64,
 }
 
-/// The way between two devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// What any transfer takes.
     pub latency_ns: f64,
-    /// What each byte takes.
     pub ns_per_byte: f64,
 }
 
-/// Where operators go.
+/// An assignment with its certificate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
-    /// The device of each operator.
     pub devices: Vec<usize>,
-    /// When the last device is done.
     pub makespan_ns: f64,
-    /// Energy of all.
     pub energy_j: f64,
-    /// What was made small: the makespan, and the energy at its price.
+    /// Objective: makespan plus weighted energy.
     pub objective_ns: f64,
-    /// What each operator pays on each device while the others stay.
+    /// Cost of each operator on each device while the others stay.
     pub pays_ns: Vec<Vec<f64>>,
-    /// The most that any operator gains by a move of its own: not above zero in an equilibrium.
+    /// Largest gain of a unilateral move; not positive in an equilibrium.
     pub largest_gain_ns: f64,
-    /// No assignment takes less.
+    /// Lower bound of the objective, if operators run in list order.
     pub least_ns: f64,
-    /// No assignment takes less, in whatever order its operators run; `least_ns` may be of the order of the list alone.
+    /// Lower bound of the objective for any order of the operators.
     pub least_in_any_order_ns: f64,
-    /// Whether every assignment was looked at.
+    /// Whether every assignment was evaluated.
     pub is_exact: bool,
-    /// The worst equilibrium over the best assignment, where every assignment was looked at.
+    /// Price of anarchy: the worst equilibrium over the optimum, if every assignment was evaluated.
     pub anarchy: Option<f64>,
-    /// What that can be at most for devices that are all alike, and nothing to transfer or to pay.
+    /// Upper bound of the price of anarchy for identical devices without transfers and energy.
     pub anarchy_most: Option<f64>,
 }
 
 impl Placement {
-    /// Whether no operator wants to move, to the last digits.
+    /// Returns whether the assignment is an equilibrium up to rounding.
     pub fn is_equilibrium(&self) -> bool {
         self.largest_gain_ns <= self.objective_ns.abs() * 1e-9
     }
 
-    /// How many times as long as the best assignment it takes at most.
+    /// Returns an upper bound of the objective over the optimum.
     pub fn ratio_most(&self) -> f64 {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
-    /// Returns how many times as long as the best assignment this one takes at most when every time may be off by this share,
-    /// either way; nothing for a share that is none.
+    /// Returns an upper bound of the objective over the optimum if every time may have a relative error up to `off`, or
+    /// None for an invalid `off`.
     ///
-    /// By the true times this assignment takes at most `1 + off` times as long as by the given ones, and any other takes at
-    /// least `1 - off` times as long. So the errors multiply what this assignment is above the bound already; the bound
-    /// must hold in any order, because other times may put operators into another one.
+    /// With the true times, this assignment takes at most `1 + off` times its objective, and any other at least `1 -
+    /// off` times. The errors multiply the ratio to the lower bound. The bound must hold in any order, because other
+    /// times may change the list order.
     pub fn promise(&self, off: f64) -> Option<f64> {
         let is_bounded = (0.0..1.0).contains(&off) && self.least_in_any_order_ns > 0.0;
         is_bounded.then(|| self.objective_ns / self.least_in_any_order_ns * (1.0 + off) / (1.0 - off))
     }
 }
 
-/// The best assignment that is found, with its certificate.
+/// Returns the best assignment found, with its certificate.
 pub fn place(instance: &Instance) -> Result<Placement> {
     let game = Game::of(instance)?;
     Ok(match exact::best(&game) {
@@ -113,12 +99,11 @@ pub fn place(instance: &Instance) -> Result<Placement> {
 }
 
 impl Instance {
-    /// How many devices there are.
     pub fn devices(&self) -> usize {
         self.times_ns.first().map_or(0, Vec::len)
     }
 
-    /// Refuses what makes no sense; the order in which operators run.
+    /// Validates the instance and returns a topological order.
     fn check(&self) -> Result<Vec<usize>> {
         let (operators, devices) = (self.times_ns.len(), self.devices());
         if operators == 0 {

@@ -1,4 +1,4 @@
-//! Small questions with known answers, and many drawn ones beside the best of all assignments.
+//! Small instances with known optima, and random instances compared with exhaustive search.
 
 use super::*;
 use rand::{RngExt, SeedableRng};
@@ -14,7 +14,7 @@ fn each_goes_where_it_is_fast() {
     assert_eq!((found.makespan_ns, found.devices.as_slice()), (1.0, &[0, 1][..]));
     assert_eq!(found.pays_ns, [[1.0, 10.0], [10.0, 1.0]]);
     assert!(found.is_equilibrium() && found.is_exact && found.ratio_most() == 1.0);
-    // Both on the wrong devices is an equilibrium, too: who moved alone would wait for the other one.
+    // Both operators on the wrong devices is an equilibrium, too: moving alone would not help.
     assert_eq!(found.anarchy, Some(9.0));
 }
 
@@ -97,7 +97,6 @@ fn nonsense_is_refused() {
     assert_eq!(refused(&beyond), "operator 0 waits for operator 7, which there is not");
 }
 
-/// Times of `operators` on three devices, drawn evenly.
 fn drawn_times(draws: &mut ChaCha8Rng, operators: usize) -> Vec<Vec<f64>> {
     (0..operators).map(|_| (0..3).map(|_| draws.random_range(1.0..100.0)).collect()).collect()
 }
@@ -116,7 +115,7 @@ fn promises_hold_for_the_returned_plan_when_every_time_is_off() {
         times.for_each(|time| *time *= if draws.random::<bool>() { 1.0 + OFF } else { 1.0 - OFF });
         let best_ns = place(&true_times).expect("an answer").makespan_ns;
         for found in [place(&given).expect("an answer"), local(&given).expect("an answer")] {
-            // The plan runs in the order that was planned, which the given times decide.
+            // The plan keeps the list order, which the given times determine.
             let order = Game::of(&given).expect("an instance");
             let taken_ns = order.with_times(&true_times).makespan(&found.devices);
             let most = found.promise(OFF).expect("a share");
@@ -131,7 +130,7 @@ fn promises_are_those_of_the_plan_that_is_returned() {
     assert_eq!(found.promise(0.0), Some(1.0), "the best of all");
     assert!((found.promise(0.1).expect("a promise") - 1.1 / 0.9).abs() < 1e-12);
     assert_eq!(found.promise(1.0), None);
-    // More assignments than are looked at one by one: the plan is above the bound before any time is off.
+    // There are too many assignments for exhaustive search, so the plan is above the bound even with exact times.
     let mut draws = ChaCha8Rng::seed_from_u64(7);
     let large = Instance { times_ns: drawn_times(&mut draws, 14), ..Instance::default() };
     let found = place(&large).expect("an answer");

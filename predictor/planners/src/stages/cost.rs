@@ -1,32 +1,30 @@
-//! What a stage takes: its parts put into groups, and cores given to those, as it takes least.
+//! The cost of a stage: the best grouping of its components and the best distribution of cores.
 
 use super::{Group, Stage};
 use crate::interference::{Demand, Lane, Machine, run};
 
-/// What stages cost beside their operators, and on what they run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// What is shared.
     pub machine: Machine,
-    /// What it takes to start groups side by side and to wait for all of them.
+    /// Cost of starting groups concurrently and of waiting for all of them.
     pub barrier_ns: f64,
 }
 
-/// More ways to part cores than this are not all tried.
+/// Maximum number of core distributions for exhaustive search.
 const SPLITS_MOST: usize = 64;
-/// More ways to put components into groups than this are not all tried.
+/// Maximum number of groupings for exhaustive search.
 const PARTITIONS_MOST: usize = 40;
 
-/// One operator alone on as many cores as suit it.
+/// Returns the stage of one operator alone on its best number of cores.
 pub(super) fn alone(demands: &[Demand], operator: usize, costs: &Costs) -> Stage {
     let all = costs.machine.cores;
     let (fewest, least_ns) = demands[operator].best(all);
-    // All cores where they are as good, so that neighbours share a stage.
+    // Uses all cores if they are as fast, so that neighbouring stages can be joined.
     let cores = if demands[operator].alone(all) <= least_ns { all } else { fewest };
     Stage { groups: vec![Group { cores, operators: vec![operator] }], time_ns: least_ns }
 }
 
-/// What hangs together, side by side; nothing where there are fewer than two, or no way to part cores among them.
+/// Returns the best stage of concurrent components, or None if there are fewer than two or too few cores.
 pub(super) fn side_by_side(
     demands: &[Demand],
     components: &[Vec<usize>],
@@ -56,7 +54,8 @@ pub(super) fn side_by_side(
     best
 }
 
-/// Ways to put components into two groups or more, up to so many: all of them, or where that is too many, by length.
+/// Returns groupings of components into two to `most` groups: all of them, or only balanced ones if there are more than
+/// [`PARTITIONS_MOST`].
 fn partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec<Vec<Vec<usize>>> {
     fn add(
         components: &[Vec<usize>],
@@ -99,7 +98,7 @@ fn sorted(mut operators: Vec<usize>) -> Vec<usize> {
     operators
 }
 
-/// Components in so many groups, the longest first, each where least is yet.
+/// Groups components greedily: the longest first, each into the shortest group.
 fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
     let length = |component: &Vec<usize>| component.iter().map(|&one| demands[one].alone(1)).sum::<f64>();
     let mut order: Vec<(f64, &Vec<usize>)> =
@@ -114,12 +113,12 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
     groups.into_iter().map(|(_, group)| sorted(group)).collect()
 }
 
-/// Ways to part cores among groups, at least one for each.
+/// Returns distributions of cores over groups, with at least one core each.
 fn splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;
     }
-    // By what each has to do, and one core from each to each.
+    // Starts from a distribution by work, and adds its neighbours with one core moved.
     let work: Vec<f64> = groups.iter().map(|group| group.iter().map(|&one| demands[one].alone(1)).sum()).collect();
     let mut split = vec![1; groups.len()];
     for _ in groups.len()..cores {
@@ -141,7 +140,7 @@ fn splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<us
     found
 }
 
-/// All ways to give so many cores to so many groups, where there are at most so many.
+/// Returns all distributions of cores over groups, or None if there are more than `most`.
 pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec<Vec<usize>>> {
     fn give(groups: usize, cores: usize, given: &mut Vec<usize>, found: &mut Vec<Vec<usize>>, most: usize) -> bool {
         if groups == 1 {

@@ -1,10 +1,10 @@
-//! A graph of operators in stages: what of it runs side by side, on how many cores, and when.
+//! Plans a graph in stages: which operators run concurrently, on how many cores, and in which order.
 //!
-//! A stage is a set of operators that can run when all before it have; what of it hangs together is one group, or goes with
-//! others into one, and groups run side by side on cores of their own. Dynamic programming over down-sets of the graph (what
-//! may already have run) finds the stages that take least together (`search`), with the cost of a stage from the model of
-//! interference (`cost`). An operator that comes before or after every other one never runs beside any: there the graph is cut,
-//! and parts are planned alone. Parts that are too wide are searched along a beam, and the answer says so.
+//! A stage is a set of operators that can run once all earlier stages have ended. Its connected components are
+//! distributed over groups, which run concurrently on cores of their own. Dynamic programming over down-sets of the
+//! graph finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph
+//! is cut at operators that are comparable with all others, and the parts are planned separately. Beam search limits
+//! parts that are too wide; the result reports that.
 
 mod cost;
 mod search;
@@ -19,25 +19,22 @@ use search::Part;
 use serde::{Deserialize, Serialize};
 use set::Set;
 
-/// Operators that wait for each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// What each asks of the machine.
     pub demands: Vec<Demand>,
-    /// Whom each waits for.
+    /// Predecessors of each operator.
     pub before: Vec<Vec<usize>>,
 }
 
-/// How far one searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Groups of a stage at most.
+    /// Maximum number of groups per stage.
     pub groups: usize,
-    /// Operators of a group at most.
+    /// Maximum number of operators per group.
     pub operators: usize,
-    /// Sets that are kept of each size; more are a beam.
+    /// Beam width: sets kept per size.
     pub beam: usize,
-    /// Stages of each part whose time is computed; where there are more, the search becomes narrow.
+    /// Budget of stage evaluations per part; the beam narrows if it is exceeded.
     pub tries: usize,
 }
 
@@ -47,42 +44,35 @@ impl Default for Limits {
     }
 }
 
-/// Operators that run one after the other on cores of their own.
+/// A sequence of operators on cores of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// How many cores.
     pub cores: usize,
-    /// Its operators, in order.
     pub operators: Vec<usize>,
 }
 
-/// Groups that run side by side.
+/// A set of concurrent groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The groups.
     pub groups: Vec<Group>,
-    /// What it takes.
     pub time_ns: f64,
 }
 
-/// A graph in stages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stages {
-    /// The stages, in order.
     pub stages: Vec<Stage>,
-    /// What they take together.
     pub time_ns: f64,
-    /// What one operator after the other takes on all cores.
+    /// Time of all operators in sequence on all cores.
     pub sequential_ns: f64,
-    /// What the longest chain takes at least.
+    /// Length of the critical path.
     pub critical_ns: f64,
-    /// Sets of operators that were looked at.
+    /// Number of sets that were visited.
     pub states: usize,
-    /// Whether nothing was left out that the limits on groups allow.
+    /// Whether the search covered everything that the limits on groups allow.
     pub is_exact: bool,
 }
 
-/// The stages of a graph that take least.
+/// Plans the fastest stages of a graph.
 pub fn stages(graph: &Graph, costs: &Costs, limits: &Limits) -> Result<Stages> {
     let order = checked(graph, costs)?;
     let mut found = Stages {
@@ -128,8 +118,8 @@ fn critical(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// The parts between operators that come before or after every other one, in order; a part that is larger than a set can be
-/// is cut somewhere, and is not whole.
+/// Cuts the graph into parts between articulation operators, in order. Parts larger than `Set::MOST` are cut anywhere
+/// and marked as not whole.
 fn parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -152,8 +142,8 @@ fn parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     parts
 }
 
-/// Which operators come before or after every other one. In a topological order, that is where no edge passes by: every
-/// operator before reaches it, and it reaches every one after.
+/// Returns which operators are comparable with every other one: all operators before them in the topological order
+/// reach them, and they reach all operators after them.
 fn articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     let count = order.len();
     let words = count.div_ceil(64);
@@ -178,7 +168,7 @@ fn articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     before.iter().zip(&after).map(|(before, after)| before + after + 1 == count).collect()
 }
 
-/// Stages of one group that follow each other on as many cores are one stage.
+/// Joins consecutive single-group stages with equal core counts.
 fn joined(stages: Vec<Stage>) -> Vec<Stage> {
     let mut joined: Vec<Stage> = Vec::with_capacity(stages.len());
     for stage in stages {

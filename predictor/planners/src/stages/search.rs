@@ -5,38 +5,35 @@ use super::{Graph, Limits, Set, Stage};
 use crate::interference::Demand;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// However little is allowed, so many sets of each size and so many stages after each are looked at.
+/// Minimum number of sets per size and of stages per set, regardless of the budget.
 const LEAST_SETS: usize = 4;
 const LEAST_ENDINGS: usize = 8;
-/// Sets that are looked at for each stage that is allowed.
+/// Number of sets visited for each stage that the budget allows.
 const VISITS: usize = 16;
 
-/// A part of a graph as it is searched.
 pub(super) struct Part<'a> {
     demands: &'a [Demand],
-    /// Its operators, in an order in which they can run; sets speak of places in it.
+    /// Operators in topological order; sets hold positions in it.
     operators: Vec<usize>,
     before: Vec<Set>,
-    /// Who waits for each, and for whom it waits: who hangs together with it.
+    /// Predecessors and successors of each operator.
     beside: Vec<Set>,
     costs: &'a Costs,
     limits: &'a Limits,
-    /// Stages that were asked for before.
     known: HashMap<Set, Option<Stage>>,
     is_exact: bool,
 }
 
-/// What was found of a part.
 pub(super) struct Found {
     pub stages: Vec<Stage>,
     pub states: usize,
     pub is_exact: bool,
 }
 
-/// How a set is reached.
+/// The best way to reach a set.
 struct Reached {
     time_ns: f64,
-    /// The set before and the stage from there; nothing for the empty set.
+    /// Previous set and the stage that follows it; None for the empty set.
     last: Option<(Set, Set)>,
 }
 
@@ -63,16 +60,15 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The stages that take least.
     pub fn search(mut self) -> Found {
         let count = self.operators.len();
         let sequential: Vec<f64> =
             self.operators.iter().map(|&one| self.demands[one].alone(self.costs.machine.cores)).collect();
-        // Sets by their size: what is reached from a set is larger.
+        // Sets by size; a stage always leads to a larger set.
         let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
         levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
         for size in 0..count {
-            // What earlier levels did not use is for those that come.
+            // Budget that earlier levels did not use goes to later ones.
             let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
             self.narrow(&mut levels[size], self.limits.beam.min(allowed / LEAST_ENDINGS).max(LEAST_SETS), &sequential);
             let now: Vec<(Set, f64)> = levels[size].iter().map(|(set, reached)| (*set, reached.time_ns)).collect();
@@ -100,7 +96,7 @@ impl<'a> Part<'a> {
         Found { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps of a level what is worth most: sets that took little for what they have done.
+    /// Keeps the best sets of a level: those with the least time relative to the sequential time of their operators.
     fn narrow(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
@@ -116,8 +112,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What can run next: single operators, and several that do not all hang together. Where those are too many, the smallest of
-    /// the first operators that are ready.
+    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, returns
+    /// the smallest ones of the first ready operators.
     fn endings(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
@@ -126,24 +122,24 @@ impl<'a> Part<'a> {
             return found;
         }
         self.is_exact = false;
-        // So many have about as many pairs as are allowed.
+        // This many ready operators have about as many pairs as the limit.
         let first = (2 * most).isqrt().saturating_sub(1).max(2);
         if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Those that begin with some that are ready, the smallest first, and whether those are all of them.
+    /// Returns candidates that start from the given ready operators, smallest first, and whether they are complete.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
             ready.iter().map(|&place| (Set::default().with(place), place + 1)).collect();
         let mut found: Vec<Set> = Vec::new();
-        // What hangs together is no ending, and grows to others all the same.
+        // A connected set is no candidate, but it may grow into one.
         let mut visits = most.saturating_mul(VISITS);
         while let Some((set, from)) = grown.pop_front() {
             if found.len() == most || visits == 0 {
                 return (found, false);
             }
             visits -= 1;
-            // A stage that hangs together is no better than its operators one after the other.
+            // A connected stage is no better than its operators in sequence.
             if set.len() == 1 || self.component(set, set.first()) != set {
                 found.push(set);
             }
@@ -163,7 +159,7 @@ impl<'a> Part<'a> {
         (found, true)
     }
 
-    /// What hangs together with an operator within a set.
+    /// Returns the connected component of an operator within a set.
     fn component(&self, set: Set, place: usize) -> Set {
         let mut component = Set::default().with(place);
         loop {

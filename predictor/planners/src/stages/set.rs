@@ -1,11 +1,10 @@
-//! A set of a part's operators, by their places in it.
+//! A set of a part's operators as a bit mask.
 
-/// Operators of a part.
+/// A set of positions in a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Set(pub u128);
 
 impl Set {
-    /// What fits a set.
     pub const MOST: usize = 128;
 
     pub fn has(self, place: usize) -> bool {
@@ -20,7 +19,6 @@ impl Set {
         Set(self.0 | other.0)
     }
 
-    /// Whether all of this set are in the other one.
     pub fn is_in(self, other: Set) -> bool {
         self.0 & !other.0 == 0
     }
@@ -33,12 +31,10 @@ impl Set {
         self.0.count_ones() as usize
     }
 
-    /// The lowest place of a set that has one.
     pub fn first(self) -> usize {
         self.0.trailing_zeros() as usize
     }
 
-    /// Its places, from the lowest on.
     pub fn places(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Stages beside brute force, and their laws.
+//! Compares stages with brute force and checks invariants.
 
 use super::*;
 use crate::interference::{Lane, Learned, Machine, run};
@@ -15,7 +15,7 @@ fn costs(cores: usize, bytes_per_ns: f64, barrier_ns: f64) -> Costs {
 fn drawn(draws: &mut ChaCha8Rng, count: usize, cores: usize, density: f64) -> Graph {
     let demand = |draws: &mut ChaCha8Rng| {
         let (one, part) = (draws.random_range(10.0..100.0), draws.random_range(0.0..1.0));
-        // Some gain nothing by more cores.
+        // Some operators gain nothing from more cores.
         let alone_ns = (1..=cores).map(|cores| one * (part + (1.0 - part) / cores as f64)).collect();
         Demand {
             alone_ns,
@@ -30,7 +30,7 @@ fn drawn(draws: &mut ChaCha8Rng, count: usize, cores: usize, density: f64) -> Gr
     Graph { demands, before }
 }
 
-/// What a set of operators takes as one stage, by every way to put them into groups and to part cores.
+/// Returns the time of a set as one stage, over all groupings and core distributions.
 fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     let members: Vec<usize> = (0..graph.demands.len()).filter(|place| set >> place & 1 == 1).collect();
     let mut component: Vec<usize> = (0..members.len()).collect();
@@ -47,7 +47,7 @@ fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     if component.iter().all(|own| *own == component[0]) {
         best = members.iter().map(|&one| graph.demands[one].best(cores).1).sum();
     }
-    // Every number of groups up to the cores, every group for every component.
+    // Covers every number of groups up to the cores, and every assignment of components to groups.
     for groups in 2..=cores {
         for number in 0..groups.pow(members.len() as u32) {
             let group_of = |component: usize| number / groups.pow(component as u32) % groups;
@@ -70,7 +70,7 @@ fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     best
 }
 
-/// The best of all orders of all stages.
+/// Returns the time of the best sequence of stages.
 fn brute(graph: &Graph, done: u32, costs: &Costs) -> f64 {
     let all = (1u32 << graph.demands.len()) - 1;
     if done == all {
@@ -148,7 +148,7 @@ fn what_gains_by_cores_runs_alone_and_what_does_not_beside() {
         reused_bytes: 0.0,
         profile: None,
     };
-    // 0 → (1, 2) → 3, where 1 and 2 gain nothing by a second core.
+    // 0 → (1, 2) → 3, where operators 1 and 2 gain nothing from a second core.
     let graph = Graph {
         demands: vec![of([10.0, 5.0]), of([8.0, 8.0]), of([8.0, 8.0]), of([10.0, 5.0])],
         before: vec![vec![], vec![0], vec![0], vec![1, 2]],
@@ -158,7 +158,7 @@ fn what_gains_by_cores_runs_alone_and_what_does_not_beside() {
     let cores: Vec<Vec<usize>> =
         found.stages.iter().map(|stage| stage.groups.iter().map(|group| group.cores).collect()).collect();
     assert_eq!(cores, [vec![2], vec![1, 1], vec![2]]);
-    // A barrier that costs more than it gains is not paid.
+    // A barrier that costs more than the concurrency gains is not used.
     let dear = stages(&graph, &costs(2, f64::INFINITY, 9.0), &Limits::default()).expect("stages");
     assert_eq!((dear.time_ns, dear.stages.len()), (26.0, 1));
 }
@@ -189,7 +189,7 @@ fn nonsense_is_refused() {
 
 #[test]
 fn long_chains_beside_each_other_are_planned_in_time() {
-    // As of a recurrent network: much is ready early, and one chain goes through all of it.
+    // Like a recurrent network: many operators are ready early, and one chain passes through all steps.
     let mut draws = ChaCha8Rng::seed_from_u64(16);
     let mut graph = drawn(&mut draws, 120, 2, 0.0);
     for one in 5..120 {
@@ -204,7 +204,7 @@ fn long_chains_beside_each_other_are_planned_in_time() {
     laws(&graph, &found, &costs);
 }
 
-/// A network of blocks: one operator, then branches of one to three, then one that joins them.
+/// Returns a network of blocks: one operator, then branches of one to three, then a join.
 fn blocks(draws: &mut ChaCha8Rng, count: usize, cores: usize) -> Graph {
     let mut graph = drawn(draws, count, cores, 0.0);
     let mut last = 0;

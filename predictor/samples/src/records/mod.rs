@@ -401,7 +401,10 @@ pub fn uncertainty(record: &Record) -> Option<f64> {
 pub fn device_name(record: &Record) -> String {
     let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
     // A library on a CPU is another device than what is compiled for it.
-    if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
+    match targets::of_record(record).filter(|kind| kind.is_library()) {
+        Some(library) => format!("{name} through {}", library.name()),
+        None => name,
+    }
 }
 
 fn question(record: &Record, device: u32) -> std::result::Result<RawSample, String> {

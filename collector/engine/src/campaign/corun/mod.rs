@@ -1,8 +1,10 @@
-//! Operators beside each other: which run together, and the records of what that costs each.
+//! Co-runs: plans combinations of operators that run concurrently, and records the slowdown of each
+//! member.
 //!
-//! A combination is one attempt with a record of each member: its times beside the others in the columns of times, and its time
-//! alone on the same cores and its slowdown, both from the same rounds, among the counters. A member that fails takes the times of
-//! all with it, for they were not beside what the record says.
+//! A combination is one attempt with a record of each member. The time columns hold the times next
+//! to the other members. The counters hold the time alone on the same cores and the slowdown, both
+//! from the same rounds. If a member fails, the times of all members are discarded, because the
+//! combination did not run as recorded.
 
 pub mod plan;
 mod run;

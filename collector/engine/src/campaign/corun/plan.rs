@@ -1,57 +1,58 @@
-//! From tasks to combinations: a pure function of the configuration, so that the same command goes on where it ended.
+//! Plans the combinations of tasks. The plan is a pure function of the configuration, so the same
+//! command resumes an interrupted campaign.
 
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::{Bases, PlannedTask, PlanningError};
 use crate::campaign::record::{self, now_us};
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use job::space::{self, Schedule};
-use job::target::Target;
 use measure::synthetic::Synthetic;
 use models::{Choice, Parallel};
 use serde_json::json;
+use targets::Target;
 
-/// The `op_kind` of partners that are no operators.
+/// The `op_kind` of synthetic partners.
 pub const SYNTHETIC: &str = "synthetic";
 
-/// An operator as all its co-runs have it.
+/// An operator with its schedule, shared by all its co-runs.
 #[derive(Clone, Debug)]
 pub struct Operator {
     /// Index of its task.
     pub task: usize,
-    /// How it is built.
+    /// Schedule of its code.
     pub schedule: Schedule,
-    /// What is known of it before it runs.
+    /// Record with the columns that are known before the run.
     pub record: Record,
 }
 
-/// What takes part.
+/// A participant of a combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// An operator, by its index.
     Operator(usize),
-    /// A partner that is none.
+    /// A synthetic partner.
     Synthetic(Synthetic),
 }
 
-/// Members that run at once.
+/// A combination of members that run concurrently.
 #[derive(Clone, Debug)]
 pub struct Combination {
-    /// How they share the cores.
+    /// Assignment of cores to the members.
     pub parallel: Parallel,
-    /// What each is, and on which CPUs.
+    /// Participants, with the CPUs of each.
     pub members: Vec<(Part, Vec<usize>)>,
-    /// The records of its members, without what comes of the run.
+    /// Records of the members, with the columns that are known before the run.
     pub records: Vec<Record>,
 }
 
 impl Combination {
-    /// The keys of its records.
+    /// Returns the keys of its records.
     pub fn keys(&self) -> Vec<Key> {
         self.records.iter().map(|record| record.key).collect()
     }
 }
 
-/// The operators of a configuration: of all tasks so many, drawn by the seed.
+/// Returns the operators of a configuration: up to a limit, sampled at random from all tasks.
 pub fn operators(
     tasks: &[PlannedTask],
     corun: &CoRun,
@@ -63,7 +64,7 @@ pub fn operators(
     let mut places: Vec<usize> = (0..tasks.len()).filter(|&task| tasks[task].partner.is_none()).collect();
     places.sort_by_cached_key(|&task| drawn(&tasks[task]).to_string());
     places.truncate(corun.operators);
-    // The order of the models is the order of tables.
+    // Operators keep the order of the models, which is the order of tables.
     places.sort_unstable();
     let operator = |&task: &usize| {
         let planned = &tasks[task];
@@ -79,7 +80,8 @@ pub fn operators(
     places.iter().map(operator).collect()
 }
 
-/// All combinations, and how many were left out because their members need more cores than there are.
+/// Returns all combinations, and the number of those that were left out because they need more
+/// cores than there are.
 pub fn combinations(
     operators: &[Operator],
     corun: &CoRun,
@@ -88,7 +90,7 @@ pub fn combinations(
     cpus: &[usize],
     can_part_cache: bool,
 ) -> Result<(Vec<Combination>, usize), RowError> {
-    // What is not controlled is not recorded as if it were.
+    // A cache share that cannot be enforced must not be recorded.
     let corun = &CoRun { cache_share: corun.cache_share.filter(|_| can_part_cache), ..corun.clone() };
     let mut chosen: Vec<Vec<Part>> = Vec::new();
     for operator in 0..operators.len() {
@@ -118,10 +120,10 @@ pub fn combinations(
     Ok((combinations, left_out))
 }
 
-/// So many of all ways to choose operators, one more than once included.
+/// Samples up to `most` of the multisets of `size` operators.
 fn drawn(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
     fn choose(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
-        /// Of more than these the first are drawn from.
+        /// Limits the enumeration of multisets; the sample is taken from the enumerated ones.
         const LOOKED_AT: usize = 500_000;
         if left == 0 {
             found.push(chosen.clone());
@@ -189,7 +191,7 @@ fn combination(
     Ok(Combination { parallel, members, records })
 }
 
-/// The record of a partner that is no operator, whose hash stands for it in `co_run`.
+/// Returns the record of a synthetic partner, whose hash identifies the partner in `co_run`.
 fn of_synthetic(what: Synthetic, base: &Record) -> Record {
     let name = what.to_string();
     Record {

@@ -1,4 +1,5 @@
-//! Combinations → records: build what runs, run it together, write a record of each member.
+//! Executes combinations: builds the operators, runs them concurrently, and writes a record of each
+//! member.
 
 use super::plan::{Combination, Operator, Part};
 use crate::campaign::collect::{Event, Outcomes, Outside, Turn, Visit};
@@ -8,7 +9,6 @@ use crate::campaign::planned::PlannedTask;
 use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
-use job::target::Target;
 use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, RunReply, TogetherJob, TogetherReply, What};
 use measure::Shared;
 use measure::host::cache_shares::{CacheShares, RESCTRL};
@@ -16,25 +16,26 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use targets::Target;
 use worker::Fault;
 
-/// What co-runs are about.
+/// The tasks and settings of co-runs.
 pub struct CoRuns<'a> {
-    /// The tasks of the models.
+    /// Tasks of the models.
     pub tasks: &'a [PlannedTask],
-    /// Those of them that run.
+    /// Tasks that take part in co-runs.
     pub operators: &'a [Operator],
-    /// How.
+    /// Settings of co-runs.
     pub corun: &'a CoRun,
     /// Limits, seed and counters.
     pub config: &'a Config,
-    /// What code is made for.
+    /// Target of the compiled code.
     pub target: &'a Target,
-    /// The largest cache.
+    /// Size of the largest cache.
     pub cache_bytes: u64,
 }
 
-/// Makes all combinations that nobody has made.
+/// Runs all combinations that no process has run yet.
 pub fn run<E: From<RowError>>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
@@ -68,7 +69,8 @@ pub fn run<E: From<RowError>>(
             break;
         }
         for (record, turn) in ended.unwrap_or_default().into_iter().zip(turns) {
-            // Of a combination that was killed between two of its records, one is known.
+            // If a process was killed between two records of a combination, the store already has
+            // the first one.
             let Some(attempt) = turn.number() else { continue };
             let record = Record { attempt, ..record };
             (outside.sink)(&record)?;
@@ -84,7 +86,7 @@ fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Built code of each operator that runs, or why there is none.
+/// Builds each operator that takes part. Returns its artifact, or the reason why the build failed.
 fn build<E>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
@@ -109,10 +111,11 @@ fn build<E>(
     wanted.into_iter().zip(builds.into_iter().map(of)).collect()
 }
 
-/// Why something gave no times.
+/// Outcome of an attempt without times, with the reason.
 struct Failed(Outcome, String);
 
-/// The records of one combination, or why no worker can be started.
+/// Runs one combination. Returns the records of its members, or the reason why no worker can be
+/// started.
 fn together(
     runs: &CoRuns<'_>,
     combination: &Combination,
@@ -172,7 +175,7 @@ fn together(
         Err(Fault::CannotStart { why }) => return Err(why),
         Err(fault) => return failed(records, outcome_of(&fault, Outcome::RunFailed), &format!("run: {fault}")),
     };
-    // Times beside one that stood still are no times beside it.
+    // Times next to a member that did not run are not those of this combination.
     let lost = replies.iter().zip(&records).find_map(|(reply, record)| match reply {
         MemberReply::Shared(..) => None,
         MemberReply::WrongResult(_) => Some(format!("{}, which ran beside it, gave a wrong result", record.op_text)),
@@ -184,7 +187,7 @@ fn together(
     Ok(records)
 }
 
-/// What became of one member.
+/// Fills the record of a member with its result.
 fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncontrolled: bool) -> Result<(), RowError> {
     match (reply, lost) {
         (MemberReply::WrongResult(check), _) => record::wrong_result(record, check),
@@ -192,7 +195,8 @@ fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncon
         (MemberReply::Shared(..), Some(why)) => fail(record, Outcome::RunFailed, why.to_owned()),
         (MemberReply::Shared(shared, check), None) => {
             describe_measurement(record, &shared.beside)?;
-            // The processor time of a process is that of all its members.
+            // The CPU time of a process is that of all its members. Only a member with a single
+            // thread has a time of its own.
             let own = Some(shared.beside.thread_cpu_time_ns).filter(|time| record.threads == Some(1) && *time > 0.0);
             record.cpu_time_ns = own;
             describe_shared(record, shared)?;
@@ -209,7 +213,7 @@ fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncon
     Ok(())
 }
 
-/// The slowdown stands among what was counted, by these names.
+/// Adds the time alone and the slowdown to the counters of a record.
 fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError> {
     let mut counters: BTreeMap<String, f64> = record.counters.as_ref().map(Json::to).transpose()?.unwrap_or_default();
     let mut origins: serde_json::Map<String, serde_json::Value> =

@@ -1,36 +1,39 @@
-//! Which of several schedules is fastest, when each has one time that may be lucky.
+//! Selects the fastest of several schedules by repeated measurements, because the single time of a
+//! search may be low by chance.
 //!
-//! Those that look best are measured again in rounds, one after the other, and compared within rounds. One that is slower in
-//! every round, or as fast, needs no more of them. Whoever was not measured again and looks better than what the leader turns
-//! out to be joins, so that no lucky time is left above a confirmed one. The default schedule takes part however it looks: its
-//! first time is the first of all, of a machine that may have been another one then, and what a search gained is a ratio within
-//! rounds.
+//! The schedules with the lowest times are measured again in rounds and compared within rounds. A
+//! schedule leaves when it is slower in every round, or equally fast. A schedule that was not
+//! measured again joins when its single time is lower than the confirmed time of the leader, so
+//! that no unconfirmed time ranks above a confirmed one. The default schedule always takes part:
+//! its first time is the oldest of the search, when the machine may have been in another state, so
+//! the gain of a search is a ratio within rounds.
 
 use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, leader};
 use measure::{Ratio, ratio};
 use serde::Serialize;
 
-/// So many begin.
+/// Number of schedules in the first round.
 const FIRST: usize = 3;
-/// So many take part at most.
+/// Largest number of participants.
 const MOST: usize = 8;
-/// Rounds of one schedule after which what is not known stays so.
+/// Number of rounds after which a schedule that is still undecided stays so.
 const MOST_ROUNDS: usize = 9;
-/// Whoever is behind by more in each of the least rounds is slower.
+/// Relative difference that decides: a schedule that exceeds it in all of at least [`LEAST_ROUNDS`]
+/// rounds is slower.
 const FAR: f64 = 0.03;
 
-/// How one that takes part stands.
+/// State of a schedule in the contest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Not measured again.
+    /// The schedule was not measured again.
     Outside,
-    /// Measured in every round.
+    /// The schedule is measured in every round.
     Inside,
-    /// As fast as the leader.
+    /// The schedule is as fast as the leader.
     Equal,
-    /// Slower.
+    /// The schedule is slower than the leader.
     Slower,
-    /// No longer right.
+    /// A repeated measurement failed.
     Failed,
 }
 
@@ -42,7 +45,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// One that was measured once.
+    /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
         Entry { times: Times::once(median_ns, upper_end_ns), place: Place::Outside }
     }
@@ -52,43 +55,45 @@ impl Entry {
     }
 }
 
-/// What is known in the end.
+/// Result of a contest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The fastest: its number among the entries.
+    /// Index of the fastest schedule among the entries.
     #[serde(skip)]
     pub winner: usize,
-    /// The middle of its times, in nanoseconds.
+    /// Median of the winner's times, in nanoseconds.
     pub median_ns: f64,
-    /// Rounds that it was measured in.
+    /// Number of rounds of the winner.
     pub rounds: usize,
-    /// Schedules that were measured again.
+    /// Number of schedules that were measured again.
     pub measured_again: usize,
-    /// Schedules that are as fast.
+    /// Number of schedules that are as fast as the winner.
     pub equals: usize,
-    /// Schedules of which that is not known.
+    /// Number of schedules that could not be distinguished from the winner within the limit of
+    /// rounds.
     pub undecided: usize,
-    /// The time of the next best one over it, within rounds.
+    /// Time of the second-best schedule over that of the winner, within rounds.
     pub second_over_best: Option<Ratio>,
-    /// The time of the default schedule over it, within rounds; of the default schedule itself there is none.
+    /// Time of the default schedule over that of the winner, within rounds; None if the default
+    /// schedule wins.
     pub default_over_best: Option<Ratio>,
 }
 
-/// Schedules of one search, those with the lowest upper ends first.
+/// The schedules of one search, ordered by the upper ends of their times.
 #[derive(Clone, Debug)]
 pub struct Contest {
     entries: Vec<Entry>,
-    /// The default schedule's number.
+    /// Index of the default schedule.
     default: Option<usize>,
     round: usize,
-    /// Who was in the last round.
+    /// Schedules of the last round.
     last: Vec<usize>,
-    /// Measurements of the round that have not come back.
+    /// Number of measurements of the round without a result.
     open: usize,
 }
 
 impl Contest {
-    /// A contest of these, which stand in the order of their upper ends, one of them the default schedule.
+    /// Creates a contest of schedules in the order of their upper ends.
     pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
         let mut contest = Contest { entries, default, round: 0, last: Vec::new(), open: 0 };
         let begins = |number: &usize| *number < FIRST || Some(*number) == default;
@@ -96,7 +101,7 @@ impl Contest {
         contest
     }
 
-    /// Hears of a round of an earlier process.
+    /// Replays a round of an earlier process.
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
             self.entries[*number].place = Place::Inside;
@@ -107,8 +112,9 @@ impl Contest {
         self.judge();
     }
 
-    /// Who is measured in the next round, in turns; nobody while one goes on, and when all is known. Somebody of the last round comes
-    /// first, if there is one: so whoever reads the records sees where a round begins.
+    /// Returns the schedules of the next round in a rotated order. Returns none during a round, or
+    /// when the contest is over. The first schedule was in the last round too, if there is one that
+    /// was, so that readers of the records can detect where a round begins.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
@@ -123,7 +129,7 @@ impl Contest {
         inside
     }
 
-    /// Hears of a measurement, which gave a time or none.
+    /// Records a measurement; `ns` is None if it failed.
     pub fn hear(&mut self, number: usize, ns: Option<f64>) {
         self.take(number, ns);
         self.open = self.open.saturating_sub(1);
@@ -144,7 +150,7 @@ impl Contest {
         (0..self.entries.len()).filter(|number| self.entries[*number].place == Place::Inside)
     }
 
-    /// Whoever is fastest of those that can be measured again.
+    /// Returns the fastest of the schedules that have not failed.
     fn leader(&self) -> Option<usize> {
         let able: Vec<usize> =
             (0..self.entries.len()).filter(|number| self.entries[*number].place != Place::Failed).collect();
@@ -152,12 +158,13 @@ impl Contest {
         leader(&times).map(|place| able[place])
     }
 
-    /// The default schedule, where another one leads.
+    /// Returns the default schedule, unless it is the leader.
     fn default_beside(&self, leader: usize) -> Option<usize> {
         self.default.filter(|default| *default != leader)
     }
 
-    /// The default schedule, where it has too few rounds with the leader to say what was gained.
+    /// Returns the default schedule if it has too few common rounds with the leader to determine
+    /// the gain.
     fn unmet(&self, leader: usize) -> Option<usize> {
         let default = self.default_beside(leader)?;
         let is_measured = self.entries[default].place != Place::Failed;
@@ -170,7 +177,8 @@ impl Contest {
         (ratios, ratio(&ones, &others))
     }
 
-    /// Lets go of whom no more need be known, and takes in whom nobody has confirmed.
+    /// Removes schedules that are decided, and adds schedules whose unconfirmed times are lower
+    /// than the leader's.
     fn judge(&mut self) {
         let Some(leader) = self.leader() else { return };
         self.entries[leader].place = Place::Inside;
@@ -195,7 +203,7 @@ impl Contest {
         if has_rivals || self.entries[leader].rounds() < LEAST_ROUNDS || again >= MOST {
             return;
         }
-        // Whoever only seems as fast need not be told from it.
+        // A schedule that only seems equally fast need not be distinguished from the leader.
         let is_lucky = |one: &Entry| one.place == Place::Outside && one.times.outdoes(&self.entries[leader].times);
         let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
@@ -204,9 +212,9 @@ impl Contest {
         }
     }
 
-    /// Whether all is known, or no more will be.
+    /// Returns whether every schedule is decided or out of rounds.
     pub fn is_over(&self) -> bool {
-        // Whoever is alone need not be told from others.
+        // A single schedule needs no comparison.
         if self.entries.len() < 2 {
             return true;
         }
@@ -218,7 +226,7 @@ impl Contest {
         is_bounded || !rivals && is_known
     }
 
-    /// What is known; nothing where nothing was measured again.
+    /// Returns the result, or None if no schedule was measured again.
     pub fn verdict(&self) -> Option<Verdict> {
         let winner = self.leader()?;
         let again = |number: &usize| *number != winner && self.entries[*number].rounds() > 0;
@@ -246,7 +254,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// Entries with lucky first times; `truth` says what each takes, disturbed by what the round does to all.
+    /// Runs a contest of entries with lucky first times. `truth` returns the time of an entry in a
+    /// round.
     fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
         play(contest(firsts, None), truth)
     }
@@ -284,7 +293,7 @@ mod tests {
 
     #[test]
     fn whoever_looks_better_than_the_leader_turns_out_to_be_is_measured_too() {
-        // The first three were lucky; the fourth is what it seems.
+        // The first three times were lucky; the fourth is representative.
         let truth = [110.0, 112.0, 114.0, 100.0, 130.0];
         let (contest, _) = run(&[90.0, 91.0, 92.0, 100.0, 129.0], |number, _| Some(truth[number]));
         let verdict = contest.verdict().expect("a verdict");
@@ -293,7 +302,8 @@ mod tests {
 
     #[test]
     fn the_default_schedule_is_measured_again_however_slow_it_looked() {
-        // When the search began the machine was slow: the default, last here, took 170 then and takes 101 now.
+        // The machine was slow when the search began: the default schedule, here the last, took
+        // longer then than it does now.
         let truth = [100.0, 104.0, 106.0, 108.0, 101.0];
         let firsts = [100.0, 104.0, 106.0, 108.0, 170.0];
         let noise = |round: usize| [1.0, 1.001, 0.999][round % 3];
@@ -323,7 +333,8 @@ mod tests {
 
     #[test]
     fn whoever_wins_a_later_search_is_compared_with_the_default_schedule_too() {
-        // An earlier process found the default, here 1, slower than 2; 0 is new.
+        // An earlier process found the default schedule (index 1) slower than index 2; index 0 is
+        // new.
         let mut contest = contest(&[80.0, 120.0, 100.0], Some(1));
         (0..9).for_each(|_| contest.resume(&[(1, Some(120.0)), (2, Some(100.0))]));
         let (contest, measured) = play(contest, |number, _| Some([80.0, 120.0, 100.0][number]));
@@ -348,7 +359,7 @@ mod tests {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             let many = random.random_range(2..30);
             let truth: Vec<f64> = (0..many).map(|_| random.random_range(95.0..112.0)).collect();
-            // The machine is another one from time to time.
+            // The speed of the machine changes from time to time.
             let mut pace = 1.0;
             let mut time = |number: usize| {
                 if random.random_bool(0.1) {

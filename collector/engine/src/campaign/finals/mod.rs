@@ -1,4 +1,5 @@
-//! The end of a search: its best few and the default schedule are measured again, in turns, until it is known which is fastest.
+//! The final measurements of a search: the best schedules and the default schedule are measured
+//! again, interleaved, until the fastest is known.
 
 mod contest;
 
@@ -12,7 +13,7 @@ use datasets::{Key, Outcome, Record};
 use job::space::Schedule;
 use std::collections::{HashMap, HashSet};
 
-/// A contest for each search.
+/// The contests of all searches.
 pub struct Finals {
     contests: Vec<Match>,
 }
@@ -24,23 +25,23 @@ struct Match {
     schedules: Vec<Schedule>,
 }
 
-/// The schedule that a search found, and how sure that is.
+/// The fastest schedule of a search, with its evidence.
 pub struct Found<'a> {
     /// The schedule.
     pub schedule: &'a Schedule,
     /// The attempt at it.
     pub attempt: &'a Attempt,
-    /// How it compares.
+    /// Comparison with the other schedules.
     pub verdict: Verdict,
 }
 
 impl Finals {
-    /// Of what every measurement of the searches' experiments says; records stand in the order of time.
+    /// Creates the contests from all records of the searches' experiments, in the order of time.
     pub fn new(tuning: &Tuning, records: &[Record]) -> Finals {
         Finals { contests: tuning.searches().iter().map(|search| Match::new(search, records)).collect() }
     }
 
-    /// What each search found, in their order; nothing where none of its schedules was measured again.
+    /// Returns the result of each search, in their order; None if no schedule was measured again.
     pub fn found(&self) -> impl Iterator<Item = Option<Found<'_>>> {
         self.contests.iter().map(|one| {
             let verdict = one.contest.verdict()?;
@@ -82,7 +83,7 @@ impl Match {
     }
 }
 
-/// Measurements after the first ones as rounds.
+/// Groups the measurements after the first ones into rounds.
 fn rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
     let moments = later.iter().map(|(key, record)| (*key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
@@ -120,7 +121,8 @@ impl Source for Finals {
         Some(format!("the best are measured again: {known} of {} searches know theirs", self.contests.len()))
     }
 
-    /// Nobody knows how many rounds it will take; the next one is sure.
+    /// Returns the number of unfinished contests, because the number of rounds is not known in
+    /// advance.
     fn left(&self) -> usize {
         self.contests.iter().filter(|one| !one.contest.is_over()).count()
     }

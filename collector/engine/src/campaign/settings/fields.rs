@@ -1,4 +1,4 @@
-//! Refuses names that are no setting, which serde does not do for a struct with flattened groups.
+//! Rejects unknown names of settings, which serde does not do for a struct with flattened groups.
 
 use super::Settings;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::LazyLock;
 
-/// Refuses TOML with a key that is no setting; the error names its line.
+/// Checks that all keys of a TOML text are settings. The error contains the line.
 pub fn check(text: &str) -> Result<(), toml::de::Error> {
     toml::from_str::<Known>(text).map(|Known| ())
 }
@@ -16,10 +16,10 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| match serde_json::to_valu
     _ => Vec::new(),
 });
 
-/// A table of which every key is a setting.
+/// A table in which every key is a setting.
 struct Known;
 
-/// The name of a setting.
+/// The name of a known setting.
 struct Name;
 
 impl<'de> Deserialize<'de> for Known {

@@ -1,5 +1,5 @@
-//! The settings of a campaign, as a configuration file and flags give them. Each setting is declared once, in a group that commands
-//! take as flags and that files have as keys.
+//! Settings of a campaign, from a configuration file and from flags. Each setting is declared once,
+//! in a group of which commands take flags and files have keys.
 
 mod fields;
 mod resolve;
@@ -49,7 +49,7 @@ pub struct Settings {
     pub corun: Option<CoRun>,
 }
 
-/// One model as written.
+/// An entry of the list of models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelEntry {
@@ -168,7 +168,7 @@ pub struct SweepSettings {
 }
 
 impl ModelSettings {
-    /// Returns these settings, and those of `file` where these have none.
+    /// Returns these settings, completed by those of `file`.
     pub fn over(self, file: ModelSettings) -> ModelSettings {
         ModelSettings {
             batch: self.batch.or(file.batch),
@@ -191,7 +191,7 @@ impl ModelSettings {
 }
 
 impl SweepSettings {
-    /// Returns these settings, and those of `file` where these have none.
+    /// Returns these settings, completed by those of `file`.
     pub fn over(self, file: SweepSettings) -> SweepSettings {
         SweepSettings {
             schedules: self.schedules.or(file.schedules),
@@ -205,7 +205,8 @@ impl SweepSettings {
 }
 
 impl Settings {
-    /// Requests counters by their names: only these, or none for the name `none`. No names change nothing.
+    /// Requests counters by name: only these, or none for the name `none`. An empty list changes
+    /// nothing.
     pub fn request_counters(&mut self, names: &[String]) {
         match names {
             [] => {}
@@ -228,10 +229,11 @@ impl Settings {
         Settings::parse(&text).map_err(|why| ConfigError::Malformed { path: path.to_owned(), why })
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a TOML file.
     pub fn parse(text: &str) -> Result<Settings, String> {
         fields::check(text)
-            // The groups alone first: errors in flattened fields do not name their line.
+            // The groups are parsed first, because errors in flattened fields do not name their
+            // line.
             .and_then(|()| Ok((toml::from_str(text)?, toml::from_str(text)?)))
             .and_then(|(model, sweep)| Ok(Settings { model, sweep, ..toml::from_str(text)? }))
             .map_err(|error| names::with_hint(error.to_string().trim_end()))

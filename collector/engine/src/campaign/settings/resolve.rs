@@ -1,21 +1,20 @@
-//! From settings to a checked, complete configuration.
+//! Resolves settings into a checked, complete configuration.
 
 use super::{ModelEntry, Settings};
 use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, Sampler};
 use crate::campaign::config::{
-    BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, PYNQ, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS,
-    Tokens, check_target, each, shown,
+    BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
+    check_target, each, shown,
 };
 use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
 use crate::failure::{Failure, chain};
-use job::device::Architecture;
-use job::target::{MALI, composite, cuda_text, fabric_text, is_llvm};
 use models::Choice;
+use targets::{HOST, OptionError, TargetOptions, composite};
 use zoo::transformers::{self, Phase};
 
-/// A checked configuration, and the models that were read to check it.
+/// A checked configuration, with the models that were read to check it.
 pub struct Resolved {
     /// The configuration.
     pub config: Config,
@@ -24,7 +23,7 @@ pub struct Resolved {
 }
 
 impl ModelEntry {
-    /// That what is given for it has an effect.
+    /// Checks that every option of the entry has an effect.
     fn check(&self) -> Result<(), ConfigError> {
         let is_file = ![ModelSource::Local, ModelSource::Simple, ModelSource::Transformers]
             .iter()
@@ -47,7 +46,8 @@ impl Settings {
         self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
-    /// Checks all settings against this machine and against the models, which are read for it.
+    /// Validates all settings against this machine and against the models, which are read for that
+    /// purpose.
     pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
         if config.models.is_empty() {
@@ -60,7 +60,7 @@ impl Settings {
         Ok(Resolved { config, loaded })
     }
 
-    /// Checks everything against what this machine allows.
+    /// Validates all settings against the CPUs of this machine.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
         if let Some(Err((field, found, allowed))) = self.night.as_ref().map(Night::check) {
             return Err(ConfigError::OutOfRange { field, found, allowed });
@@ -69,18 +69,19 @@ impl Settings {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
         let Settings { model, sweep, .. } = self;
-        let composite = composite(model.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
+        let composite = composite(model.target.as_deref().unwrap_or(HOST)).map_err(ConfigError::Target)?;
         let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
-        let board = [
-            ("unit", model.unit),
-            ("board", model.board),
-            ("fpga_config", model.fpga_config),
-            ("sim_params", model.sim_params),
-        ];
-        let target = target(composite.rest, model.arch, board)?;
-        // A GPU is fed by one thread.
-        let threads =
-            sweep.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
+        let options = TargetOptions {
+            arch: model.arch,
+            unit: model.unit,
+            board: model.board,
+            fpga_config: model.fpga_config,
+            sim_params: model.sim_params,
+        };
+        let target = target(composite.rest, options)?;
+        // One thread launches the work of a GPU.
+        let is_varied = check_target(&target)?.runs_on_cpus();
+        let threads = sweep.threads.unwrap_or_else(|| if is_varied { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = batches(&self.models, model.batch)?;
@@ -92,7 +93,7 @@ impl Settings {
         let models = self.models.iter().flat_map(|entry| {
             let tokens =
                 if entry.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
-            // One operator as text says its own sizes.
+            // The text of a simple operator contains its sizes.
             let batch = if entry.source == SIMPLE { vec![None] } else { batch.clone() };
             let runs =
                 tokens.into_iter().flat_map(move |tokens| batch.clone().into_iter().map(move |batch| (batch, tokens)));
@@ -130,49 +131,15 @@ impl Settings {
     }
 }
 
-/// The target's text; architectures become part of a GPU's description.
-fn target(
-    text: String,
-    architectures: Option<Vec<String>>,
-    of_board: [(&'static str, Option<String>); 4],
-) -> Result<String, ConfigError> {
-    check_target(&text)?;
-    if text == PYNQ {
-        let [(_, unit), (_, board), core, timing] = of_board;
-        if unit.as_deref() == Some("fpga") {
-            let text = fabric_text(board.as_deref(), core.1.as_deref(), timing.1.as_deref());
-            return text.map_err(ConfigError::Target);
-        }
-        if let Some(found) = unit.filter(|unit| unit != "arm") {
-            let allowed = format!(
-                "`arm`, its cores, and `fpga`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target {MALI}` makes"
-            );
-            return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
-        }
-        if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {
-            let allowed = "only the unit `fpga` takes it".to_owned();
-            return Err(ConfigError::OutOfRange { field, found, allowed });
-        }
-        return Ok(text);
-    }
-    if let Some((field, Some(found))) = of_board.into_iter().find(|(_, given)| given.is_some()) {
-        let allowed = "only the target `pynq` takes it".to_owned();
-        return Err(ConfigError::OutOfRange { field, found, allowed });
-    }
-    match architectures {
-        Some(names) if text == "cuda" => {
-            each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
-            Ok(cuda_text(&names))
-        }
-        Some(names) => {
-            let allowed = "only the target `cuda` takes it; a JSON description names its own";
-            Err(ConfigError::OutOfRange { field: "arch", found: names.join(","), allowed: allowed.to_owned() })
-        }
-        None => Ok(text),
-    }
+/// Returns the target's text, completed by the options that describe it.
+fn target(text: String, options: TargetOptions) -> Result<String, ConfigError> {
+    check_target(&text)?.complete(text, options).map_err(|error| match error {
+        OptionError::NotAllowed { field, found, allowed } => ConfigError::OutOfRange { field, found, allowed },
+        OptionError::Description(why) => ConfigError::Target(why),
+    })
 }
 
-/// The batch sizes that were asked for; none where none was.
+/// Returns the requested batch sizes, or a single None if there are none.
 fn batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
     let Some(batch) = batch else { return Ok(vec![None]) };
     each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
@@ -183,7 +150,8 @@ fn batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<
     Ok(batch.into_iter().map(Some).collect())
 }
 
-/// The number of decoding steps, where there are several: each a graph of its own size.
+/// Returns the number of decoding steps, if it was given. Each number of steps is a graph of its
+/// own size.
 fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>) -> Result<Option<i64>, ConfigError> {
     let Some(count) = steps else { return Ok(None) };
     let refuse = |allowed: String| Err(ConfigError::OutOfRange { field: "steps", found: count.to_string(), allowed });
@@ -199,7 +167,7 @@ fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>
     Ok(Some(count).filter(|count| *count > 1))
 }
 
-/// Every phase at every length of a sequence. Only transformers have them.
+/// Returns every combination of phase and sequence length, which only transformers have.
 fn tokens(
     models: &[ModelEntry],
     sequence: Option<Vec<i64>>,
@@ -220,7 +188,7 @@ fn tokens(
     Ok(runs.collect())
 }
 
-/// One thread and all CPUs.
+/// Returns the default thread counts: one thread, and all CPUs.
 fn default_threads(allowed_cpus: usize) -> Vec<usize> {
     if allowed_cpus > 1 { vec![1, allowed_cpus] } else { vec![1] }
 }

@@ -1,16 +1,17 @@
-//! Lessons that a store has before the first trial: records of other tasks, hosts, versions and plans. Their times say nothing
-//! about this machine now, but the gain of a schedule over the default one is similar. Times are compared only between records
-//! that differ in nothing but the schedule.
+//! Lessons for a search before its first trial: records of other tasks, hosts, versions and plans.
+//! Their times are not those of this machine now, but the gain of a schedule over the default one
+//! is similar. Times are compared only between records that differ in nothing but the schedule.
 
 use super::{Search, TuningError};
 use datasets::{CacheState, Key, Outcome, Record, ScheduleSource, Source};
 use job::space::Schedule;
-use job::target::Target;
 use models::Task;
 use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
+use targets::Target;
 
-/// Lessons that one search hears at most, and those of one task among them: trees over more take longer than they are worth.
+/// Largest number of lessons for one search, and of those from one task. Training on more costs
+/// more time than it gains.
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
@@ -20,28 +21,28 @@ struct Group {
     threads: usize,
     is_cold: bool,
     default_ns: Option<f64>,
-    /// By the hashes of schedules.
+    /// Schedules and their times, by the hashes of schedules.
     times: BTreeMap<String, (Schedule, f64)>,
 }
 
-/// Records of others as they are read.
+/// Records from which searches learn, grouped as they are read.
 pub struct Lessons {
     kinds: HashSet<String>,
     target: String,
-    /// What searches hear of as their own.
+    /// Experiments that belong to the searches themselves.
     own: HashSet<Key>,
     groups: BTreeMap<Key, Group>,
 }
 
 impl Lessons {
-    /// For these searches, for this target.
+    /// Creates an empty collection for these searches and their target.
     pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
         let kinds = searches.iter().map(|search| search.kind().to_owned()).collect();
         let own = searches.iter().map(Search::ground_key).collect::<Result<HashSet<Key>, TuningError>>()?;
-        Ok(Lessons { kinds, target: target.kind.name().to_owned(), own, groups: BTreeMap::new() })
+        Ok(Lessons { kinds, target: target.kind.code_name().to_owned(), own, groups: BTreeMap::new() })
     }
 
-    /// Takes a record, where it can teach anything.
+    /// Adds a record if it is suitable as a lesson.
     pub fn take(&mut self, record: &Record) {
         let is_told = record.outcome == Outcome::Ok
             && record.source == Source::Measured
@@ -69,7 +70,8 @@ impl Lessons {
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Teaches each search of its kind of operator, those of the most similar tasks first; says how many lessons there were.
+    /// Passes lessons to each search of the same kind of operator, those of the most similar tasks
+    /// first. Returns the number of lessons.
     pub(super) fn teach(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&Group, Problem)> = self
             .groups
@@ -107,7 +109,7 @@ fn teach(search: &mut Search, problems: &[(&Group, Problem)]) -> usize {
     lessons
 }
 
-/// What tells how similar tasks are.
+/// Returns the features by which the similarity of tasks is determined.
 fn sizes(problem: &Problem) -> BTreeMap<String, f64> {
     features::of_problem(problem)
 }

@@ -1,5 +1,5 @@
-//! A search as a source of attempts: every trial is an attempt like any other, known records are heard first, and trials go
-//! where they save most.
+//! The searches of a campaign as a source of attempts. Every trial is an ordinary attempt, known
+//! records are learned first, and trials go where they save most.
 
 mod lessons;
 mod of_task;
@@ -19,57 +19,59 @@ use super::tune::Tune;
 use bench::Breeder;
 use datasets::{Key, Outcome, Record};
 use job::space::{FilterError, Schedule};
-use job::target::Target;
 use search::{Features, Problem, Seen, spending};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use targets::Target;
 
-/// Trials of one search that are proposed at once: few, because each batch follows from what the one before taught.
+/// Number of trials of one search that are proposed at once. It is small, because each batch
+/// depends on the results of the previous one.
 const BATCH: usize = 4;
-/// The standing tells what so many of the last trials gained.
+/// Number of recent trials whose gain the progress message reports.
 const RECENT: usize = 32;
 
 /// All searches of a campaign, which share its trials.
 pub struct Tuning {
     tune: Tune,
-    /// What is measured once, whatever is searched: tasks of libraries, whole files.
+    /// Attempts that are measured once, independent of searches: tasks of libraries, and whole
+    /// programs.
     fixed: Vec<Attempt>,
     searches: Vec<Search>,
-    /// Trials that may still be begun.
+    /// Number of trials that may still be started.
     left: usize,
-    /// The sum of best times after each trial that was heard of, once every search has one.
+    /// Sum of the best times after each result, once every search has one.
     totals: Vec<f64>,
-    /// Experiments that were heard of.
+    /// Keys of experiments with results.
     keys: HashSet<Key>,
-    /// Experiments of no search.
+    /// Keys of experiments that belong to no search.
     others: Vec<Key>,
     failure: Option<search::Error>,
-    /// What proposing and learning took.
+    /// Time spent on proposing and learning.
     busy: Duration,
 }
 
-/// What a search is made for: the campaign's tasks, and the machine.
+/// The inputs of a search: the campaign's tasks, and the machine.
 pub struct Ground<'a> {
     /// The tasks.
     pub tasks: &'a [PlannedTask],
-    /// Models that are run as a whole.
+    /// Models that are run as whole programs.
     pub modules: &'a [PlannedModule],
-    /// What code is made for.
+    /// Target of the compiled code.
     pub target: &'a Target,
-    /// What was asked for.
+    /// Checked configuration.
     pub config: &'a Config,
-    /// Records with all that is known before tasks are.
+    /// Base records with all columns that are known before the tasks are planned.
     pub bases: &'a Bases,
     /// CPUs that may be used.
     pub cpus: &'a [usize],
-    /// What must be written for a cold cache.
+    /// Bytes to write for a cold cache.
     pub flush_bytes: u64,
-    /// Who breeds schedules of TVM's own space.
+    /// Process that evolves schedules of TVM's own space.
     pub breeder: &'a Breeder,
 }
 
-/// Why there is no search.
+/// Reason why a search cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum TuningError {
@@ -84,13 +86,14 @@ pub enum TuningError {
 }
 
 impl Tuning {
-    /// One search for each task, number of threads and cache state; those are ours whose default schedule is.
+    /// Creates one search for each task, thread count and cache state. Keeps those for whose
+    /// default schedule `is_ours` holds.
     pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
-        // Every search begins with the default schedule and so never ends behind it.
+        // Every search begins with the default schedule, so its result is never worse.
         let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
         let mut defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
-        // Searches are told in the order of the model.
+        // Searches are reported in the order of the model.
         defaults.sort_by_key(|attempt| attempt.task);
         let (compiled, fixed): (Vec<Attempt>, Vec<Attempt>) =
             defaults.into_iter().partition(|attempt| matches!(attempt.code, Code::Compiled { .. }));
@@ -114,7 +117,8 @@ impl Tuning {
         })
     }
 
-    /// What a store of others taught, which is no trial and no time of its own; says how many lessons were heard.
+    /// Trains the searches with the records of others, which count neither as trials nor as times.
+    /// Returns the number of lessons.
     pub fn learn(&mut self, lessons: &Lessons, target: &Target) -> usize {
         let began = Instant::now();
         let count = lessons.teach(&mut self.searches, target);
@@ -122,14 +126,16 @@ impl Tuning {
         count
     }
 
-    /// What the tuners themselves took so far: proposing, learning, deciding whose turn it is.
+    /// Returns the time that the tuners themselves have spent on proposing, learning and choosing
+    /// the next search.
     pub fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// Takes over the records of a store, in the order of time, that are the same experiments as trials that these searches would
-    /// make now. Records of the same configuration count as trials; others are known without being counted. What a crash or a
-    /// deadline ended is tried again, unless that was done often enough for it to be known.
+    /// Takes over the records of a store, in the order of time, that are the same experiments as
+    /// trials of these searches. Records of the same configuration count as trials; others are
+    /// learned without being counted. Trials that ended with a crash or a deadline are made again,
+    /// unless `is_known` holds for them.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
@@ -146,7 +152,7 @@ impl Tuning {
                 continue;
             }
             let Trial { key, schedule, .. } = trial;
-            // What another search passed over may be worth more to this one.
+            // Another search may accept candidates that this one rejected.
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
                 if is_own {
@@ -165,7 +171,8 @@ impl Tuning {
         }
     }
 
-    /// How many trials may still be begun, and attempts that are none.
+    /// Returns the number of trials that may still be started, plus the attempts outside of
+    /// searches.
     pub fn left(&self) -> usize {
         self.fixed.len() + self.trials_left()
     }
@@ -179,32 +186,32 @@ impl Tuning {
         self.left.min(self.searches.iter().fold(0usize, |sum, search| sum.saturating_add(room(search))))
     }
 
-    /// The searches as they stand.
+    /// Returns the searches.
     pub fn searches(&self) -> &[Search] {
         &self.searches
     }
 
-    /// Why each search ended, in their order.
+    /// Returns the reason why each search ended, in their order.
     pub fn stops(&self) -> Vec<Stop> {
         self.searches.iter().map(|search| search.stop(&self.tune).unwrap_or(Stop::Trials)).collect()
     }
 
-    /// Experiments of its searches that were heard of.
+    /// Returns the keys of experiments with results.
     pub fn keys(&self) -> HashSet<Key> {
         self.keys.iter().chain(&self.others).copied().collect()
     }
 
-    /// Leaves out attempts of no search that need not be made.
+    /// Removes attempts outside of searches that are already known.
     pub fn leave_out(&mut self, is_known: impl Fn(Key) -> bool) {
         self.fixed.retain(|attempt| !is_known(attempt.key));
     }
 
-    /// How many experiments need not be made.
+    /// Returns the number of experiments that are already known.
     pub fn known(&self) -> usize {
         self.keys.len() + self.others.len() - self.fixed.len()
     }
 
-    /// Why a tuner gave up, if one did.
+    /// Returns the error of a tuner, if there was one.
     pub fn failure(&mut self) -> Option<search::Error> {
         self.failure.take()
     }
@@ -234,7 +241,8 @@ impl Tuning {
         self.searches.iter().position(|search| search.is_of(attempt))
     }
 
-    /// The next batch of the search that promises most; nothing where all wait or have ended.
+    /// Returns the next batch of the most promising search; none if all searches wait or have
+    /// ended.
     fn next_batch(&mut self) -> Vec<Attempt> {
         let began = Instant::now();
         let batch = self.batch();
@@ -267,10 +275,10 @@ impl Tuning {
     }
 }
 
-/// What a record says of the code that was built.
+/// Returns the features of the built code in a record.
 fn figures(record: &Record) -> Option<Features> {
     let mut figures: Features = record.features.as_ref()?.to().ok()?;
-    // How long building took says nothing of the code.
+    // Build times do not describe the code.
     figures.retain(|name, _| !name.ends_with("_ms"));
     (!figures.is_empty()).then_some(figures)
 }
@@ -287,7 +295,7 @@ impl Source for Tuning {
             return lost;
         }
         let mut proposed = Vec::new();
-        // Searches that were not begun are begun together, and one search alone is given more at once.
+        // Several searches may start at once, and a single search gets more than one batch.
         while proposed.len() < builds.min(2 * BATCH) {
             let batch = self.next_batch();
             if batch.is_empty() {

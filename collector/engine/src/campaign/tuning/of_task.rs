@@ -1,4 +1,4 @@
-//! The search for one task on one number of threads with one state of caches.
+//! The search for one task on one number of threads with one cache state.
 
 use super::TuningError;
 use crate::campaign::attempt::{attempt, source_of};
@@ -10,23 +10,23 @@ use datasets::{CacheState, Key, Likeness, Outcome, Record, ScheduleSource, stand
 use job::BreedJob;
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Target;
 use models::Task;
 use search::spending::Standing;
 use search::{Evolution, Features, Problem, Seen, Tuner, tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
+use targets::Target;
 
-/// What a search is of: the hash of its task, its threads, and whether caches are cold.
+/// The subject of a search: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
 
-/// The search that a record would belong to.
+/// Returns the subject of the search that a record would belong to.
 pub(super) fn ground_of(record: &Record) -> Option<Ground> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
 }
 
-/// The evolution of one task's schedules.
+/// TVM's evolution of one task's schedules.
 struct Bred {
     breeder: Breeder,
     /// The task, as JSON.
@@ -43,22 +43,22 @@ impl Evolution for Bred {
     }
 }
 
-/// Why a search ended.
+/// Reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// There are no more trials.
+    /// All trials of the campaign were used.
     Trials,
-    /// It had as many trials as one task may.
+    /// The limit of trials per task was reached.
     TrialsPerTask,
-    /// It gained nothing for long.
+    /// The best time did not improve for too many trials.
     Patience,
-    /// Nothing is left to propose.
+    /// The space is exhausted.
     Exhausted,
 }
 
 impl Stop {
-    /// The reason in words.
+    /// Returns the reason as text.
     pub fn words(self) -> &'static str {
         match self {
             Stop::Trials => "no more trials",
@@ -69,7 +69,7 @@ impl Stop {
     }
 }
 
-/// One search: its tuner, and how it stands.
+/// A search: its tuner and its state.
 pub struct Search {
     default: Attempt,
     task: Task,
@@ -79,12 +79,13 @@ pub struct Search {
     tuner: Box<dyn Tuner>,
     pub(super) standing: Standing,
     default_ns: Option<f64>,
-    /// Trials that were begun and not heard of.
+    /// Number of trials in flight.
     open: usize,
     is_exhausted: bool,
-    /// Hashes of schedules that were begun or heard of.
+    /// Hashes of schedules that were proposed or have results.
     known: HashSet<String>,
-    /// Trials of earlier runs that a crash or a deadline ended; proposed before other trials, since their schedules may be fine.
+    /// Trials of earlier runs that ended with a crash or a deadline. They are proposed before other
+    /// trials, because the schedule need not have been the cause.
     lost: Vec<Attempt>,
 }
 
@@ -134,14 +135,15 @@ impl Search {
         self.default.with_task.config_hash.clone()
     }
 
-    /// Whether an attempt is one of its trials.
+    /// Returns whether an attempt is a trial of this search.
     pub(super) fn is_of(&self, attempt: &Attempt) -> bool {
         let own = &self.default;
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
-    /// Returns the trial that a record stands for, if the record is the experiment that this search would run now for the same
-    /// schedule. A different version, CPU or plan makes a different experiment.
+    /// Returns the trial that a record represents, if the record is the experiment that this search
+    /// would run now for the same schedule. A different version, CPU or plan makes a different
+    /// experiment.
     pub fn trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
         let schedule = record.schedule.as_ref().filter(|_| ground_of(record).as_ref() == Some(&self.ground()))?;
         let schedule = Schedule::from_json(schedule.text()).ok()?;
@@ -155,21 +157,21 @@ impl Search {
         records.iter().filter_map(|record| self.trial(record)).collect()
     }
 
-    /// Adds a trial that a crash or a deadline ended, to be made again.
+    /// Schedules the retry of a trial that ended with a crash or a deadline.
     pub(super) fn make_again(&mut self, trial: &Trial<'_>) {
         if self.known.insert(trial.schedule.hash()) {
             self.lost.push(trial.attempt.clone());
         }
     }
 
-    /// Begins lost trials again.
+    /// Starts the retries of lost trials.
     pub(super) fn take_lost(&mut self) -> Vec<Attempt> {
         self.standing.begun += self.lost.len();
         self.open += self.lost.len();
         std::mem::take(&mut self.lost)
     }
 
-    /// The next trials. The first one is the default schedule, unless its time is known.
+    /// Proposes the next trials. The first one is the default schedule, unless its time is known.
     pub(super) fn propose(&mut self, count: usize) -> Result<Vec<Attempt>, TuningError> {
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return Ok(Vec::new()) };
         if self.known.insert(default.hash()) {
@@ -184,7 +186,7 @@ impl Search {
                 break;
             }
             for schedule in proposed {
-                // A tuner may name what everybody begins with.
+                // A tuner may propose the default schedule, with which every search begins.
                 if self.known.insert(schedule.hash()) {
                     attempts.push(self.attempt(schedule)?);
                 }
@@ -201,12 +203,12 @@ impl Search {
         self.standing.hinted = self.tuner.hinted().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
     }
 
-    /// The attempt at a schedule.
+    /// Returns the attempt at a schedule.
     pub fn attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
         let source = match source_of(&schedule, default) {
-            // Only TVM's evolution proposes moves.
+            // Only TVM's evolution proposes traces.
             ScheduleSource::Trace => ScheduleSource::MetaSchedule,
             source => source,
         };
@@ -219,13 +221,13 @@ impl Search {
         Ok(attempt((own.task, own.family), code, run, &own.with_task, &own.cpus)?)
     }
 
-    /// One of its trials came back.
+    /// Notes that a trial ended.
     pub(super) fn returned(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Hears what came of a schedule. Its time is the upper end of what is known of its median: of many medians the least is
-    /// the one that was disturbed least, or the luckiest.
+    /// Learns the result of a schedule. Its time is the upper end of the median's interval, because
+    /// the lowest of many medians tends to be low by chance.
     pub(super) fn hear(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = time_of(record);
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
@@ -233,18 +235,18 @@ impl Search {
             self.default_ns = ns;
         }
         self.standing.hear(ns);
-        // What was drawn is repeated by its moves, which the record has.
+        // A sampled schedule is repeated by its trace, which the record has.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
         let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
         self.tell(drawn.as_ref().unwrap_or(schedule), figures, ns.map_or(Seen::Failed, Seen::Time));
     }
 
-    /// Whether one of its trials is worth a run, now that it is built.
+    /// Returns whether a trial is worth a run after its build.
     pub(super) fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
         self.tuner.is_worth_a_run(schedule, figures)
     }
 
-    /// What was not worth one is no trial.
+    /// Notes a candidate that was rejected after its build and does not count as a trial.
     pub(super) fn passed_over(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
         self.tell(schedule, None, Seen::PassedOver);
@@ -256,7 +258,7 @@ impl Search {
         self.look_for_hints();
     }
 
-    /// What a record's time is of the default schedule's, where both are known.
+    /// Returns the time of a record over that of the default schedule, if both are known.
     pub(super) fn over_default(&self, record: &Record) -> Option<f64> {
         Some(time_of(record)? / self.default_ns?)
     }
@@ -272,32 +274,32 @@ impl Search {
         self.look_for_hints();
     }
 
-    /// What is searched.
+    /// Returns the searched problem.
     pub fn problem(&self) -> &Arc<Problem> {
         &self.problem
     }
 
-    /// The kind of its operator.
+    /// Returns the kind of its operator.
     pub fn kind(&self) -> &str {
         &self.default.with_task.op_kind
     }
 
-    /// What caches hold.
+    /// Returns the state of the caches.
     pub fn cache_state(&self) -> CacheState {
         self.default.state
     }
 
-    /// The default schedule's attempt, from which all others follow.
+    /// Returns the attempt at the default schedule, from which all others are derived.
     pub fn default(&self) -> &Attempt {
         &self.default
     }
 
-    /// Its best time as often as its task is run.
+    /// Returns its best time, weighted by the number of calls of its task.
     pub(super) fn weighted_best(&self) -> Option<f64> {
         Some(self.standing.best()? * self.standing.weight)
     }
 
-    /// Why it gets no more trials, where it does not.
+    /// Returns the reason why the search gets no more trials, if it does not.
     pub(super) fn stop(&self, tune: &Tune) -> Option<Stop> {
         if self.is_exhausted {
             return Some(Stop::Exhausted);
@@ -310,19 +312,19 @@ impl Search {
     }
 }
 
-/// A record that stands for an attempt of a search.
+/// A record that represents a trial of a search.
 pub struct Trial<'a> {
-    /// The key of its experiment.
+    /// Key of its experiment.
     pub key: Key,
-    /// Its schedule.
+    /// Schedule of the trial.
     pub schedule: Schedule,
-    /// The attempt.
+    /// Attempt of the trial.
     pub attempt: Attempt,
     /// The record.
     pub record: &'a Record,
 }
 
-/// The time of a record as a search sees it.
+/// Returns the time by which a search ranks a record.
 fn time_of(record: &Record) -> Option<f64> {
     (record.outcome == Outcome::Ok).then(|| record.upper_end_ns()).flatten()
 }

@@ -1,4 +1,5 @@
-//! Searches as sources, on made-up times: what counts as a trial, what is known for nothing, and where trials go.
+//! Tests of searches with synthetic times: which attempts count as trials, which known records are
+//! reused, and where trials go.
 
 use super::*;
 use crate::campaign::attempt::planned_tasks;
@@ -7,8 +8,8 @@ use crate::campaign::{Finals, Settings, record};
 use crate::report::learning::learnings;
 use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
 use job::revision::Revisions;
-use job::target::llvm;
 use std::path::Path;
+use targets::llvm;
 
 /// A configuration with its tasks and machine.
 struct Made {
@@ -55,7 +56,7 @@ impl Made {
     }
 }
 
-/// A record whose time follows from the schedule's text and the task.
+/// Returns a record whose time is a function of the schedule's text and the task.
 fn answer(attempt: &Attempt, number: i64) -> Record {
     let record = record::of_attempt(attempt).unwrap();
     let digest = blake3::hash(record.schedule_hash.as_deref().unwrap_or_default().as_bytes());
@@ -69,7 +70,7 @@ fn answer(attempt: &Attempt, number: i64) -> Record {
     }
 }
 
-/// Goes on until nothing more is proposed, or so many were tried.
+/// Runs trials until nothing more is proposed, or `most` were run.
 fn tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
     let mut records = Vec::new();
     while records.len() < most {
@@ -104,7 +105,7 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
 
-/// A schedule is to blame for crashes only after several of them.
+/// A schedule counts as the cause of crashes only after several of them.
 #[test]
 fn lost_trials_are_made_again_before_others() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 20");
@@ -126,7 +127,7 @@ fn lost_trials_are_made_again_before_others() {
     assert_eq!((third.known(), third.left()), (15, 25), "often enough");
 }
 
-/// A build whose code says how long it takes: six times as long as the best, or less.
+/// Returns the record of a build whose features predict its time well.
 fn build(attempt: &Attempt) -> (Record, f64) {
     let record = answer(attempt, 0);
     let ns = 1000.0 + 20.0 * (record.median_ns.unwrap() % 1000.0);
@@ -134,7 +135,8 @@ fn build(attempt: &Attempt) -> (Record, f64) {
     (Record { features: Some(figures.unwrap()), outcome: Outcome::Skipped, median_ns: None, ..record }, ns)
 }
 
-/// Goes on as a campaign does, until nothing more is proposed or so many records were made.
+/// Builds and runs trials as a campaign does, until nothing more is proposed or `most` records were
+/// made.
 fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     while records.len() < most {
@@ -163,7 +165,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let (passed_over, tried): (Vec<&Record>, Vec<&Record>) = whole.iter().partition(is_passed_over);
     assert_eq!((tried.len(), keys(&whole).len()), (120, whole.len()), "60 for each model, none twice");
     assert!((10..=tried.len()).contains(&passed_over.len()), "{}", passed_over.len());
-    // Its code told the truth.
+    // Candidates that were rejected must be slower on average.
     let mean = |records: &[&Record]| {
         let cycles = records.iter().filter_map(|record| {
             let figures: Features = record.features.as_ref()?.to().ok()?;
@@ -185,7 +187,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let all = [first.clone(), rest].concat();
     assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
     assert_eq!(keys(&all).len(), all.len());
-    // Another search thinks for itself.
+    // A search of another configuration decides for itself.
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let mut third = made.tuning(|_| true);
     third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);
@@ -208,10 +210,10 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     assert!(keys(&records).is_disjoint(&keys(&known)));
 }
 
-/// A change of a record.
+/// A modification of a record.
 type Change = fn(Record) -> Record;
 
-/// Changes that make a different experiment of a record.
+/// Modifications that turn a record into a different experiment.
 const OTHER_EXPERIMENTS: [Change; 11] = [
     |record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record },
     |record| Record { host_class: "there".to_owned(), ..record },
@@ -231,12 +233,12 @@ fn records_of_other_experiments_are_no_trials_and_give_no_time() {
     let made = made("[tune]\ntuner = 'random'\ntrials = 10");
     let own = tune(&mut made.tuning(|_| true), usize::MAX);
     for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
-        // Half the time, which a search would report as the best if it counted.
+        // Half the time would be reported as the best if the record counted.
         let halved =
             |record: &Record| change(Record { median_ns: record.median_ns.map(|ns| ns / 2.0), ..record.clone() });
         let with_key = |record: Record| Record { key: record.experiment_key(), ..record };
         let other: Vec<Record> = own.iter().map(halved).collect();
-        // An altered row may have kept its key.
+        // A modified row may have kept its key.
         for records in [other.clone(), other.into_iter().map(with_key).collect::<Vec<Record>>()] {
             let mut tuning = made.tuning(|_| true);
             tuning.resume(&records, |_| true);

@@ -1,81 +1,85 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 //!
-//! Which is best [`datasets::fastest`] tells of all attempts. What is not known is `–` and never zero.
+//! [`datasets::fastest`] determines the best schedule from all attempts. Unknown values are shown
+//! as `–`, never as zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;
 use datasets::{CacheState, KNOWN_WELL, Key, Outcome, Peaks, Record, fastest};
 use job::space::{Knobs, Schedule, space};
-use job::target::Machine;
 use models::Work;
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
+use targets::Machine;
 
-/// One task of a model.
+/// Row of one task of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The task in words.
+    /// Description of the task.
     pub task: String,
     /// Hash of the task.
     pub task_hash: String,
-    /// How often the model runs it.
+    /// Number of calls in the model.
     pub count: usize,
-    /// The schedule of the best time.
+    /// Schedule of the best time.
     pub schedule: String,
-    /// How it differs from the default one.
+    /// Differences from the default schedule.
     pub difference: String,
-    /// Its threads.
+    /// Number of threads.
     pub threads: i64,
-    /// Its median, in nanoseconds.
+    /// Median in nanoseconds.
     pub median_ns: f64,
-    /// Half the width of the median's interval over visits, over the median; nothing where there is no interval.
+    /// Half-width of the median's interval over visits, relative to the median; None without an
+    /// interval.
     pub spread: Option<f64>,
-    /// Medians of its visits, in the order of time.
+    /// Medians of the visits, in the order of time.
     pub visits_ns: Vec<f64>,
     /// Operations per nanosecond.
     pub gflops: f64,
     /// Attainable time over median, if the peaks are known.
     pub roofline: Option<f64>,
-    /// Whether the best schedule saves some of the products that are counted.
+    /// Whether the best schedule needs fewer multiplications than are counted.
     pub saves_products: bool,
-    /// Part of the model's time.
+    /// Share of the model's time.
     pub share: f64,
-    /// Half the width of that part's interval; nothing where an operator has none.
+    /// Half-width of the interval of that share; None if an operator has no interval.
     pub share_spread: Option<f64>,
-    /// Time of the default schedule over the best, at the same threads; within rounds where both were measured in turns.
+    /// Time of the default schedule over the best on the same threads; computed within rounds if
+    /// both were measured interleaved.
     pub default_over_best: Option<f64>,
-    /// How often the best was measured.
+    /// Number of measurements of the best schedule.
     pub attempts: usize,
-    /// Experiments that gave a time, and all.
+    /// Number of experiments with a time, and of all experiments.
     pub measured: (usize, usize),
 }
 
-/// One model's rows and sums.
+/// Rows and sums of one model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Its batch size, where it has one.
+    /// Batch size, if the model has one.
     pub batch: Option<i64>,
-    /// What its times were simulated of and by; nothing where they were measured.
+    /// Name of the simulated machine and its simulator; None for measured times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated: Option<String>,
-    /// Its tasks, in graph order.
+    /// Rows of the tasks, in graph order.
     pub rows: Vec<Row>,
     /// Tasks without any time.
     pub missing: Vec<String>,
     /// Sum of median × count over the rows, in nanoseconds.
     pub total_ns: f64,
-    /// Half the width of its interval over it; nothing where an operator has none.
+    /// Half-width of its interval, relative to the sum; None if an operator has no interval.
     pub total_spread: Option<f64>,
-    /// Part of the total that is medians known no better than [`KNOWN_WELL`].
+    /// Share of the total whose medians are known no better than [`KNOWN_WELL`].
     pub uncertain_share: f64,
 }
 
-/// Sums up the records of one model of the campaign.
+/// Summarises the records of one model of the campaign.
 ///
-/// `model` comes with its index in the campaign; `records` are all attempts, and may be those of other models too.
+/// `model` contains its index in the campaign. `records` contains all attempts, possibly of other
+/// models as well.
 pub fn summarise(
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
     model: (usize, &ModelRequest),
@@ -94,7 +98,8 @@ pub fn summarise(
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
         let default = space(&planned.task, machine).default;
-        // Columns hold what the program counted that measured; rows of different versions are compared by today's count.
+        // The columns contain the work as the measuring program counted it. For a comparison of
+        // versions, the work is counted again.
         let work = planned.task.work().ok();
         let task = (planned.task.describe(), *count, hash.clone());
         match best_row(task, attempts, work, Some(default), peaks) {
@@ -114,7 +119,8 @@ pub fn summarise(
     let half_widths: Option<Vec<f64>> = rows.iter().map(Row::half_width_ns).collect();
     let total_spread = half_widths.filter(|widths| !widths.is_empty()).map(|widths| {
         share_out(&mut rows, total_ns, &widths);
-        // What disturbs a machine moves all of its operators together.
+        // A disturbance of the machine affects all operators in the same direction, so their
+        // intervals are added.
         sum(widths.iter().copied()) / total_ns
     });
     rows.iter_mut().for_each(|row| row.share = row.time_ns() / total_ns);
@@ -133,13 +139,13 @@ pub fn summarise(
     }
 }
 
-/// Not `Iterator::sum`, which makes a negative zero of nothing.
+/// Sums numbers. `Iterator::sum` returns a negative zero for an empty sequence.
 fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// How well the rows' shares are known: errors of different operators are taken to be independent, those of the places of
-/// one operator are the same.
+/// Computes the uncertainty of the rows' shares. Errors of different operators are assumed
+/// independent; those of all calls of one operator are equal.
 fn share_out(rows: &mut [Row], total_ns: f64, half_widths: &[f64]) {
     let squares = sum(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -151,7 +157,7 @@ fn share_out(rows: &mut [Row], total_ns: f64, half_widths: &[f64]) {
 }
 
 impl Row {
-    /// What the model spends on it, in nanoseconds.
+    /// Returns the time that the model spends in this operator, in nanoseconds.
     fn time_ns(&self) -> f64 {
         self.median_ns * self.count as f64
     }
@@ -194,7 +200,7 @@ fn best_row(
         }
     };
     let threads = best.threads.unwrap_or(1);
-    // Peaks are those of 32-bit floats: of others nothing is measured.
+    // Peaks are measured for 32-bit floats only.
     let is_float = best.macs.unwrap_or(0) == 0 || best.dtype.as_deref() == Some("f32");
     let caches = best.cache_state.unwrap_or(CacheState::Warm);
     let attainable = || peaks.attainable_ns(u32::try_from(threads).unwrap_or(1), flops, bytes, caches);
@@ -223,11 +229,11 @@ fn best_row(
     })
 }
 
-/// Below this part of the attainable speed there is something to gain.
+/// Share of the attainable rate below which an operator is likely to have potential.
 const SLOW: f64 = 0.25;
 
-/// Why some operators seem faster than the host can be: its peaks are at least what any operator that is known well reached
-/// twice.
+/// Explains why some operators seem faster than the peaks of the host, which are at least the rates
+/// that any well-known operator has reached twice.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&Row>, Vec<&Row>) = above.partition(|row| row.saves_products);
@@ -250,7 +256,7 @@ fn above_roofline(summary: &Summary) -> String {
     text
 }
 
-/// The summary as a table.
+/// Formats the summary as a table.
 pub fn render(summary: &Summary, paper: &Paper) -> String {
     let mut table = Table::new([
         words("operator").least(24),

@@ -1,9 +1,9 @@
-//! What the table of a model says of records.
+//! Tests of the table of a model.
 
 use super::*;
 use expect_test::{Expect, expect};
 
-/// Two operators of a network, one of them known badly, and one that gave no time.
+/// Returns two operators of a network, one with a wide interval, and one without a time.
 fn summary() -> Summary {
     let row = Row {
         task: "conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +add +relu".to_owned(),
@@ -164,7 +164,7 @@ fn a_rate_above_the_peak_has_its_reason() {
     );
     summary.rows[0].saves_products = true;
     assert!(text(&summary).contains("above 100 % in 1: not all counted products are computed"), "{}", text(&summary));
-    // As a campaign writes it.
+    // The schedule has the form in which a campaign writes it.
     let knobs =
         job::space::Knobs([("algorithm".to_owned(), job::space::Setting::Choice("winograd2".to_owned()))].into());
     let schedule = Schedule::Template { knobs }.to_json();

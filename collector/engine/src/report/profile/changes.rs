@@ -1,12 +1,12 @@
-//! The changes between two profiles.
+//! Formats the changes between two profiles.
 
 use profile::compare::{Change, Comparison, Verdict};
 use report::{Cell, Paper, Table, duration, figures, or_unknown, words};
 
-/// The least change common to all operators that is described.
+/// Smallest change common to all operators that is described.
 const MIN_COMMON_CHANGE: f64 = 0.01;
 
-/// Describes a comparison, with `row_limit` rows at most.
+/// Formats a comparison with at most `row_limit` rows.
 pub fn describe(compared: &Comparison, row_limit: usize, paper: &Paper) -> String {
     let mut table = Table::new([
         words("operator"),

@@ -1,14 +1,14 @@
-//! An operator with its code, and the loops that its time goes into.
+//! Formats an operator with its code, and the loops in which it spends its time.
 
 use crate::network::annotation::{Annotation, Basis, Function, Loop};
 use report::{number, percent};
 
-/// The most loops that are shown, the hottest first.
+/// Largest number of loops that are shown, the hottest first.
 const MAX_LOOPS: usize = 3;
-/// The most lines that are shown of a loop.
+/// Largest number of lines that are shown of a loop.
 const MAX_LINES: usize = 60;
 
-/// Describes an operator; `homonyms` is the number of other operators that its name matches.
+/// Formats an operator. `homonyms` is the number of other operators that its name matches.
 pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
     let mut lines = vec![
         String::new(),

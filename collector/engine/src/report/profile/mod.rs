@@ -1,4 +1,4 @@
-//! A profile for a reader: rows, the whole that they are parts of, and the cost of profiling.
+//! Formats a profile: its rows, the totals, and the cost of profiling.
 
 pub mod changes;
 pub mod code;
@@ -13,7 +13,7 @@ use profile::summary::threads::Thread;
 use report::{Paper, duration, number, or_unknown, percent, size};
 use std::collections::BTreeSet;
 
-/// Describes a profile: its rows, or those of another tool's table, and the lines below them.
+/// Formats a profile: its rows, or those of another tool's table, and the lines below them.
 pub fn describe(report: &Report, view: View, styled: Option<&StyledTable>, paper: &Paper) -> String {
     let View { row_limit, .. } = view;
     let plural = if report.threads == 1 { "" } else { "s" };
@@ -56,7 +56,7 @@ pub fn describe(report: &Report, view: View, styled: Option<&StyledTable>, paper
     lines.join("\n")
 }
 
-/// Describes each thread of the pool.
+/// Formats the times of each thread of the pool.
 fn threads(report: &Report) -> Vec<String> {
     let steps = report.totals.steps.max(1) as f64;
     let mean = |ns: u64| duration(ns as f64 / steps);
@@ -75,7 +75,7 @@ fn threads(report: &Report) -> Vec<String> {
     report.threads_of_pool.iter().map(line).collect()
 }
 
-/// Describes the times of runs: what operators account for, the rest, and runs without profiling.
+/// Formats the times of runs: the sum of the operators, the rest, and runs without profiling.
 fn total_lines(report: &Report) -> Vec<String> {
     let totals = &report.totals;
     let steps = totals.steps.max(1) as f64;
@@ -102,7 +102,7 @@ fn total_lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Describes what counters count of their own reading.
+/// Formats the counts that reading the counters itself causes.
 fn reading_cost(report: &Report) -> Option<String> {
     let known =
         report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
@@ -110,7 +110,7 @@ fn reading_cost(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
 }
 
-/// Describes the counters that no source gave, each once with its last reason.
+/// Formats the counters that no source delivered, each with its last reason.
 fn refused(report: &Report) -> Vec<String> {
     let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
     let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();

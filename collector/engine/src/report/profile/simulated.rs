@@ -1,12 +1,13 @@
-//! The counts of a simulator, in a table of their own: simulated and measured numbers do not share a table.
+//! Formats the counts of a simulator in a separate table, because simulated and measured numbers
+//! are never mixed.
 
 use profile::data::Simulation;
 use profile::summary::simulated;
 use report::{Paper, Table, figures, number, or_unknown, words};
 
-/// Describes a simulation.
+/// Formats the counts of a simulation.
 pub fn describe(simulation: &Simulation, paper: &Paper) -> String {
-    // Narrow paper does without these, the highest number first.
+    // Narrow output drops these columns, the highest number first.
     let columns = simulated::FIGURES.map(|name| match name {
         "FLOP/instruction" => figures(name).drops(1),
         "L1 misses/kFLOP" => figures(name).drops(2),

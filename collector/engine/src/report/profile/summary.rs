@@ -1,4 +1,4 @@
-//! The summary of a profile, as scripts read it.
+//! The summary of a profile for scripts.
 
 use crate::network::Comparison;
 use crate::network::annotation::Annotation;
@@ -8,72 +8,72 @@ use profile::summary::{Row, Totals};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The profile of a model.
+/// Summary of a profile.
 #[derive(Serialize)]
 pub struct Report {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Its batch size, where it has one.
+    /// Batch size, if the model has one.
     pub batch: Option<i64>,
     /// The target of its code.
     pub target: String,
-    /// Threads that it ran on.
+    /// Number of threads.
     pub threads: usize,
     /// Seed of its inputs.
     pub seed: u64,
-    /// The schedule of profiled runs, where one was given.
+    /// Schedule of the profiled runs, if one was given.
     pub schedule: Option<String>,
-    /// Calls of a run.
+    /// Number of calls per run.
     pub calls: usize,
-    /// Different tasks among them.
+    /// Number of distinct tasks.
     pub tasks: usize,
     /// The times of all runs.
     #[serde(flatten)]
     pub totals: TotalTimes,
     /// Memory for tensors between operators.
     pub activation_bytes: u64,
-    /// The least that any placement of them takes.
+    /// Lower bound of that memory for any placement of the tensors.
     pub least_activation_bytes: u64,
     /// Memory for constants.
     pub constant_bytes: u64,
     /// The largest resident memory of the process.
     pub peak_memory_bytes: u64,
-    /// The outputs compared with the reference, where that was asked for.
+    /// Comparison of the outputs with the reference, if it was requested.
     pub check: Option<Comparison>,
-    /// Where the records of operators are.
+    /// Location of the records of operators.
     pub records: Option<OperatorRecords>,
-    /// What a row stands for.
+    /// Grouping of calls into rows.
     pub group_by: &'static str,
-    /// Threads of the pool.
+    /// Times of the threads of the pool.
     pub threads_of_pool: Vec<Thread>,
-    /// An operator with its code, where one was asked for.
+    /// Annotated operator, if one was requested.
     pub annotation: Option<Annotation>,
-    /// The file with names of built code.
+    /// File with the symbols of built code.
     pub perf_map: Option<PathBuf>,
     /// All rows, in their order.
     pub rows: Vec<Row>,
     /// Counters.
     pub counters: Vec<Counter>,
-    /// Counters that could not be read.
+    /// Reasons why counters could not be read.
     pub refusals: Vec<Refusal>,
     /// Energy of runs.
     pub energy: Vec<Energy>,
-    /// Counts of a simulator, where they were asked for.
+    /// Counts of a simulator, if they were requested.
     pub simulated: Option<Simulation>,
     /// Notes on the profile.
     pub notes: Vec<String>,
 }
 
-/// Where the records of operators are.
+/// Location of the records of operators.
 #[derive(Serialize)]
 pub struct OperatorRecords {
     /// The folder of the store.
     pub store: String,
-    /// The keys.
+    /// Keys of the records.
     pub keys: Vec<String>,
 }
 
-/// The times of all runs, with the slowdown by profiling as one number and with its interval.
+/// Times of all runs. The slowdown by profiling is given as one number and with its interval.
 #[derive(Serialize)]
 pub struct TotalTimes {
     pub(super) steps: usize,
@@ -103,10 +103,10 @@ impl From<Totals> for TotalTimes {
     }
 }
 
-/// What of a report is shown.
+/// The part of a summary that is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The most rows.
+    /// Largest number of rows.
     pub row_limit: usize,
     /// Whether rows have columns of memory.
     pub has_memory: bool,

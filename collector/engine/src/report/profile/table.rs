@@ -1,11 +1,11 @@
-//! The rows of a profile as a table.
+//! Formats the rows of a profile as a table.
 
 use super::summary::{Report, View};
 use profile::summary::Row;
 use report::{Cell, Column, Table, duration, figures, number, or_unknown, percent, size, words};
 use std::collections::BTreeSet;
 
-/// A column that follows from counts, shown where all of these were counted.
+/// A column that is derived from counters, shown if all of those were counted.
 type DerivedColumn = (&'static str, fn(&Row) -> Option<f64>);
 
 const DERIVED: [DerivedColumn; 4] = [
@@ -18,7 +18,7 @@ const DERIVED: [DerivedColumn; 4] = [
 /// Prefix of the counters of processor time, which has a column of its own.
 const CPU_TIME: &str = "thread_cpu_ns";
 
-/// The columns that not every profile has.
+/// The optional columns of a table.
 struct Columns<'a> {
     has_cpu: bool,
     has_parts: bool,
@@ -102,7 +102,8 @@ impl Columns<'_> {
     }
 }
 
-/// Returns a count; where reading alone counts as much, only the bound is known.
+/// Formats a count. If reading the counters alone causes a comparable count, only an upper bound is
+/// known.
 fn count_text(report: &Report, name: &str, count: f64) -> String {
     let alone = report.counters.iter().find(|counter| counter.name == name).and_then(|counter| counter.alone);
     match alone {
@@ -111,7 +112,8 @@ fn count_text(report: &Report, name: &str, count: f64) -> String {
     }
 }
 
-/// Returns the name of a row: with sizes where it has one task, and with its place where it is one call.
+/// Returns the name of a row: with sizes if it has a single task, and with the name of the call if
+/// it is a single call.
 fn label(row: &Row) -> String {
     match row.text.is_empty() {
         true => row.name.clone(),

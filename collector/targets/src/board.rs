@@ -1,6 +1,7 @@
 //! Boards that have names, and the processors that agents tell of.
 
-use super::{Cpu, Kind, Machine, Target, llvm};
+use crate::llvm::Llvm;
+use crate::{Cpu, Machine, Target, llvm};
 use serde_json::json;
 
 /// A board by its name.
@@ -55,7 +56,7 @@ fn arm(architecture: &str, mcpu: &str, cores: i64) -> Target {
         }
     };
     let machine = Machine::Cpu(Cpu { vector_lanes: 4, vector_registers, cores, is_halved: false, is_intel: false });
-    Target { kind: Kind::Llvm, text: text.to_string(), machine }
+    Target { kind: &Llvm, text: text.to_string(), machine }
 }
 
 /// The processor of a machine that tells its architecture, as Rust names it, and its vector extensions; nothing of others.

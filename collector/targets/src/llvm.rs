@@ -1,6 +1,86 @@
-//! CPUs, through LLVM.
+//! `llvm`: CPUs, through LLVM.
 
-use super::{Cpu, Kind, Machine, Target};
+use crate::kind::{Generator, Host, HostCpu, Refusal, Resolved, TargetKind};
+use crate::{Cpu, Form, Machine, Target};
+
+/// The name of the target that is this machine's CPU.
+pub const HOST: &str = "llvm";
+
+/// Compiled code on CPUs.
+pub struct Llvm;
+
+impl TargetKind for Llvm {
+    fn name(&self) -> &'static str {
+        HOST
+    }
+
+    fn fields(&self) -> &'static [(&'static str, Form)] {
+        use Form::{Flag, Number, Switches, Word};
+        &[
+            ("mcpu", Word),
+            ("mtriple", Word),
+            ("mattr", Switches),
+            ("mfloat-abi", Word),
+            ("mabi", Word),
+            ("num-cores", Number),
+            ("opt-level", Number),
+            ("vector-width", Number),
+            ("fast-math", Flag),
+            ("fast-math-nnan", Flag),
+            ("fast-math-ninf", Flag),
+            ("fast-math-nsz", Flag),
+            ("fast-math-arcp", Flag),
+            ("fast-math-contract", Flag),
+            ("fast-math-reassoc", Flag),
+        ]
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        described(text, llvm("generic", &[], 1))
+    }
+
+    fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        let own = of_host(&host.cpu()?);
+        let target = described(text, own.clone()).map_err(Refusal::usage)?;
+        Ok(Resolved { is_host: target == own, target })
+    }
+
+    fn guess(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
+        Ok(of_host(host).machine)
+    }
+
+    fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
+        if !self.is_named_by(text) {
+            return Some(Err("it is of another kind".to_owned()));
+        }
+        Some(crate::checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
+    }
+
+    fn has_artifacts_for(&self, machine: &Machine) -> bool {
+        matches!(machine, Machine::Cpu(_))
+    }
+
+    fn generator(&self) -> Option<Generator> {
+        Some(Generator::Llvm)
+    }
+
+    fn runs_on_cpus(&self) -> bool {
+        true
+    }
+
+    fn has_host_peaks(&self) -> bool {
+        true
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Llvm
+    }
+}
+
+/// Returns the target of a machine's CPU.
+pub(crate) fn of_host(host: &HostCpu) -> Target {
+    llvm(&host.name, &host.extensions, host.cores)
+}
 
 /// The target of a CPU by its LLVM name, the features it reports and the cores to be used.
 pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
@@ -23,31 +103,25 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
         text["mattr"] = serde_json::json!(["-prefer-256-bit"]);
     }
     Target {
-        kind: Kind::Llvm,
+        kind: &Llvm,
         text: text.to_string(),
         machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved, is_intel }),
     }
 }
 
-/// Whether a text names an llvm target: the word, or a JSON description of that kind.
-pub fn is_llvm(text: &str) -> bool {
-    let kind = |json: serde_json::Value| json.get("kind").and_then(|kind| kind.as_str()).map(|kind| kind == "llvm");
-    text == "llvm" || serde_json::from_str(text).ok().and_then(kind).unwrap_or(false)
-}
-
 /// Returns the host's target, or the one that a JSON description gives, with the host's number of cores if it gives none.
 ///
 /// The vectors are those of the described processor; those of the host if its name is not known here.
-pub fn described(text: &str, host: Target) -> Result<Target, String> {
-    if text == "llvm" {
+fn described(text: &str, host: Target) -> Result<Target, String> {
+    if text == HOST {
         return Ok(host);
     }
-    let mut json = super::checked(text)?;
+    let mut json = crate::checked(text)?;
     let fields = json.as_object_mut().expect("it was checked");
     let Machine::Cpu(own) = &host.machine else { return Ok(Target { text: json.to_string(), ..host }) };
     let cores = fields.entry("num-cores").or_insert_with(|| own.cores.into()).as_i64().unwrap_or(own.cores);
     let word = |name: &str| fields.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let features = match super::architecture(text).as_str() {
+    let features = match crate::architecture(text).as_str() {
         "aarch64" => Some("asimd"),
         "x86_64" => vector_feature(word("mcpu")),
         _ => None,
@@ -72,7 +146,8 @@ fn vector_feature(cpu: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{described, is_llvm, llvm};
+    use super::{Llvm, described, llvm};
+    use crate::TargetKind;
 
     #[test]
     fn vectors_are_whole_on_intels() {
@@ -103,6 +178,9 @@ mod tests {
         // A processor that is not known here is taken for the host's.
         assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "znver99"}"#), host.machine);
         assert_eq!(machine(r#"{"kind": "llvm"}"#), host.machine);
-        assert!(is_llvm(&other.text) && !is_llvm(r#"{"kind": "cuda"}"#) && !is_llvm("cuda") && !is_llvm("{"));
+        assert!(Llvm.is_named_by(&other.text));
+        for foreign in [r#"{"kind": "cuda"}"#, "cuda", "{"] {
+            assert!(!Llvm.is_named_by(foreign), "{foreign}");
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! Fields that a JSON description of a target may have.
 //!
 //! A description may come from an untrusted record or configuration, and TVM's own fields can set any LLVM option by its name.
-//! Fields that are not on the list below are refused.
+//! Fields that the kind of target does not list are refused.
 
+use crate::KINDS;
 use serde_json::Value;
 
 /// Form of a field's value.
-#[derive(Clone, Copy)]
-enum Form {
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
     /// A name, such as that of a processor.
     Word,
     /// Names that each begin with `+` or `-`.
@@ -20,59 +21,14 @@ enum Form {
     Flag,
 }
 
-/// Fields of each kind of target, without `kind`.
-const FIELDS: &[(&str, &[(&str, Form)])] = {
-    use Form::*;
-    &[
-        (
-            "llvm",
-            &[
-                ("mcpu", Word),
-                ("mtriple", Word),
-                ("mattr", Switches),
-                ("mfloat-abi", Word),
-                ("mabi", Word),
-                ("num-cores", Number),
-                ("opt-level", Number),
-                ("vector-width", Number),
-                ("fast-math", Flag),
-                ("fast-math-nnan", Flag),
-                ("fast-math-ninf", Flag),
-                ("fast-math-nsz", Flag),
-                ("fast-math-arcp", Flag),
-                ("fast-math-contract", Flag),
-                ("fast-math-reassoc", Flag),
-            ],
-        ),
-        (
-            "cuda",
-            &[
-                ("arch", Words),
-                ("max_threads_per_block", Number),
-                ("max_shared_memory_per_block", Number),
-                ("thread_warp_size", Number),
-                ("registers_per_block", Number),
-            ],
-        ),
-        (
-            "opencl",
-            &[
-                ("device", Word),
-                ("max_threads_per_block", Number),
-                ("max_shared_memory_per_block", Number),
-                ("thread_warp_size", Number),
-            ],
-        ),
-    ]
-};
-
 /// Reads a description of a target and checks every field against the list.
 pub fn checked(text: &str) -> Result<Value, String> {
-    let described: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
-    let fields = described.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;
+    let read: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
+    let fields = read.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;
     let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let Some((_, known)) = FIELDS.iter().find(|(known, _)| *known == kind) else {
-        let kinds: Vec<&str> = FIELDS.iter().map(|(kind, _)| *kind).collect();
+    let described = KINDS.iter().filter(|kind| !kind.fields().is_empty());
+    let Some(known) = described.clone().find(|known| known.code_name() == kind).map(|known| known.fields()) else {
+        let kinds: Vec<&str> = described.map(|kind| kind.code_name()).collect();
         return Err(format!("target `{text:.200}`: its `kind` is none of {}", kinds.join(", ")));
     };
     for (name, value) in fields.iter().filter(|(name, _)| *name != "kind") {
@@ -85,7 +41,7 @@ pub fn checked(text: &str) -> Result<Value, String> {
             return Err(format!("the target's field `{name}` cannot be `{:.60}`", value.to_string()));
         }
     }
-    Ok(described)
+    Ok(read)
 }
 
 fn fits(form: Form, value: &Value) -> bool {

@@ -1,6 +1,6 @@
 //! The limits of a GPU in TVM's description of a target.
 
-use super::Gpu;
+use crate::Gpu;
 use serde_json::{Map, Value as Json, json};
 
 /// Adds the limits that a description does not say, by TVM's names.

@@ -1,8 +1,125 @@
-//! Cores on a board's fabric.
+//! `pynq` with the unit `fpga`: a core on a board's fabric, which runs programs of our own generator.
 
-use super::{Kind, Machine, Target};
-use accelerator::{Board, Core, REVISION, TimingSet, boards, timing_sets};
+use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
+use crate::{Machine, Target};
+use accelerator::{Board, Core, REVISION, TimingSet, boards, in_core_form, timing_sets};
+use datasets::Record;
 use serde::{Deserialize, Serialize};
+
+/// The unit of a board that is its fabric.
+pub const FPGA: &str = "fpga";
+/// The kind in descriptions, and the name of the generated code.
+const CODE: &str = "pynq";
+
+/// Programs for a core on a fabric.
+pub struct Fpga;
+
+impl TargetKind for Fpga {
+    fn name(&self) -> &'static str {
+        FPGA
+    }
+
+    fn has_word(&self) -> bool {
+        false
+    }
+
+    fn code_name(&self) -> &'static str {
+        CODE
+    }
+
+    fn is_named_by(&self, text: &str) -> bool {
+        let is_described = |json: serde_json::Value| json["kind"] == CODE && json["unit"] == FPGA;
+        serde_json::from_str(text).is_ok_and(is_described)
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        fabric(text)
+    }
+
+    fn resolve(&self, _text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        Err(Refusal::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
+            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
+        ))
+    }
+
+    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        Ok(fabric(text)?.machine)
+    }
+
+    fn bench(&self) -> BenchKind {
+        BenchKind::Core
+    }
+
+    fn occupies_cpus(&self) -> bool {
+        false
+    }
+
+    fn task_form(&self) -> Option<TaskForm> {
+        Some(in_core_form)
+    }
+
+    fn note(&self, text: &str) -> Option<String> {
+        Some(format!("{}; no time of it was measured", Fabric::read(text).ok()?.describe()))
+    }
+
+    fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
+        &[
+            (Setting::Threads, "the threads of a core on a board's fabric are knobs: leave it out"),
+            (Setting::Samplers, "the space of a core on a board's fabric is `template`"),
+            (Setting::Cache, "there is no cache of a core on a board's fabric"),
+            (Setting::Executor, "programs of a core on a board's fabric have one size: leave it out"),
+            (Setting::Partners, "`pynq` has no partners"),
+        ]
+    }
+
+    fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
+        (tuner.learns_cpu_loops || tuner.draws).then(|| {
+            format!(
+                "`{}` learns from code that TVM makes, and a core on a board's fabric runs our own; `draft`, `xgb_knob`, `ga`, \
+                 `random` and `gridsearch` search there",
+                tuner.name
+            )
+        })
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Pynq
+    }
+
+    fn unit(&self) -> Option<&'static str> {
+        Some(FPGA)
+    }
+
+    fn source(&self) -> datasets::Source {
+        datasets::Source::Simulated
+    }
+
+    /// Nothing of this machine is in the times of a simulated core but its name.
+    fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
+        let fabric = Fabric::read(text)?;
+        *record = Record {
+            device: Some(format!("{} {}", fabric.board, fabric.core)),
+            board: Some(fabric.board),
+            unit: Some(FPGA.to_owned()),
+            transport: Some("local".to_owned()),
+            thread_mode: Some("threads of the schedule".to_owned()),
+            host_class: "simulated".to_owned(),
+            cpu_model: None,
+            cpu_arch: None,
+            logical_cpus: None,
+            physical_cores: None,
+            l1d_bytes: None,
+            l2_bytes: None,
+            l3_bytes: None,
+            memory_bytes: None,
+            clock_policy: None,
+            is_virtual_machine: None,
+            kernel: None,
+            ..std::mem::take(record)
+        };
+        Ok(())
+    }
+}
 
 /// A core on a board, and the parameters that its times are simulated with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,12 +139,6 @@ pub struct Fabric {
     pub revision: u32,
     /// Whether times of such hardware were compared with them.
     pub calibrated: bool,
-}
-
-/// Whether a text describes a core: JSON of the kind `pynq` and the unit `fpga`.
-pub fn is_fabric(text: &str) -> bool {
-    let is_described = |json: serde_json::Value| json["kind"] == "pynq" && json["unit"] == "fpga";
-    serde_json::from_str(text).is_ok_and(is_described)
 }
 
 /// The text of a core on a board; what is not said is usual there.
@@ -54,8 +165,8 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
         )
     })?;
     let fabric = Fabric {
-        kind: "pynq".to_owned(),
-        unit: "fpga".to_owned(),
+        kind: CODE.to_owned(),
+        unit: FPGA.to_owned(),
         board: board.name.to_owned(),
         core: core.to_owned(),
         clock_mhz: board.clock_mhz,
@@ -109,17 +220,19 @@ impl Fabric {
 /// The target of such a text.
 pub fn fabric(text: &str) -> Result<Target, String> {
     let fabric = Fabric::read(text)?;
-    Ok(Target { kind: Kind::Pynq, text: text.to_owned(), machine: Machine::Core(fabric.core()) })
+    Ok(Target { kind: &Fpga, text: text.to_owned(), machine: Machine::Core(fabric.core()) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fabric, fabric, fabric_text, is_fabric};
+    use super::{Fabric, Fpga, fabric, fabric_text};
+    use crate::TargetKind;
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
         let text = fabric_text(None, None, None).unwrap();
-        assert!(is_fabric(&text) && !is_fabric("pynq") && !is_fabric("llvm") && !is_fabric(r#"{"kind": "pynq"}"#));
+        assert!(Fpga.is_named_by(&text));
+        assert!(!["pynq", "llvm", r#"{"kind": "pynq"}"#].iter().any(|other| Fpga.is_named_by(other)));
         assert!(Fabric::read(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz"));
         assert!(fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates"));
         assert!(fabric("{").is_err());
