@@ -4,7 +4,8 @@
 //! multiprocessor has four schedulers that warps are dealt to, and shared memory is given in units of 128 bytes (256
 //! before Ampere).
 
-use super::architecture::{Architecture, WARP_THREADS};
+use super::architecture::Architecture;
+use schedules::WARP_THREADS;
 use serde::{Deserialize, Serialize};
 
 /// How full a multiprocessor can get.

@@ -16,6 +16,7 @@ pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use fields::checked;
 pub use llvm::{described, is_llvm, llvm};
 pub use mali::{MALI, is_mali, mali};
+pub use schedules::{Cpu, Gpu};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,34 +77,4 @@ pub enum Machine {
     Gpu(Gpu),
     /// Products of blocks of bytes.
     Core(accelerator::Core),
-}
-
-/// Facts of a GPU that a space depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// Threads of one block.
-    pub block_threads: i64,
-    /// Bytes of shared memory of one block.
-    pub shared_bytes: i64,
-    /// Threads that go in step.
-    pub warp_threads: i64,
-    /// Ten times the least compute capability that code is made for; 0 where nothing multiplies blocks at once.
-    pub capability: u32,
-}
-
-/// Facts of a CPU that a space depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// 32-bit floats in one vector.
-    pub vector_lanes: i64,
-    /// Vector registers.
-    pub vector_registers: i64,
-    /// Cores that may work at once.
-    pub cores: i64,
-    /// Whether a core computes vectors in two steps, half at a time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_halved: bool,
-    /// Whether it is Intel's, with vectors of 512 bits.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_intel: bool,
 }

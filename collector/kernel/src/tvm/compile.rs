@@ -11,7 +11,7 @@ use super::names::{self, Name};
 use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
-use job::space::Functions;
+use job::space::choices::Functions;
 use job::target::Machine;
 use std::fs::File;
 use std::io::Read;
