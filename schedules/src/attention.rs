@@ -1,13 +1,12 @@
 //! Attention by register tiles of queries, and what such a tile need not look at.
 
 use super::Space;
-use super::axes::{BLOCK, ChoiceAxis, Declaration, LAYOUT, TILE_Y, divisors};
+use super::axes::{BLOCK, ChoiceAxis, Declaration, HELPERS_AT, LAYOUT, TILE_Y, divisors};
 use super::choices::{HelpersAt, LayoutKind, Unseen};
-use super::declare::HELPERS_AT;
 use super::register_tile::product_registers;
 use super::template::parameter_extents;
 use crate::machine::Cpu;
-use crate::tiles::filled;
+use crate::tiles::{filled, reach_little_past};
 use models::{Op, Task};
 
 /// What becomes of places that no query of a register tile sees.
@@ -82,7 +81,7 @@ fn tiles(queries: i64) -> Vec<i64> {
     const MOST: i64 = 8;
     let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
     let is_enough = dividing.iter().any(|&rows| rows >= ENOUGH.min(queries));
-    let is_close = |rows: &i64| (filled(queries, *rows) - queries) * 8 <= queries;
+    let is_close = |rows: &i64| reach_little_past(queries, *rows);
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 

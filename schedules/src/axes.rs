@@ -209,6 +209,8 @@ pub static POOL: ChoiceAxis<YesNo> = ChoiceAxis::new("pool").ways(EVERYWHERE_ON_
 pub static FUNCTIONS: ChoiceAxis<Functions> = ChoiceAxis::new("functions").ways(EVERYWHERE_ON_CPUS);
 /// Whether transforms of tiles save products.
 pub static ALGORITHM: ChoiceAxis<Algorithm> = ChoiceAxis::new("algorithm").ways(Ways::DIRECT.or(Ways::WINOGRAD));
+/// For how much of the result helpers of rows are computed at once.
+pub static HELPERS_AT: ChoiceAxis<HelpersAt> = ChoiceAxis::new("helpers_at");
 /// How windows of pools are reduced.
 pub static WINDOWS: ChoiceAxis<Windows> = ChoiceAxis::new("windows").neutral("whole");
 /// Who sums an element of the result on a GPU.
@@ -231,6 +233,7 @@ pub static SHARED: &[&Declaration] = &[
     &POOL.0,
     &FUNCTIONS.0,
     &ALGORITHM.0,
+    &HELPERS_AT.0,
     &WINDOWS.0,
     &SUM.0,
 ];

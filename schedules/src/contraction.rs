@@ -14,7 +14,7 @@ use super::taps::is_worth_it;
 use super::{Domain, Knobs, Limits, Space, Template};
 use crate::flat::ENOUGH;
 use crate::machine::Cpu;
-use crate::tiles::{count, filled};
+use crate::tiles::{count, filled, reach_little_past};
 use models::Choice;
 
 /// Tiles along channels that are taken together.
@@ -147,7 +147,7 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let is_enough =
         |width: &i64| ENOUGH.contains(width) && (width == ENOUGH.start() || !is_depthwise || width % 2 == 0);
     let has_enough = !extents.may_fill || columns < *ENOUGH.start() || widths.iter().any(is_enough);
-    let is_close = |width: &i64| (filled(columns, *width) - columns) * 8 <= columns;
+    let is_close = |width: &i64| reach_little_past(columns, *width);
     if is_depthwise {
         let whole = machine.vector_lanes;
         let beyond = whole.min(columns.unsigned_abs().next_power_of_two().cast_signed());
@@ -168,15 +168,21 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 /// Those and all others that a register tile may have: where columns are no vector the last tile may reach past the end, and a
 /// convolution computes columns past the end and leaves them out.
 fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
-    const MOST: i64 = 16;
     let is_any = may_block && !extents.is_conv;
-    let is_close =
-        |width: &i64| extents.may_fill && (filled(extents.columns, *width) - extents.columns) * 8 <= extents.columns;
-    let others = (1..=extents.columns.min(MOST)).filter(|width| is_any || is_close(width));
+    let others = (1..=extents.columns.min(MOST_PAST))
+        .filter(|&width| is_any || (extents.may_fill && may_be_columns(extents.columns, width)));
     let mut all: Vec<i64> = widths.iter().copied().chain(others).collect();
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// Columns that tiles may have which reach past the end, at most.
+const MOST_PAST: i64 = 16;
+
+/// Whether tiles of a convolution may have so many columns: those that divide all, and those of which few are walked in vain.
+pub fn may_be_columns(columns: i64, width: i64) -> bool {
+    columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
 }
 
 /// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.

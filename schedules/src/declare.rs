@@ -1,7 +1,7 @@
 //! Declares the space of each family of operators on CPUs.
 
 use super::axes::{
-    ChoiceAxis, Declaration, FUNCTIONS, GRAIN, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, upto,
+    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, upto,
 };
 use super::choices::{Functions, HelpersAt, PadAt, Windows};
 use super::contraction::contraction;
@@ -12,13 +12,11 @@ use crate::flat::{flat, of_elements};
 use crate::machine::Cpu;
 use models::{Op, PoolMode, Task};
 
-/// For how much of the result helpers of rows are computed at once.
-pub static HELPERS_AT: ChoiceAxis<HelpersAt> = ChoiceAxis::new("helpers_at");
 /// Columns of windows that are reduced as one vector, where they are first.
 pub static ROW: NumberAxis = NumberAxis::new("row").when(|knobs| WINDOWS.is(knobs, Windows::ColumnsFirst));
 
-/// The axes of rows and of pools alone.
-pub(crate) static AXES: &[&Declaration] = &[&HELPERS_AT.0, &ROW.0];
+/// The axes of pools alone.
+pub(crate) static AXES: &[&Declaration] = &[&ROW.0];
 
 pub(crate) fn unlimited() -> Limits {
     Limits::Registers {

@@ -3,7 +3,7 @@
 use crate::Template;
 use crate::dots::is_flat;
 use crate::extents::{Extents, by_phases, contraction_extents};
-use crate::flat::flat;
+use crate::flat::{flat, is_odd};
 use crate::template::{parameter_extents, template};
 use crate::tiles::count;
 use models::{Op, Task};
@@ -23,6 +23,11 @@ pub enum Walk {
     Taps,
     /// Numbers of Winograd's transformed windows, which share nothing.
     Transformed,
+}
+
+impl Walk {
+    /// How many there are.
+    pub const COUNT: usize = 6;
 }
 
 /// How the dimensions of a result are arranged.
@@ -76,11 +81,20 @@ impl Domain {
     pub fn of(task: &Task) -> Domain {
         let flat = flat(task);
         let task = flat.as_ref().map_or(task, |flat| &flat.task);
+        Domain::of_parts(task, |output| by_phases(task, output, contraction_extents(task, output)))
+    }
+
+    /// What the templates for GPUs see of a task.
+    pub fn on_gpu(task: &Task) -> Domain {
+        Domain { may_fill: false, ..Domain::of_parts(task, |output| contraction_extents(task, output)) }
+    }
+
+    fn of_parts(task: &Task, extents: impl Fn(&[i64]) -> Extents) -> Domain {
         let output = task.steps[0].output.extents().unwrap_or_default();
         if template(task) != Template::Contraction || output.len() < 2 {
             return Domain::elements(output);
         }
-        Domain::of_contraction(task, &by_phases(task, &output, contraction_extents(task, &output)), &output)
+        Domain::of_contraction(task, &extents(&output), &output)
     }
 
     /// What tiles of a contraction see of it.
@@ -117,6 +131,23 @@ impl Domain {
             is_row: is_flat(&task.steps[0].op, kernel),
             stride: extents.step,
         }
+    }
+
+    /// With all places of an image in one row where each reads one place, and all rows of a product in one dimension, where templates
+    /// see them so.
+    pub fn in_one_row(mut self) -> Domain {
+        let together = match self.form {
+            Form::Convolution => 2..self.extents.len(),
+            Form::Product => 0..self.extents.len() - 1,
+            Form::Elements => return self,
+        };
+        let Some(&columns) = self.extents[together.clone()].last() else { return self };
+        let places = self.extents[together.clone()].iter().product();
+        if self.form == Form::Product || !is_odd(places, columns) {
+            self.extents[together.clone()].fill(1);
+            self.extents[together.end - 1] = places;
+        }
+        self
     }
 
     /// Returns the dimension of the channels.

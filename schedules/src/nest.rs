@@ -4,13 +4,14 @@
 //! `kernel` compares them with the loops of the compiler.
 
 use crate::axes::{
-    BLOCK, GRAIN, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR, winograd_tile,
+    BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
+    winograd_tile,
 };
 use crate::choices::{LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
-use crate::declare::HELPERS_AT;
 use crate::domain::{Domain, Form, Walk};
 use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT};
+use crate::gpu::{THREADS_C, THREADS_X, THREADS_Y};
 use crate::knobs::Settings;
 use crate::tiles::{count, filled};
 use crate::transforms::transforms;
@@ -49,19 +50,25 @@ pub struct Dimension {
     pub extent: i64,
     /// The extent of a tile, of which the last may reach past the end.
     pub tile: i64,
+    /// Threads of a GPU's block along it, each with a tile of its own.
+    pub threads: i64,
     /// Tiles that are taken together, of which the last may not all be there.
     pub together: i64,
 }
 
 impl Dimension {
-    /// Returns how many tiles there are.
+    fn new(walk: Walk, extent: i64, tile: i64) -> Dimension {
+        Dimension { walk, extent, tile, threads: 1, together: 1 }
+    }
+
+    /// Returns how many tiles, or tiles of all threads of a block, there are.
     pub fn tiles(&self) -> i64 {
-        count(self.extent, self.tile)
+        count(self.extent, self.tile * self.threads)
     }
 
     /// Returns the part of all that tiles cover which is of the result.
     pub fn used(&self) -> f64 {
-        self.extent as f64 / filled(self.extent, self.tile) as f64
+        self.extent as f64 / filled(self.extent, self.tile * self.threads) as f64
     }
 }
 
@@ -99,6 +106,7 @@ impl LoopNest {
                 _ if DOTS_X.of(knobs).is_some() && LAYOUT.of(knobs) == Some(LayoutKind::Dots) => {
                     LoopNest::of_dots(domain, knobs)
                 }
+                _ if THREADS_C.of(knobs).is_some() => LoopNest::of_threads(domain, knobs),
                 _ => LoopNest::of_tiles(domain, knobs),
             },
         }
@@ -120,7 +128,7 @@ impl LoopNest {
                     _ if domain.is_rows(place) => (number(&TILE_Y), number(&CACHE_Y)),
                     _ => (1, 1),
                 };
-                Dimension { walk: domain.walk(place), extent: domain.extents[place], tile, together }
+                Dimension { together, ..Dimension::new(domain.walk(place), domain.extents[place], tile) }
             })
             .collect();
         let order = OUTER.of(knobs).unwrap_or(TileOrder::Space).places(channel, rank, is_conv);
@@ -160,7 +168,7 @@ impl LoopNest {
                     _ if place == last => (Walk::Columns, width),
                     _ => (Walk::Rows, 1),
                 };
-                Dimension { walk, extent: extents[place], tile, together: 1 }
+                Dimension::new(walk, extents[place], tile)
             })
             .collect();
         let is_by_space = OUTER.of(knobs) == Some(TileOrder::Space);
@@ -196,8 +204,8 @@ impl LoopNest {
         };
         let transformed = [mark(Walk::Transformed, window, products), mark(Walk::Transformed, window, products)];
         let around = [&around[..], &transformed].concat();
-        let channels = Dimension { walk: Walk::Channels, extent: channels, tile: block, together: 1 };
-        let places = Dimension { walk: Walk::Columns, extent: rows * columns, tile: places, together: 1 };
+        let channels = Dimension::new(Walk::Channels, channels, block);
+        let places = Dimension::new(Walk::Columns, rows * columns, places);
         LoopNest {
             dimensions: vec![channels, places],
             order: vec![0, 1],
@@ -212,13 +220,46 @@ impl LoopNest {
         }
     }
 
+    /// A tile of the result for each thread of a GPU's blocks.
+    fn of_threads(domain: &Domain, knobs: &impl Settings) -> LoopNest {
+        let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
+        let dimension = |place: usize| {
+            let (threads, tile) = match domain.walk(place) {
+                Walk::Channels => (number(&THREADS_C), number(&TILE_C)),
+                Walk::Columns => (number(&THREADS_X), number(&TILE_X)),
+                _ if domain.is_rows(place) => (number(&THREADS_Y), number(&TILE_Y)),
+                _ => (1, 1),
+            };
+            Dimension { threads, ..Dimension::new(domain.walk(place), domain.extents[place], tile) }
+        };
+        let rank = domain.extents.len();
+        let first = domain.window.first().copied().filter(|_| domain.is_depthwise).unwrap_or(domain.depth);
+        let walk = if domain.is_depthwise { Walk::Taps } else { Walk::Depth };
+        let split = number(&SPLIT_R);
+        let mark = if UNROLL.of(knobs).is_some_and(|unroll| unroll > 0) { Mark::Unrolled } else { Mark::Plain };
+        let window = domain.window.iter().skip(usize::from(domain.is_depthwise)).map(|&taps| plain(Walk::Taps, taps));
+        let sums = std::iter::once(plain(walk, count(first, split))).chain(window);
+        LoopNest {
+            dimensions: (0..rank).map(dimension).collect(),
+            order: (0..rank).collect(),
+            shared: rank,
+            grain: 1,
+            is_cached: false,
+            block: 1,
+            sums: sums.chain([Loop { walk, extent: split, mark }]).collect(),
+            is_vector: false,
+            around: Vec::new(),
+            lanes: 0,
+        }
+    }
+
     /// A result whose elements are computed one by one, its last dimension in vectors.
     fn of_elements(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let last = domain.extents.len().saturating_sub(1);
         let dimension = |(place, &extent): (usize, &i64)| {
             let tile = if place == last { VECTOR.or_one(knobs).max(1) } else { 1 };
             let walk = if place == last { Walk::Columns } else { Walk::Rows };
-            Dimension { walk, extent, tile, together: 1 }
+            Dimension::new(walk, extent, tile)
         };
         let parallel = match (PARALLEL.of(knobs), HELPERS_AT.of(knobs)) {
             (Some(parallel), _) => usize::try_from(parallel).unwrap_or(1),
@@ -281,10 +322,16 @@ impl LoopNest {
             let mark = if place < self.shared { Mark::Parallel } else { Mark::Plain };
             Loop { walk, extent, mark }
         }));
+        let threads = self.dimensions.iter().filter(|dimension| dimension.threads > 1);
+        let mark = Mark::Parallel;
+        loops.extend(threads.map(|dimension| Loop { walk: dimension.walk, extent: dimension.threads, mark }));
         let part = usize::from(self.is_cached).min(self.sums.len());
         loops.extend(&self.sums[..part]);
         if self.is_cached {
-            loops.extend(self.dimensions.iter().map(|dimension| plain(dimension.walk, dimension.together)));
+            loops.extend(self.dimensions.iter().map(|dimension| {
+                let tiles = dimension.together.min(dimension.tiles());
+                plain(dimension.walk, tiles)
+            }));
         }
         loops.extend(&self.sums[part..]);
         loops.extend(self.tile());
@@ -297,7 +344,11 @@ impl LoopNest {
         let mut own: Vec<Loop> = Vec::with_capacity(self.dimensions.len() + 1);
         for dimension in &self.dimensions {
             let blocks = if dimension.walk == Walk::Channels { self.block } else { 1 };
-            own.push(Loop { walk: dimension.walk, extent: dimension.tile / blocks, mark: Mark::Unrolled });
+            let tile = dimension.tile / blocks;
+            // A tile larger than all there is has no more, unless it is filled, or one of several that are finished together.
+            let extent =
+                if self.is_cached || self.lanes > 0 { tile } else { tile.min(count(dimension.extent, blocks)) };
+            own.push(Loop { walk: dimension.walk, extent, mark: Mark::Unrolled });
         }
         if self.lanes > 1 {
             let columns = own.last_mut().expect("a result has dimensions");

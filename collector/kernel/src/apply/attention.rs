@@ -8,9 +8,8 @@ use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_c
 use crate::lower::{Lowered, Part};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-use job::space::axes::{BLOCK, TILE_Y, VECTOR};
+use job::space::axes::{BLOCK, HELPERS_AT, TILE_Y, VECTOR};
 use job::space::choices::{HelpersAt, Unseen};
-use job::space::declare::HELPERS_AT;
 use job::space::{Sight, UNSEEN};
 use models::Dim;
 

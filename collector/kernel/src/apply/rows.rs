@@ -3,9 +3,8 @@
 use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-use job::space::axes::{SPLIT_R, VECTOR};
+use job::space::axes::{HELPERS_AT, SPLIT_R, VECTOR};
 use job::space::choices::HelpersAt;
-use job::space::declare::HELPERS_AT;
 use job::space::rows_of;
 use models::Task;
 

@@ -177,8 +177,12 @@ pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_t
     Ok(Object { bytes, lower_ms, codegen_ms, texts })
 }
 
+/// Returns the text of a module in TVM's notation.
+pub fn text(module: &Module) -> Result<String> {
+    call!(names::TEXT_OF, &module.0)?.text()
+}
+
 fn texts(scheduled: &Module, lowered: &Module, built: &Value) -> Result<Texts> {
-    let text = |module: &Module| call!(names::TEXT_OF, &module.0)?.text();
     let llvm = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
     Ok(Texts { scheduled: text(scheduled)?, lowered: text(lowered)?, llvm })
 }

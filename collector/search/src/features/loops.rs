@@ -1,6 +1,7 @@
 //! Each loop from the innermost out: how long it is, how it is run, what it touches, how often that is used again.
 
-use super::nest::{Mark, Nest};
+use super::nest::Nest;
+use job::space::Mark;
 use std::sync::LazyLock;
 
 /// Loops that are described; those further out are left to the knobs.
@@ -42,7 +43,7 @@ pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
         let values = [
             data.log2(),
             (turns / data).log2(),
-            one.extent.log2(),
+            (one.extent as f64).log2(),
             mark,
             result.log2(),
             (turns / result).log2(),
