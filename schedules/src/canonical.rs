@@ -49,13 +49,20 @@ fn way(knobs: &Knobs) -> Ways {
 /// Leaves out knobs that decide nothing, so that equal schedules are equal points.
 pub fn canonical(mut knobs: Knobs) -> Knobs {
     let way = way(&knobs);
-    let decides = |(name, setting): (&String, &Setting)| match declaration(name) {
-        Some(axis) => axis.ways.has(way) && !axis.is_neutral(setting) && (axis.decides)(&knobs),
-        None => way == Ways::DIRECT,
+    // Both are in the order of names.
+    let mut declared = DECLARED.iter().peekable();
+    let decides = |(name, setting): (&String, &Setting)| {
+        while declared.next_if(|axis| axis.name < name.as_str()).is_some() {}
+        match declared.peek().filter(|axis| axis.name == name) {
+            Some(axis) => axis.ways.has(way) && !axis.is_neutral(setting) && (axis.decides)(&knobs),
+            None => way == Ways::DIRECT,
+        }
     };
     let kept: Vec<bool> = knobs.0.iter().map(decides).collect();
-    let mut kept = kept.into_iter();
-    knobs.0.retain(|_, _| kept.next().unwrap_or(true));
+    if kept.contains(&false) {
+        let mut kept = kept.into_iter();
+        knobs.0.retain(|_, _| kept.next().unwrap_or(true));
+    }
     contraction::settle(&mut knobs);
     if way == Ways::DOTS {
         dots::settle(&mut knobs);

@@ -112,8 +112,13 @@ impl LoopNest {
         }
     }
 
-    /// Register tiles of a result, in the order of the loops over them.
+    /// Register tiles of a result, in the order of the loops over them, and the sums of one.
     fn of_tiles(domain: &Domain, knobs: &impl Settings) -> LoopNest {
+        LoopNest { sums: sums(domain, knobs), ..LoopNest::without_sums(domain, knobs) }
+    }
+
+    /// Register tiles of a result, whatever is summed for one: all that bounds of a space look at.
+    pub(crate) fn without_sums(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let layout = LAYOUT.of(knobs).unwrap_or(LayoutKind::Plain);
         let block = if layout == LayoutKind::Plain { 1 } else { number(&BLOCK) };
@@ -145,7 +150,7 @@ impl LoopNest {
             grain: number(&GRAIN),
             is_cached: is_cached && inside > 0,
             block,
-            sums: sums(domain, layout, knobs),
+            sums: Vec::new(),
             is_vector: VECTORIZE.of(knobs) == Some(YesNo::Yes),
             around: Vec::new(),
             lanes: 0,
@@ -370,8 +375,9 @@ fn plain(walk: Walk, extent: i64) -> Loop {
 
 /// The loops of a sum in their order: parts of the depth that tiles taken together sum at once, the depth, the window, and what is
 /// written out of the depth.
-fn sums(domain: &Domain, layout: LayoutKind, knobs: &impl Settings) -> Vec<Loop> {
-    let depth = if layout == LayoutKind::Dots { count(domain.depth, QUAD) } else { domain.depth };
+fn sums(domain: &Domain, knobs: &impl Settings) -> Vec<Loop> {
+    let is_of_quads = LAYOUT.is(knobs, LayoutKind::Dots);
+    let depth = if is_of_quads { count(domain.depth, QUAD) } else { domain.depth };
     let split = SPLIT_R.or_one(knobs).max(1);
     let part = CACHE_R.of(knobs).filter(|&steps| steps > 1);
     // A channel by itself sums its window alone, whose rows are split in place of the depth.

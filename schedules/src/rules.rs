@@ -1,6 +1,6 @@
 //! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
 
-use super::{Knobs, Limits, LoopNest, Space, canonical, dots, is_vector};
+use super::{Domain, Form, Knobs, Limits, LoopNest, Space, canonical, dots, is_vector};
 use crate::axes::{BLOCK, GRAIN, LAYOUT, NumberAxis, PAD_AT, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, winograd_tile};
 use crate::choices::{LayoutKind, PadAt, SumAt, SumOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
@@ -42,6 +42,11 @@ const CACHED_ELEMENTS: i64 = 4096;
 
 /// And where they take many steps before the next: they stay in a core's own cache.
 const PART_ELEMENTS: i64 = 1 << 18;
+
+/// Steps that are walked over the tiles that there are, where a space has tiles.
+fn walked(domain: &Domain, knobs: &Knobs) -> f64 {
+    if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked() }
+}
 
 fn core_rule() -> Rule {
     let text = "data, weights, sums and programs of a cut fit the core's memories, as often as threads want them";
@@ -158,7 +163,7 @@ impl Space {
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
-        if LoopNest::of(domain, knobs).walked() > MOST_WALKED {
+        if walked(domain, knobs) > MOST_WALKED {
             return Some(BEYOND);
         }
         let together = CACHE_C.or_one(knobs) * CACHE_Y.or_one(knobs) * CACHE_X.or_one(knobs);
@@ -190,14 +195,13 @@ impl Space {
     pub fn within(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let Limits::Registers { domain, .. } = &self.limits else { return knobs };
-        let walked = |knobs: &Knobs| LoopNest::of(domain, knobs).walked();
         while self.forbidden(&knobs) == Some(BEYOND) {
             let without = |axis: &NumberAxis| {
                 let mut other = knobs.clone();
                 other.0.remove(axis.0.name).map(|_| canonical(other))
             };
             let fewer = MANY.into_iter().filter_map(without);
-            match fewer.min_by(|one, other| walked(one).total_cmp(&walked(other))) {
+            match fewer.min_by(|one, other| walked(domain, one).total_cmp(&walked(domain, other))) {
                 Some(other) => knobs = other,
                 None => break,
             }

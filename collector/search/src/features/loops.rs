@@ -29,10 +29,8 @@ static NAMES: LazyLock<Vec<[String; SAID.len()]>> =
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut said = Vec::with_capacity(DESCRIBED * SAID.len() + 1);
     let count = nest.loops.len();
-    for depth in 0..count.min(DESCRIBED) {
-        let place = count - 1 - depth;
-        let one = nest.loops[place];
-        let (touched, turns) = nest.inside(place);
+    for (depth, (touched, turns)) in nest.levels().take(DESCRIBED).enumerate() {
+        let one = nest.loops[count - 1 - depth];
         let mark = match one.mark {
             Mark::Plain => 0.0,
             Mark::Unrolled => 1.0,

@@ -29,12 +29,17 @@ impl Nest {
         }
     }
 
-    /// What the loops from a place to the innermost touch, and how often they turn together.
-    pub fn inside(&self, from: usize) -> (Touched, f64) {
+    /// What each loop and those inside of it touch, the innermost first, and how often they turn together.
+    pub fn levels(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
-        for one in &self.loops[from..] {
+        self.loops.iter().rev().map(move |one| {
             extents[one.walk as usize] *= one.extent as f64;
-        }
+            self.touched(extents)
+        })
+    }
+
+    /// What is touched along so much of everything that loops walk.
+    fn touched(&self, extents: [f64; Walk::COUNT]) -> (Touched, f64) {
         let [channels, rows, columns, depth, taps, transformed] = extents;
         let side = if taps > 1.0 { self.side } else { 1.0 };
         let window = |extent: f64| (extent - 1.0) * self.stride + side;

@@ -11,6 +11,7 @@ use schedules::choices::SumOrder;
 use schedules::contraction::{ORDER, may_be_columns};
 use schedules::{Domain, LoopNest, Settings, Walk, dots};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Vector registers of the larger vector extensions.
 const REGISTERS: f64 = 32.0;
@@ -144,17 +145,22 @@ struct Knobs<'a> {
 impl Settings for Knobs<'_> {
     fn number(&self, name: &str) -> Option<i64> {
         const FIRST: [&str; 8] = ["tile_c", "tile_y", "tile_x", "block", "split_r", "unroll", "parallel", "vector"];
-        let is_seen = self.revision != Revision::First || FIRST.contains(&name);
-        let value = self.extras.get(&format!("knob.{name}")).filter(|value| is_seen && **value >= 1.0)?;
+        if self.revision == Revision::First && !FIRST.contains(&name) {
+            return None;
+        }
+        let value = self.extras.get(&format!("knob.{name}")).filter(|value| **value >= 1.0)?;
         Some(*value as i64)
     }
 
     fn choice(&self, name: &str) -> Option<&str> {
-        const FIRST: [&str; 3] = ["layout=blocked", "order=depth_first", "outer=channels"];
+        if self.revision == Revision::First {
+            const FIRST: [(&str, &str); 3] = [("layout", "blocked"), ("order", "depth_first"), ("outer", "channels")];
+            let (_, word) = FIRST.into_iter().find(|(own, _)| *own == name)?;
+            return self.extras.contains_key(&format!("knob.{name}={word}")).then_some(word);
+        }
         let start = format!("knob.{name}=");
-        let (found, _) = self.extras.range(start.clone()..).next().filter(|(found, _)| found.starts_with(&start))?;
-        let is_seen = self.revision != Revision::First || FIRST.contains(&&found["knob.".len()..]);
-        is_seen.then_some(&found[start.len()..])
+        let (found, _) = self.extras.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded)).next()?;
+        found.strip_prefix(&start)
     }
 }
 
