@@ -4,22 +4,16 @@
 //! targets and schedules travel as the JSON text a record keeps.
 
 pub mod device;
-pub mod flat;
 pub mod kept;
 pub mod listing;
-mod packing;
-pub mod phases;
-pub mod pools;
 pub mod prepared;
 pub mod revision;
 pub mod serving;
 pub mod space;
 pub mod symbols;
-pub mod tiles;
 pub mod together;
-pub mod winograd;
 
-pub use packing::Packing;
+pub use schedules::{Packing, flat, phases, pools, tiles, transforms as winograd};
 pub use together::{CoRunJob, Lane, Member, MemberReply, RaceJob, TogetherJob, TogetherReply, What};
 
 use crate::device::DeviceCode;

@@ -11,6 +11,7 @@ use bench::{Ability, Bench};
 use bench::{Build::Built, Workers};
 use common::{PATIENCE, run_job, task};
 use job::RunReply;
+use job::space::axes::winograd_tile;
 use job::space::{Knobs, Schedule, sample, space};
 use measure::affinity;
 use measure::host::Facts;
@@ -246,7 +247,7 @@ fn convolutions_by_winograd_s_products() {
         let points = sample(&space(task, &target.machine), 5, 400);
         for (tile, has_strips) in [(2, false), (4, false), (2, true), (4, true)] {
             let is_such =
-                |knobs: &&Knobs| knobs.winograd_tile() == Some(tile) && knobs.number("strip").is_some() == has_strips;
+                |knobs: &&Knobs| winograd_tile(*knobs) == Some(tile) && knobs.number("strip").is_some() == has_strips;
             let of_tile: Vec<_> = points.iter().filter(is_such).take(3).cloned().collect();
             assert!(!of_tile.is_empty(), "no point of {} has tiles of {tile}, in strips: {has_strips}", texts[place]);
             tried.extend(of_tile.into_iter().map(|knobs| (place, Schedule::Template { knobs })));

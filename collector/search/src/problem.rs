@@ -1,6 +1,6 @@
 //! What is searched: a task, its space, and where it runs.
 
-use job::space::{Knobs, Space, Template, space};
+use job::space::{Domain, Knobs, Space, Template, space};
 use models::Task;
 use samples::features::{Device, Work};
 use samples::records::work_of;
@@ -15,6 +15,7 @@ pub struct Problem {
     pub threads: usize,
     /// What it has to do; nothing where that cannot be counted.
     pub(crate) work: Option<Work>,
+    pub(crate) domain: Domain,
     pub(crate) device: Device,
 }
 
@@ -22,13 +23,21 @@ impl Problem {
     /// A task on some threads of a target.
     pub fn of(task: &Task, target: &Target, threads: usize) -> Problem {
         let space = space(task, &target.machine);
-        Problem { space, threads, work: work_of(task).ok(), device: device(&target.machine) }
+        Problem { space, ..Problem::without_space(task, target, threads, work_of(task).ok()) }
     }
 
     /// A task of which only times are heard, and nothing is searched; nothing where it cannot be understood.
     pub fn elsewhere(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
+        Some(Problem::without_space(task, target, threads, Some(work_of(task).ok()?)))
+    }
+
+    fn without_space(task: &Task, target: &Target, threads: usize, work: Option<Work>) -> Problem {
         let space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
-        Some(Problem { space, threads, work: Some(work_of(task).ok()?), device: device(&target.machine) })
+        let domain = match target.machine {
+            Machine::Gpu(_) => Domain::on_gpu(task),
+            Machine::Cpu(_) | Machine::Core(_) => Domain::of(task),
+        };
+        Problem { space, threads, work, domain, device: device(&target.machine) }
     }
 }
 

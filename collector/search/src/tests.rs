@@ -109,14 +109,19 @@ fn no_kind_of_schedule_is_forgotten() {
 fn what_other_sizes_taught_is_used_at_once() {
     let (own, other) = (problem(CONV), problem("conv2d:ci=32,hw=28,co=32,k=5,p=2"));
     let default = |problem: &Problem| time(&Schedule::Template { knobs: problem.space.default.clone() });
-    let mut taught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
-    let mut teacher = tuner(TunerName::Random, &other, 1, childless).expect("a tuner");
-    for schedule in tune(&mut *teacher, 150, 10, time) {
-        taught.learn(&other, &schedule, None, time(&schedule) / default(&other));
-    }
-    let mut untaught = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
-    let (taught, untaught) = (tune(&mut *taught, 16, 8, time), tune(&mut *untaught, 16, 8, time));
-    assert!(best(&taught) < best(&untaught), "{} {}", best(&taught), best(&untaught));
+    // One search may be lucky without having been taught.
+    let gains = (1..=4).map(|seed| {
+        let mut taught = tuner(TunerName::Draft, &own, seed, childless).expect("a tuner");
+        let mut teacher = tuner(TunerName::Random, &other, seed, childless).expect("a tuner");
+        for schedule in tune(&mut *teacher, 150, 10, time) {
+            taught.learn(&other, &schedule, None, time(&schedule) / default(&other));
+        }
+        let mut untaught = tuner(TunerName::Draft, &own, seed, childless).expect("a tuner");
+        let (taught, untaught) = (tune(&mut *taught, 16, 8, time), tune(&mut *untaught, 16, 8, time));
+        best(&untaught) / best(&taught)
+    });
+    let gain: f64 = gains.product();
+    assert!(gain > 2.0, "{gain}");
 }
 
 #[test]

@@ -53,8 +53,6 @@ pub const BLOCK_THREADS: u32 = 1024;
 pub const STATIC_SHARED_BYTES: u32 = 48 << 10;
 /// Registers of one block, on every architecture here.
 pub const BLOCK_REGISTERS: u32 = 64 << 10;
-/// Threads that go in step.
-pub const WARP_THREADS: u32 = 32;
 
 impl Architecture {
     /// From a name such as `sm_90` or `sm_100a`.

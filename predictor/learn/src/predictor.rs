@@ -8,7 +8,7 @@ use super::operator::OperatorEnsemble;
 use super::operator_statistics::OperatorStatistics;
 use crate::error::{Error, Result};
 use crate::split::PARTS;
-use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
+use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, Revision, View, Work};
 use samples::provenance::Provenance;
 use samples::stand_in::{self, StandIn};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,13 @@ pub struct About {
     /// Origin of the training records; None in files of older versions and for foreign tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
+}
+
+impl About {
+    /// Returns how much of a schedule the features see that it learned from.
+    fn revision(&self) -> Revision {
+        Revision::of(self.names.iter().map(String::as_str))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -244,7 +251,7 @@ impl Predictor {
         let mut extras = std::borrow::Cow::Borrowed(query.extras);
         let Derived { busy_threads, estimated_ns } = match query.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
-            false => features::derive(query.work, device, threads, extras.to_mut()),
+            false => features::derive(query.work, device, threads, self.about.revision(), extras.to_mut()),
         };
         let view = View::of_extras(query.extras);
         let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);

@@ -3,7 +3,7 @@
 //! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
 
 use crate::error::{Error, Result};
-use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
+use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, Revision, View, Work};
 use crate::placed::PlacedNetwork;
 use crate::provenance::Provenance;
 use crate::schedules::Schedules;
@@ -343,7 +343,7 @@ impl SamplesBuilder {
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
         let Derived { busy_threads, estimated_ns } =
-            features::derive(&question.work, device, question.threads, &mut question.extras);
+            features::derive(&question.work, device, question.threads, Revision::Second, &mut question.extras);
         let shape = shape(&question.operator, &question.detail, &question.work);
         self.samples.rows.push(Sample {
             operator: self.operators.of(question.operator, &mut self.samples.operators),

@@ -182,8 +182,9 @@ impl Schedules {
         };
         let mut default = self.knobs[*nearest].clone();
         if *apart > 0.0 {
-            let fits =
-                |(name, value): (&String, &f64)| tiling::fits(work, &name["knob.".len()..], *value, self.has_tiles());
+            let fits = |(name, value): (&String, &f64)| {
+                tiling::divides(work, &name["knob.".len()..], *value, self.has_tiles())
+            };
             let near = || near.iter().map(|(_, number)| &self.knobs[*number]);
             // A whole schedule, if one fits: knobs are chosen together.
             let is_alike = |other: &&BTreeMap<String, f64>| other.keys().eq(default.keys()) && other.iter().all(fits);

@@ -8,32 +8,37 @@ use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_c
 use crate::lower::{Lowered, Part};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-use job::space::Sight;
+use job::space::axes::{BLOCK, HELPERS_AT, TILE_Y, VECTOR};
+use job::space::choices::{HelpersAt, Unseen};
+use job::space::{Sight, UNSEEN};
 use models::Dim;
 
 /// Batch and head.
 const LEADING: usize = 2;
 
 pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let vector = number(knobs, "vector")?;
+    let vector = number(knobs, &VECTOR)?;
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("attention has an anchor");
     let result = single_epilogue(lowered, moves, &anchor)?;
     let loops = moves.loops(&result)?;
-    let rows = moves.split(&loops[LEADING], &[None, Some(number(knobs, "tile_y")?)])?;
+    let rows = moves.split(&loops[LEADING], &[None, Some(number(knobs, &TILE_Y)?)])?;
     let columns = moves.split(&loops[LEADING + 1], &[None, Some(vector)])?;
     moves.vectorize(&columns[1])?;
-    let keys_at = choice(knobs, "helpers_at")?;
-    let head =
-        fuse_parallel(moves, &[&loops[..LEADING], &rows[..1]].concat(), LEADING + usize::from(keys_at != "head"))?;
-    let tile = if keys_at == "head" { &rows[0] } else { &head };
+    let keys_at = choice(knobs, &HELPERS_AT)?;
+    let head = fuse_parallel(
+        moves,
+        &[&loops[..LEADING], &rows[..1]].concat(),
+        LEADING + usize::from(keys_at != HelpersAt::Head),
+    )?;
+    let tile = if keys_at == HelpersAt::Head { &rows[0] } else { &head };
 
     moves.compute_at(&anchor, tile)?;
     let values = own_loops(moves, &anchor)?;
-    let block = (number(knobs, "block")? / vector).max(1);
+    let block = (number(knobs, &BLOCK)? / vector).max(1);
     let at_once = vectors_at_once(lowered, knobs)?;
     let columns = moves.split(&values[1], &[None, Some(at_once), Some(vector)])?;
     moves.reorder(&[columns[0].clone(), values[0].clone()])?;
-    let sight = Sight::of(&lowered.task).filter(|_| knobs.choice("unseen") == Some("skipped"));
+    let sight = Sight::of(&lowered.task).filter(|_| UNSEEN.is(knobs, Unseen::Skipped));
     let stretch = sight.as_ref().and_then(Sight::stretch);
     let places = match stretch {
         Some(stretch) => moves.split(&values[2], &[None, Some(stretch)])?,
@@ -64,8 +69,8 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
 
     let keys = moves.block("attention_keys")?;
     match keys_at {
-        "root" => plain_copy(moves, &keys)?,
-        _ => moves.compute_at(&keys, &head)?,
+        HelpersAt::Root => plain_copy(moves, &keys)?,
+        HelpersAt::Row | HelpersAt::Head => moves.compute_at(&keys, &head)?,
     }
     // Last, because loops around a decomposed reduction can no longer be marked.
     for (block, from) in [(&anchor, &summed), (&products, &depth)] {
@@ -74,7 +79,7 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         moves.vectorize(loops.last().expect("a tile has loops"))?;
     }
     if let Some(sight) = sight {
-        let skipping = Skipping { sight, queries: number(knobs, "tile_y")? };
+        let skipping = Skipping { sight, queries: number(knobs, &TILE_Y)? };
         let place = LEADING + 1;
         moves.only_if(&depth, skipping.sees(&moves.start(&depth)?, place, block * vector)?)?;
         if let (Some(stretch), Some(inner)) = (stretch, places.get(1)) {
@@ -88,10 +93,10 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
 /// fit the registers, or as many as fit on any processor.
 fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     const FEWEST_REGISTERS: i64 = 16;
-    let (vector, rows) = (number(knobs, "vector")?, number(knobs, "tile_y")?);
+    let (vector, rows) = (number(knobs, &VECTOR)?, number(knobs, &TILE_Y)?);
     // Accumulators, one weight, and the vectors of values if several rows use them.
     let anywhere = if rows > 1 { (FEWEST_REGISTERS - 1) / (rows + 1) } else { FEWEST_REGISTERS - 2 };
-    let most = (number(knobs, "block")? / vector).max(anywhere).max(1);
+    let most = (number(knobs, &BLOCK)? / vector).max(anywhere).max(1);
     let Some(Dim::Known(columns)) = lowered.task.steps[0].output.shape.last() else { return Ok(most) };
     let vectors = (columns + vector - 1) / vector;
     Ok((1..=most).rev().find(|at_once| vectors % at_once == 0).unwrap_or(1))

@@ -11,7 +11,9 @@ use crate::lower::{Lowered, Part, ReachedInput};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
-use job::space::order;
+use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
+use job::space::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
+use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
 /// Which dimensions of the result are what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,22 +30,22 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     // Columns beyond the result read what is not there: a test at each of them would cost more than a copy.
     let has_phases = lowered.packings.iter().any(|packing| matches!(packing, Packing::Phases { .. }));
     let is_filled = !has_phases && lowered.blocks.iter().any(|block| block.part == Part::Cut);
-    let pad_at = knobs.choice("pad_at").unwrap_or(if is_filled { "outer" } else { "inline" });
-    if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
+    let pad_at = PAD_AT.of(knobs).unwrap_or(if is_filled { PadAt::Outer } else { PadAt::Inline });
+    if let Some(pad) = pad.as_ref().filter(|_| pad_at == PadAt::Inline) {
         moves.compute_inline(pad)?;
     }
-    let copy_at = knobs.choice("copy_at").unwrap_or("no");
+    let copy_at = COPY_AT.of(knobs).unwrap_or(CopyAt::No);
     let copy = match form {
-        _ if copy_at == "no" => None,
-        Form::Conv if pad.is_some() && pad_at != "inline" => pad.clone(),
+        _ if copy_at == CopyAt::No => None,
+        Form::Conv if pad.is_some() && pad_at != PadAt::Inline => pad.clone(),
         Form::Conv => Some(moves.cache_read(&anchor, 0, Memory::Global)?),
         Form::Product => block_of_part(lowered, moves, Part::Copy)?,
     };
-    let is_blocked = matches!(choice(knobs, "layout")?, "blocked" | "dots");
-    let write_at = knobs.choice("write_at").unwrap_or("tile");
+    let is_blocked = matches!(choice(knobs, &LAYOUT)?, LayoutKind::Blocked | LayoutKind::Dots);
+    let write_at = WRITE_AT.of(knobs).unwrap_or(WriteAt::Tile);
     let (result, cut, written) = match write_at {
-        "tile" => ends(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
-        _ => written_apart(lowered, moves, &anchor)?,
+        WriteAt::Tile => ends(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
+        WriteAt::Root => written_apart(lowered, moves, &anchor)?,
     };
     let tile = Tile::new(knobs, is_blocked)?;
     let dimensions = |count: usize| Dimensions::of(form, count, is_blocked && !has_phases, lowered);
@@ -51,7 +53,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
     // Columns that fill whole tiles are cut to those of the result where all of a row are there.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
-    let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, "parallel")?).unwrap_or(1) };
+    let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, &PARALLEL)?).unwrap_or(1) };
     let home = tiled.home(knobs);
     let parallel = parallel.min(home);
     let fused = fuse_grains(moves, &tiled.outer, parallel, knobs)?;
@@ -70,10 +72,10 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         fuse_parallel(moves, &moves.loops(&together)?, 2)?;
     }
     if let Some(copy) = &copy {
-        moves.compute_at(copy, if copy_at == "part" { &reduction[0] } else { &fused })?;
+        moves.compute_at(copy, if copy_at == CopyAt::Part { &reduction[0] } else { &fused })?;
     }
-    match pad.filter(|_| pad_at != "inline" && copy.is_none()) {
-        Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
+    match pad.filter(|_| pad_at != PadAt::Inline && copy.is_none()) {
+        Some(pad) if pad_at == PadAt::Root => plain_copy(moves, &pad)?,
         Some(pad) => {
             moves.compute_at(&pad, &fused)?;
             let own = moves.loops(&pad)?;
@@ -90,7 +92,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;
     let (last, _) = split_last(&moves.loops(&start)?);
-    if choice(knobs, "vectorize")? == "yes" {
+    if choice(knobs, &VECTORIZE)? == YesNo::Yes {
         moves.vectorize(&last)?;
     }
     if let Some(window) = &lowered.window {
@@ -186,10 +188,10 @@ struct Tile {
 impl Tile {
     fn new(knobs: &Knobs, is_blocked: bool) -> Result<Tile> {
         Ok(Tile {
-            channels: number(knobs, "tile_c")?,
-            block: if is_blocked { number(knobs, "block")? } else { 1 },
-            rows: number(knobs, "tile_y")?,
-            columns: number(knobs, "tile_x")?,
+            channels: number(knobs, &TILE_C)?,
+            block: if is_blocked { number(knobs, &BLOCK)? } else { 1 },
+            rows: number(knobs, &TILE_Y)?,
+            columns: number(knobs, &TILE_X)?,
         })
     }
 
@@ -228,7 +230,7 @@ struct Tiled {
 impl Tiled {
     /// How many of the outer loops surround the sums.
     fn home(&self, knobs: &Knobs) -> usize {
-        if knobs.choice("sum_at") == Some("cache") { self.together } else { self.outer.len() }
+        if SUM_AT.is(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
     }
 }
 
@@ -254,7 +256,7 @@ fn tile_result(
             outer.push(parts[0].clone());
         }
     }
-    let places = order_of_places(&dimensions, choice(knobs, "outer")?);
+    let places = order_of_places(&dimensions, choice(knobs, &OUTER)?);
     let mut ordered: Vec<Loop> = places.iter().map(|&place| outer[place].clone()).collect();
     let together = ordered.len();
     for place in &places {
@@ -268,19 +270,15 @@ fn tile_result(
 
 /// Tiles along a dimension that are taken together.
 fn together(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
-    let one = Tile {
-        channels: knobs.number("cache_c").unwrap_or(1),
-        block: 1,
-        rows: knobs.number("cache_y").unwrap_or(1),
-        columns: knobs.number("cache_x").unwrap_or(1),
-    };
+    let one =
+        Tile { channels: CACHE_C.or_one(knobs), block: 1, rows: CACHE_Y.or_one(knobs), columns: CACHE_X.or_one(knobs) };
     one.extent(dimensions, place)
 }
 
 /// The dimensions in the order of the loops over tiles; there is one tile along a block.
-fn order_of_places(dimensions: &Dimensions, outer: &str) -> Vec<usize> {
+fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     let Dimensions { form, rank, is_blocked } = *dimensions;
-    let mut places = order::of_tiles(outer, dimensions.channels(), rank, form == Form::Conv);
+    let mut places = outer.places(dimensions.channels(), rank, form == Form::Conv);
     places.extend(is_blocked.then_some(rank));
     places
 }
@@ -317,12 +315,12 @@ fn schedule_anchor(
     let order = std::iter::once(outermost).chain(&tiles).chain(others).chain(&own);
     moves.reorder(&order.cloned().collect::<Vec<_>>())?;
     // A whole depth written out would take minutes to compile: only a split part or a kernel's extent is short.
-    let is_short = number(knobs, "split_r")? > 1 || !ends_with_depth;
-    if number(knobs, "unroll")? > 0 && is_short {
+    let is_short = number(knobs, &SPLIT_R)? > 1 || !ends_with_depth;
+    if number(knobs, &UNROLL)? > 0 && is_short {
         moves.unroll(reduction.last().expect("just counted"))?;
     }
     let (last, others) = split_last(&own);
-    if choice(knobs, "vectorize")? == "yes" {
+    if choice(knobs, &VECTORIZE)? == YesNo::Yes {
         moves.vectorize(&last)?;
         moves.vectorize(tiled.inner.last().expect("as many as dimensions"))?;
     }
@@ -340,9 +338,9 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
 /// Splits the depth and puts the reduction loops into their order; says whether the whole depth is the last of them. Parts of it that
 /// tiles taken together sum one after the other are outside of all.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
-    let inner = number(knobs, "split_r")?;
+    let inner = number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");
-    let part = knobs.number("cache_r").filter(|&steps| steps > 1);
+    let part = CACHE_R.of(knobs).filter(|&steps| steps > 1);
     let halves = match part {
         Some(steps) => moves.split(depth, &[None, Some(steps)])?,
         None => vec![depth.clone()],
@@ -351,12 +349,8 @@ fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(
     let parts = if inner > 1 { moves.split(depth, &[None, Some(inner)])? } else { vec![depth.clone()] };
     let (depth, rest) = parts.split_first().expect("a split has parts");
     let all = [std::slice::from_ref(depth), kernel].concat();
-    let name = knobs.choice("order").unwrap_or("kernel_first");
-    let places: Vec<usize> = match order::OTHERS.iter().find(|(own, _)| *own == name) {
-        Some((_, letters)) => order::places(*letters, 0, all.len()),
-        None if name == "kernel_first" => (1..all.len()).chain([0]).collect(),
-        None => (0..all.len()).collect(),
-    };
+    let order = ORDER.of(knobs).unwrap_or(SumOrder::KernelFirst);
+    let places = order.places(all.len());
     let ordered = places.iter().map(|&place| all[place].clone()).chain(rest.iter().cloned());
-    Ok((outermost.iter().cloned().chain(ordered).collect(), name != "depth_first" && places.last() == Some(&0)))
+    Ok((outermost.iter().cloned().chain(ordered).collect(), order != SumOrder::DepthFirst && places.last() == Some(&0)))
 }

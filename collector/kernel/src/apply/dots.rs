@@ -8,7 +8,9 @@ use crate::lower::{Lowered, Part};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-use job::space::dots::is_flat;
+use job::space::axes::{OUTER, VECTOR};
+use job::space::choices::{QuadsAt, TileOrder};
+use job::space::dots::{DOTS_C, DOTS_X, QUADS_AT, is_flat};
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
@@ -23,7 +25,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let pads = pads.map(|block| moves.block(&block.name)).collect::<std::result::Result<Vec<_>, _>>()?;
     let cut = block_of_part(lowered, moves, Part::Cut)?;
     let result = single_epilogue(lowered, moves, &anchor)?;
-    let (lanes, channels, columns) = (number(knobs, "vector")?, number(knobs, "dots_c")?, number(knobs, "dots_x")?);
+    let (lanes, channels, columns) = (number(knobs, &VECTOR)?, number(knobs, &DOTS_C)?, number(knobs, &DOTS_X)?);
     if is_flat && cut.is_none() {
         in_one_row(moves, &result, &extents)?;
     }
@@ -32,9 +34,9 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let channel = moves.split(&others[1], &[None, Some(channels)])?;
     let column = moves.split(column, &[None, Some(columns / lanes), Some(lanes)])?;
     let rows = &others[2..];
-    let quads_at = choice(knobs, "quads_at")?;
+    let quads_at = choice(knobs, &QUADS_AT)?;
     let mut outer = vec![others[0].clone()];
-    if choice(knobs, "outer")? == "space" {
+    if choice(knobs, &OUTER)? == TileOrder::Space {
         outer.extend(rows.iter().cloned().chain([column[0].clone(), channel[0].clone()]));
     } else {
         outer.extend([channel[0].clone()].into_iter().chain(rows.iter().cloned()).chain([column[0].clone()]));
@@ -46,12 +48,12 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     vector_of(moves, &inner)?;
     // All loops are one that goes to the pool, but for those inside of which quads are put together.
     let parallel = match quads_at {
-        "outer" => outer.len() - 1,
-        "channel" => 2,
-        _ => outer.len(),
+        QuadsAt::Outer => outer.len() - 1,
+        QuadsAt::Channel => 2,
+        QuadsAt::Root => outer.len(),
     };
     let fused = fuse_parallel(moves, &outer, parallel)?;
-    let is_inside = quads_at != "root";
+    let is_inside = quads_at != QuadsAt::Root;
     for (block, width) in [(&quads, lanes)].into_iter().chain(pads.iter().map(|pad| (pad, 1))) {
         if is_inside {
             moves.compute_at(block, &fused)?;

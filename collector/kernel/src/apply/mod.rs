@@ -13,9 +13,11 @@ use crate::lower::{self, Lowered, Part};
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
+use job::space::axes::{ChoiceAxis, GRAIN, NumberAxis, POOL};
+use job::space::choices::YesNo;
 use job::space::gpu::sized;
 use job::space::{Knobs, Layout, Schedule, Template, template};
-use models::Op;
+use models::{Choice, Op};
 
 /// Why a schedule cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +63,7 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
                 gpu::apply(&sized(task), lowered, knobs, &moves)?;
                 return Ok(moves);
             }
-            if knobs.choice("pool") == Some("no") {
+            if POOL.is(knobs, YesNo::No) {
                 moves.leave_pool();
             }
             // A single number has no loops to move.
@@ -104,12 +106,12 @@ fn form(op: &Op) -> contraction::Form {
     }
 }
 
-fn number(knobs: &Knobs, name: &'static str) -> Result<i64> {
-    knobs.number(name).ok_or(ApplyError::MissingKnob(name))
+fn number(knobs: &Knobs, axis: &'static NumberAxis) -> Result<i64> {
+    axis.of(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-fn choice<'a>(knobs: &'a Knobs, name: &'static str) -> Result<&'a str> {
-    knobs.choice(name).ok_or(ApplyError::MissingKnob(name))
+fn choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAxis<T>) -> Result<T> {
+    axis.of(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
 /// Inlines every epilogue block but the last, and returns the block that writes the result.
@@ -149,7 +151,7 @@ fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
 /// Fuses the first loops and runs them on the pool, several steps at a time where that is asked for. Returns the loop whose steps
 /// they are.
 fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
-    let grain = knobs.number("grain").unwrap_or(1);
+    let grain = GRAIN.or_one(knobs);
     if grain == 1 {
         return fuse_parallel(moves, loops, count);
     }

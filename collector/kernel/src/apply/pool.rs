@@ -5,6 +5,8 @@ use super::{Knobs, Result, block_of_part, fuse_grains, last_epilogue, number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::pools::has_ends;
+use job::space::axes::{PARALLEL, VECTOR};
+use job::space::declare::ROW;
 
 pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
@@ -12,7 +14,7 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let epilogue = last_epilogue(&lowered.blocks, moves)?;
     let loops = moves.loops(epilogue.as_ref().unwrap_or(&anchor))?;
     let (row, outer) = loops[..rank].split_last().expect("a pool has rows");
-    let width = number(knobs, "vector")?;
+    let width = number(knobs, &VECTOR)?;
     let parts = moves.split(row, &[None, Some(width)])?;
     let (inside, vector) = (&parts[0], &parts[1]);
     let window = match &epilogue {
@@ -36,10 +38,10 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     if has_ends(&lowered.task) && is_whole {
         moves.annotate_loop(inside, "pragma_loop_partition_hint", 1)?;
     }
-    let parallel = usize::try_from(number(knobs, "parallel")?).unwrap_or(1);
+    let parallel = usize::try_from(number(knobs, &PARALLEL)?).unwrap_or(1);
     let fused = fuse_grains(moves, outer, parallel, knobs)?;
     let of_one_row = outer.last().filter(|_| parallel < outer.len()).unwrap_or(&fused);
-    reduce_columns(moves, &columns, of_one_row, (rank, number(knobs, "row")?))?;
+    reduce_columns(moves, &columns, of_one_row, (rank, number(knobs, &ROW)?))?;
     // Last, because loops around a decomposed reduction can no longer be marked.
     moves.unroll(&window)?;
     moves.decompose_reduction(&anchor, &window)?;

@@ -3,6 +3,8 @@
 use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::axes::{HELPERS_AT, SPLIT_R, VECTOR};
+use job::space::choices::HelpersAt;
 use job::space::rows_of;
 use models::Task;
 
@@ -17,7 +19,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         moves.compute_inline(&anchor)?;
     }
     let result = if has_epilogue || is_reduction { single_epilogue(lowered, moves, &anchor)? } else { anchor.clone() };
-    let helpers_at = choice(knobs, "helpers_at")?;
+    let helpers_at = choice(knobs, &HELPERS_AT)?;
     let along = rows_of(task, helpers_at);
     let loops = moves.loops(&result)?;
     let pick = |is_inner: bool| -> Vec<Loop> {
@@ -29,7 +31,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let row = inner.last().expect("a row has at least one dimension").clone();
     let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
     let mut reduction = None;
-    if let Some(around) = around.filter(|_| helpers_at != "root") {
+    if let Some(around) = around.filter(|_| helpers_at != HelpersAt::Root) {
         if is_reduction {
             moves.compute_at(&anchor, &around)?;
             reduction = Some(rows_inside(moves, &anchor, rank)?);
@@ -40,7 +42,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         for name in helpers.into_iter().rev() {
             let helper = moves.block(name)?;
             let is_summed = moves.reduces(&helper)?.last() == Some(&true);
-            let lanes = knobs.number("split_r").filter(|&lanes| lanes > 1 && is_summed);
+            let lanes = SPLIT_R.of(knobs).filter(|&lanes| lanes > 1 && is_summed);
             let partial = lanes.map(|lanes| partial(moves, &helper, lanes)).transpose()?;
             moves.compute_at(&helper, &around)?;
             if let Some(partial) = partial {
@@ -48,7 +50,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
             }
         }
     }
-    vectorize_row(moves, &row, number(knobs, "vector")?)?;
+    vectorize_row(moves, &row, number(knobs, &VECTOR)?)?;
     // Last, because loops around a decomposed reduction can no longer be marked.
     if let Some(reduction) = reduction {
         moves.decompose_reduction(&anchor, &reduction)?;

@@ -5,12 +5,14 @@ use super::rows::{along_rows, partial};
 use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, number, plain_copy};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::axes::{PAD_AT, PARALLEL, SPLIT_R, VECTOR};
+use job::space::choices::PadAt;
 
 pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
-    let pad_at = knobs.choice("pad_at").unwrap_or("inline");
-    if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
+    let pad_at = PAD_AT.of(knobs).unwrap_or(PadAt::Inline);
+    if let Some(pad) = pad.as_ref().filter(|_| pad_at == PadAt::Inline) {
         moves.compute_inline(pad)?;
     }
     // A reduction has loops beyond those of its result.
@@ -19,9 +21,9 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let loops = moves.loops(&result)?;
     // A single number has no loops, and nothing to choose.
     let Some((last, outer)) = loops.split_last() else { return Ok(()) };
-    let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
+    let parts = moves.split(last, &[None, Some(number(knobs, &VECTOR)?)])?;
     let inside = parts[0].clone();
-    let window = match knobs.number("split_r").filter(|&lanes| lanes > 1) {
+    let window = match SPLIT_R.of(knobs).filter(|&lanes| lanes > 1) {
         _ if !is_reduction => None,
         Some(lanes) => {
             let reduced = &moves.loops(&anchor)?[rank..];
@@ -42,11 +44,11 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let fused = if outer.is_empty() {
         fuse_parallel(moves, std::slice::from_ref(&inside), 1)?
     } else {
-        fuse_grains(moves, outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1), knobs)?
+        fuse_grains(moves, outer, usize::try_from(number(knobs, &PARALLEL)?).unwrap_or(1), knobs)?
     };
-    match pad.filter(|_| pad_at != "inline") {
-        Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
-        Some(pad) if pad_at == "tile" && !outer.is_empty() => moves.compute_at(&pad, &inside)?,
+    match pad.filter(|_| pad_at != PadAt::Inline) {
+        Some(pad) if pad_at == PadAt::Root => plain_copy(moves, &pad)?,
+        Some(pad) if pad_at == PadAt::Tile && !outer.is_empty() => moves.compute_at(&pad, &inside)?,
         Some(pad) => moves.compute_at(&pad, &fused)?,
         None => {}
     }

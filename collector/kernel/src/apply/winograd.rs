@@ -3,16 +3,18 @@
 use super::{Knobs, Result, block_of_part, fuse_parallel, number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::axes::BLOCK;
+use job::space::winograd::{STRIP, TILE_P};
 use job::winograd::LANES;
 
 pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let pad = block_of_part(lowered, moves, Part::Pad)?.expect("Winograd's input is padded");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a convolution has an anchor");
     let result = super::single_epilogue(lowered, moves, &anchor)?;
-    let strip = knobs.number("strip").unwrap_or(0);
+    let strip = STRIP.of(knobs).unwrap_or(0);
     // What a strip of the result needs is computed when it is its turn.
-    let strip = results(moves, &result, (tile, strip), number(knobs, "block")?)?;
-    let reduction = products(moves, &anchor, number(knobs, "tile_p")?, strip.as_ref())?;
+    let strip = results(moves, &result, (tile, strip), number(knobs, &BLOCK)?)?;
+    let reduction = products(moves, &anchor, number(knobs, &TILE_P)?, strip.as_ref())?;
     windows(moves, strip.as_ref())?;
     copies(moves, &pad, strip.as_ref())?;
     // Last, because loops around a decomposed reduction can no longer be marked.

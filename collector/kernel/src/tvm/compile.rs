@@ -11,7 +11,7 @@ use super::names::{self, Name};
 use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
-use job::space::Functions;
+use job::space::choices::Functions;
 use std::fs::File;
 use std::io::Read;
 use std::time::Instant;
@@ -193,8 +193,12 @@ pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_t
     Ok(Object { bytes, lower_ms, codegen_ms, texts })
 }
 
+/// Returns the text of a module in TVM's notation.
+pub fn text(module: &Module) -> Result<String> {
+    call!(names::TEXT_OF, &module.0)?.text()
+}
+
 fn texts(scheduled: &Module, lowered: &Module, built: &Value) -> Result<Texts> {
-    let text = |module: &Module| call!(names::TEXT_OF, &module.0)?.text();
     let llvm = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
     Ok(Texts { scheduled: text(scheduled)?, lowered: text(lowered)?, llvm })
 }

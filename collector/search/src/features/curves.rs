@@ -24,7 +24,7 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// All samples, in the order of names.
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
-    let levels: Vec<([f64; 3], f64)> = (0..nest.loops.len()).rev().map(|place| nest.inside(place)).collect();
+    let levels: Vec<([f64; 3], f64)> = nest.levels().collect();
     for which in 0..OPERANDS.len() {
         // From the innermost loop out both footprint and turns only grow.
         let of = |(touched, turns): &([f64; 3], f64)| {

@@ -1,6 +1,7 @@
 //! Each loop from the innermost out: how long it is, how it is run, what it touches, how often that is used again.
 
-use super::nest::{Mark, Nest};
+use super::nest::Nest;
+use job::space::Mark;
 use std::sync::LazyLock;
 
 /// Loops that are described; those further out are left to the knobs.
@@ -28,10 +29,8 @@ static NAMES: LazyLock<Vec<[String; SAID.len()]>> =
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut said = Vec::with_capacity(DESCRIBED * SAID.len() + 1);
     let count = nest.loops.len();
-    for depth in 0..count.min(DESCRIBED) {
-        let place = count - 1 - depth;
-        let one = nest.loops[place];
-        let (touched, turns) = nest.inside(place);
+    for (depth, (touched, turns)) in nest.levels().take(DESCRIBED).enumerate() {
+        let one = nest.loops[count - 1 - depth];
         let mark = match one.mark {
             Mark::Plain => 0.0,
             Mark::Unrolled => 1.0,
@@ -42,7 +41,7 @@ pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
         let values = [
             data.log2(),
             (turns / data).log2(),
-            one.extent.log2(),
+            (one.extent as f64).log2(),
             mark,
             result.log2(),
             (turns / result).log2(),

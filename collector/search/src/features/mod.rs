@@ -6,7 +6,7 @@ mod nest;
 
 use crate::model::{Features, each};
 use crate::problem::Problem;
-use job::space::{Knobs, Setting};
+use job::space::{Knobs, LoopNest, Setting};
 use nest::Nest;
 use samples::features as table;
 
@@ -49,8 +49,9 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
     let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
         return VisibleFeatures { named, nest: Vec::new() };
     };
-    table::tiling::add(work, &problem.device, problem.threads as f64, &mut named);
-    let nest = Nest::of(work, knobs);
+    let nest = LoopNest::of(&problem.domain, knobs);
+    table::tiling::add_of(work, &problem.device, problem.threads as f64, (&problem.domain, &nest, knobs), &mut named);
+    let nest = Nest::of(work, &problem.domain, &nest);
     let nest = match view {
         View::Loops => loops::of(&nest),
         View::Curves => curves::of(&nest),

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
+pub use tiling::Revision;
 pub use view::{CHOICE, KNOWN, View};
 pub use words::in_words;
 pub use work::{Form, Work};
@@ -42,9 +43,15 @@ pub struct Derived {
 }
 
 /// Adds to knobs and figures of code what they mean for the operator.
-pub fn derive(work: &Work, device: &Device, threads: f64, extras: &mut BTreeMap<String, f64>) -> Derived {
-    tiling::add(work, device, threads, extras);
-    let busy_threads = tiling::busy_threads(threads, extras);
+pub fn derive(
+    work: &Work,
+    device: &Device,
+    threads: f64,
+    revision: Revision,
+    extras: &mut BTreeMap<String, f64>,
+) -> Derived {
+    tiling::add(work, device, threads, revision, extras);
+    let busy_threads = tiling::busy_threads(threads, revision, extras);
     let attainable_ns = attainable_ns(work, device, threads);
     Derived { busy_threads, estimated_ns: program::relate(work, device, busy_threads, attainable_ns, extras) }
 }

@@ -73,7 +73,7 @@ macro_rules! features {
 }
 
 /// Every feature that is computed from a situation. Knobs, code features and counters come beside them under the names
-/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes (`tiling.rs`) is prefixed `tiling.`.
+/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes (`tiling.rs`) is prefixed `nest.`.
 pub const FEATURES: &[Feature] = features! {
     Sizes {
         "batch", "log2 count", |s| s.work.batch.log2();

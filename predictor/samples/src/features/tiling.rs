@@ -1,132 +1,234 @@
 //! What the knobs of a schedule mean for an operator of these sizes: tiles and what they leave over, how the tiles fall on
 //! threads, what has to stay near while one is computed.
 //!
-//! Knobs alone say little across shapes: a tile of eight columns is good where eight divides the columns. The names are
-//! those of the collector's templates for CPUs; schedules without these knobs get none of these features.
+//! Knobs alone say little across shapes: a tile of eight columns is good where eight divides the columns. The loops are those of
+//! the crate `schedules`; schedules without knobs of templates for CPUs get none of these features.
 
 use super::device::Device;
-use super::work::{Form, RANK, Work};
+use super::work::{Form, Work};
+use schedules::axes::{SPLIT_R, TILE_X, UNROLL, VECTOR, winograd_tile};
+use schedules::choices::SumOrder;
+use schedules::contraction::{ORDER, may_be_columns};
+use schedules::{Domain, LoopNest, Settings, Walk, dots};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Vector registers of the larger vector extensions.
 const REGISTERS: f64 = 32.0;
 
+/// How much of a schedule features see. Predictors are asked by what they learned from, so an earlier revision stays as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// Tiles, blocks and two orders of loops; all else is as if it were not there.
+    First,
+    /// Whole loop nests.
+    Second,
+}
+
+impl Revision {
+    /// Returns the revision that a predictor with features of these names learned from.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Revision {
+        let is_first = names.into_iter().any(|name| name.starts_with(Revision::First.prefix()));
+        if is_first { Revision::First } else { Revision::Second }
+    }
+
+    /// Returns what the names of features begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Revision::First => "tiling.",
+            Revision::Second => "nest.",
+        }
+    }
+}
+
+/// Returns whether a feature follows from knobs and sizes.
+pub fn is_feature(name: &str) -> bool {
+    [Revision::First, Revision::Second].iter().any(|revision| name.starts_with(revision.prefix()))
+}
+
 /// Adds the features that follow from the knobs among the extras.
-pub fn add(work: &Work, device: &Device, threads: f64, extras: &mut BTreeMap<String, f64>) {
-    if work.rank == 0 {
+pub fn add(work: &Work, device: &Device, threads: f64, revision: Revision, extras: &mut BTreeMap<String, f64>) {
+    let knobs = Knobs { extras, revision };
+    let has_tiles = TILE_X.of(&knobs).is_some() || dots::DOTS_X.of(&knobs).is_some() || winograd_tile(&knobs).is_some();
+    if work.rank == 0 || !(has_tiles || VECTOR.of(&knobs).is_some()) || (has_tiles && work.rank < 2) {
         return;
     }
-    let knobs = Knobs { extras, lanes: (device.flops_per_cycle / 4.0).max(1.0) };
-    let found = match (knobs.number("tile_x"), knobs.number("vector")) {
-        (Some(across), _) => contraction(work, device, threads, &knobs, across),
-        (None, Some(vector)) => spatial(work, threads, &knobs, vector),
-        (None, None) => return,
-    };
-    extras.extend(found.into_iter().map(|(name, value)| (format!("tiling.{name}"), value)));
+    let domain = domain(work, revision, has_tiles);
+    let nest = LoopNest::of(&domain, &knobs);
+    let found = features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
+    extras.extend(found.into_iter().map(|(name, value)| (format!("{}{name}", revision.prefix()), value)));
+}
+
+/// Adds the same of the loops of a point, where these are known.
+pub fn add_of(
+    work: &Work,
+    device: &Device,
+    threads: f64,
+    (domain, nest, knobs): (&Domain, &LoopNest, &schedules::Knobs),
+    extras: &mut BTreeMap<String, f64>,
+) {
+    let revision = Revision::Second;
+    let found = features(&Seen { work, device, threads, revision, domain, nest }, knobs);
+    extras.extend(found.into_iter().map(|(name, value)| (format!("{}{name}", revision.prefix()), value)));
 }
 
 /// Threads that the schedule gives something to do: all, where it does not say how many pieces there are.
-pub fn busy_threads(threads: f64, extras: &BTreeMap<String, f64>) -> f64 {
-    extras.get("tiling.chunks").map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
+pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, f64>) -> f64 {
+    let chunks = extras.get(&format!("{}chunks", revision.prefix()));
+    chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Whether a knob may have this setting for these sizes, as far as a tile must divide what it is a tile of, and a vector not be
-/// longer than its row. Whether schedules are tiles of the result says whose knob it is.
+/// Returns whether a knob may have this setting for these sizes. Whether schedules are tiles of the result says whose knob it is.
 pub fn fits(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
+    fits_by(work, knob, setting, has_tiles, false)
+}
+
+/// Returns whether a knob may have this setting in a default schedule, whose tiles divide the extents that they are tiles of.
+pub fn divides(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
+    fits_by(work, knob, setting, has_tiles, true)
+}
+
+fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: bool) -> bool {
     if work.rank == 0 || setting <= 1.0 {
         return true;
     }
-    let divides = |extent: f64| extent % setting == 0.0;
     let columns = work.output[work.rank - 1];
-    if !has_tiles {
+    if !has_tiles || work.rank < 2 {
         return match knob {
-            "vector" => setting <= columns,
-            "parallel" => setting <= (work.rank as f64 - 1.0).max(1.0),
+            "vector" if !has_tiles => setting <= columns,
+            "parallel" if !has_tiles => setting <= (work.rank as f64 - 1.0).max(1.0),
             _ => true,
         };
     }
-    let places = Places::of(work, work.form == Form::Convolution && work.rank >= 3);
+    let revision = if is_whole { Revision::First } else { Revision::Second };
+    let domain = domain(work, revision, has_tiles);
+    let divides = |extent: i64| extent as f64 % setting == 0.0;
+    let reaches = |extent: i64| divides(extent) || (!is_whole && setting <= extent as f64);
+    let columns = domain.extents[domain.columns()];
     match knob {
-        "tile_c" => divides(work.output[places.channels]),
-        "tile_x" => divides(work.output[places.columns]),
-        "tile_y" => divides(places.rows.map_or(1.0, |rows| work.output[rows])),
-        "split_r" => divides((work.depth / work.taps.max(1.0)).round() * work.groups),
+        "tile_c" => reaches(domain.extents[domain.channels()]),
+        "tile_x" if is_whole || domain.form == schedules::Form::Product => reaches(columns),
+        "tile_x" => divides(columns) || (setting.fract() == 0.0 && may_be_columns(columns, setting as i64)),
+        "tile_y" => reaches((0..work.rank).find(|&place| domain.is_rows(place)).map_or(1, |rows| domain.extents[rows])),
+        "split_r" => (work.depth / work.taps.max(1.0)).round() * work.groups % setting == 0.0,
         _ => true,
     }
 }
 
-struct Knobs<'a> {
-    extras: &'a BTreeMap<String, f64>,
-    /// Elements in a vector register.
-    lanes: f64,
+/// What templates see of an operator of these sizes.
+fn domain(work: &Work, revision: Revision, has_tiles: bool) -> Domain {
+    let extents = work.output[..work.rank].iter().map(|extent| *extent as i64).collect();
+    let elements = Domain::elements(extents);
+    if !has_tiles {
+        return elements;
+    }
+    let is_conv = work.form == Form::Convolution && work.rank >= 3;
+    let depth = (work.depth / work.taps.max(1.0)).round().max(1.0) as i64;
+    let form = if is_conv { schedules::Form::Convolution } else { schedules::Form::Product };
+    let domain = Domain { form, depth, stride: work.stride as i64, ..elements };
+    if revision == Revision::First {
+        return domain;
+    }
+    let is_single = work.taps == 1.0 && work.stride == 1.0 && work.pad == 0.0;
+    let window = if work.taps > 1.0 { vec![work.taps as i64] } else { Vec::new() };
+    let is_depthwise = work.groups > 1.0 && depth == 1;
+    let domain = Domain { may_fill: is_conv, window, is_depthwise, is_row: is_conv && is_single, ..domain };
+    if (is_conv && is_single) || (!is_conv && work.batch == 1.0) { domain.in_one_row() } else { domain }
 }
 
-impl Knobs<'_> {
-    fn number(&self, name: &str) -> Option<f64> {
-        self.extras.get(&format!("knob.{name}")).copied().filter(|value| *value >= 1.0)
+/// The knobs among features.
+struct Knobs<'a> {
+    extras: &'a BTreeMap<String, f64>,
+    revision: Revision,
+}
+
+impl Settings for Knobs<'_> {
+    fn number(&self, name: &str) -> Option<i64> {
+        const FIRST: [&str; 8] = ["tile_c", "tile_y", "tile_x", "block", "split_r", "unroll", "parallel", "vector"];
+        if self.revision == Revision::First && !FIRST.contains(&name) {
+            return None;
+        }
+        let value = self.extras.get(&format!("knob.{name}")).filter(|value| **value >= 1.0)?;
+        Some(*value as i64)
     }
 
-    fn is(&self, name: &str, word: &str) -> bool {
-        self.extras.contains_key(&format!("knob.{name}={word}"))
+    fn choice(&self, name: &str) -> Option<&str> {
+        if self.revision == Revision::First {
+            const FIRST: [(&str, &str); 3] = [("layout", "blocked"), ("order", "depth_first"), ("outer", "channels")];
+            let (_, word) = FIRST.into_iter().find(|(own, _)| *own == name)?;
+            return self.extras.contains_key(&format!("knob.{name}={word}")).then_some(word);
+        }
+        let start = format!("knob.{name}=");
+        let (found, _) = self.extras.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded)).next()?;
+        found.strip_prefix(&start)
     }
 }
 
 type Found = Vec<(&'static str, f64)>;
 
+/// A schedule of an operator on a device.
+struct Seen<'a> {
+    work: &'a Work,
+    device: &'a Device,
+    threads: f64,
+    revision: Revision,
+    domain: &'a Domain,
+    nest: &'a LoopNest,
+}
+
+fn features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
+    if seen.domain.form == schedules::Form::Elements { elements(seen) } else { contraction(seen, knobs) }
+}
+
 /// A tile of the output in registers, and the loops over such tiles.
-fn contraction(work: &Work, device: &Device, threads: f64, knobs: &Knobs<'_>, across: f64) -> Found {
-    let lanes = knobs.lanes;
-    let is_conv = work.form == Form::Convolution && work.rank >= 3;
-    let is_blocked = knobs.is("layout", "blocked");
-    let block = if is_blocked { knobs.number("block").unwrap_or(1.0) } else { 1.0 };
-    let in_tile = knobs.number("tile_c").unwrap_or(1.0);
-    let (channels, down) = (in_tile * block, knobs.number("tile_y").unwrap_or(1.0));
-    let places = Places::of(work, is_conv);
+fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
+    let Seen { work, device, domain, nest, .. } = *seen;
+    let lanes = lanes(device);
+    let is_conv = domain.form == schedules::Form::Convolution;
+    let is_in = |walk: Walk| nest.dimensions.iter().find(move |dimension| dimension.walk == walk);
+    let tile = |walk: Walk| is_in(walk).map_or(1.0, |dimension| dimension.tile as f64);
+    let used = |walk: Walk| is_in(walk).map_or(1.0, |dimension| dimension.used());
+    let is_whole = nest.dimensions.len() == domain.extents.len();
+    let rows = (0..nest.dimensions.len()).find(|&place| is_whole && domain.is_rows(place));
+    let rows = rows.map(|place| &nest.dimensions[place]);
+    let (channels, across, down) =
+        (tile(Walk::Channels), tile(Walk::Columns), rows.map_or(1.0, |dimension| dimension.tile as f64));
+    let block = nest.block as f64;
+    let in_tile = channels / block;
     // Vectors go over channels, except for plain convolutions, where they go over columns.
-    let (vectors, positions, own) = match (is_blocked, is_conv) {
+    let is_of_places = nest.block == 1 && is_conv;
+    let (vectors, positions, own) = match (nest.block > 1 || knobs.choice("layout") == Some("blocked"), is_of_places) {
         (true, _) => (in_tile * (block / lanes).ceil(), across * down, block),
         (false, true) => ((across / lanes).ceil(), in_tile * down, across),
         (false, false) => ((in_tile / lanes).ceil(), across, in_tile),
     };
     let accumulators = vectors * positions;
-    let mut tile = [1.0; RANK];
-    tile[places.channels] = channels;
-    tile[places.columns] = across;
-    if let Some(rows) = places.rows {
-        tile[rows] = down;
-    }
-    let count = |place: usize| (work.output[place] / tile[place]).ceil();
-    let used = |place: usize| work.output[place] / (count(place) * tile[place]);
-    let mut outer: Vec<f64> = (0..work.rank).map(count).collect();
-    let moved = outer.remove(places.channels);
-    let first = if is_conv { 1 } else { work.rank.saturating_sub(2) };
-    let to = if knobs.is("outer", "channels") { first.min(outer.len()) } else { outer.len() };
-    outer.insert(to, moved);
-    let tiles: f64 = outer.iter().product();
-    let chunks = chunks(&outer, knobs);
     let kernel = work.taps.sqrt();
     let inputs = (work.depth / work.taps.max(1.0)).max(1.0);
     let window = |extent: f64| (extent - 1.0) * work.stride + kernel;
     let input_tile =
         if is_conv { window(across) * window(down) * inputs } else { across * work.depth } * work.element_bytes;
     let weight_tile = channels * work.depth * work.element_bytes;
-    let split = knobs.number("split_r").unwrap_or(1.0);
-    let is_unrolled = knobs.number("unroll").is_some();
-    let inner = match () {
-        () if split > 1.0 => split,
-        () if knobs.is("order", "depth_first") => kernel,
-        () => 1.0,
+    let split = SPLIT_R.or_one(knobs).max(1) as f64;
+    let order = ORDER.of(knobs).unwrap_or(SumOrder::KernelFirst);
+    let inner = match order {
+        _ if split > 1.0 => split,
+        SumOrder::KernelFirst | SumOrder::Xyc => 1.0,
+        SumOrder::DepthFirst | SumOrder::Cxy | SumOrder::Ycx | SumOrder::Xcy => kernel,
     };
+    let is_unrolled = UNROLL.of(knobs).is_some();
     let written_out = accumulators * if is_unrolled { inner } else { 1.0 };
+    let depth = if seen.revision == Revision::First { work.depth } else { inputs };
     let near = device.near_bytes.max(1.0);
+    let tiles: f64 = nest.dimensions.iter().map(|dimension| dimension.tiles() as f64).product();
     let mut found = vec![
         ("accumulators", accumulators),
         ("spilled", (accumulators + vectors + 1.0) / REGISTERS),
         ("loads_per_step", (vectors + positions) / accumulators),
         ("lanes_used", own / ((own / lanes).ceil() * lanes)),
-        ("channels_used", used(places.channels)),
-        ("columns_used", used(places.columns)),
-        ("rows_used", places.rows.map_or(1.0, used)),
+        ("channels_used", used(Walk::Channels)),
+        ("columns_used", used(Walk::Columns)),
+        ("rows_used", rows.map_or(1.0, |dimension| dimension.used())),
         ("tiles", tiles.log2()),
         ("steps", work.depth.log2()),
         ("inner_steps", inner),
@@ -135,34 +237,36 @@ fn contraction(work: &Work, device: &Device, threads: f64, knobs: &Knobs<'_>, ac
         ("weight_tile_of_cache", (weight_tile / device.cache_bytes).log2()),
         ("input_tile_of_near", (input_tile / near).log2()),
         ("input_tile_of_cache", (input_tile / device.cache_bytes).log2()),
-        ("split_used", work.depth / ((work.depth / split).ceil() * split)),
+        ("split_used", depth / ((depth / split).ceil() * split)),
     ];
-    found.extend(shared(work, threads, chunks));
+    if seen.revision != Revision::First {
+        let together: f64 = nest.dimensions.iter().map(|dimension| dimension.together as f64).product();
+        found.extend([("together", together.log2()), ("walked", nest.walked())]);
+    }
+    found.extend(shared(seen, nest.chunks() as f64));
     found
 }
 
+/// Elements in a vector register.
+fn lanes(device: &Device) -> f64 {
+    (device.flops_per_cycle / 4.0).max(1.0)
+}
+
 /// Columns in vectors, the other dimensions outside.
-fn spatial(work: &Work, threads: f64, knobs: &Knobs<'_>, vector: f64) -> Found {
-    let columns = work.output[work.rank - 1];
-    let outer: Vec<f64> = work.output[..work.rank - 1].to_vec();
-    let mut found = vec![
-        ("columns_used", columns / ((columns / vector).ceil() * vector)),
-        ("lanes_used", vector / ((vector / knobs.lanes).ceil() * knobs.lanes)),
-    ];
-    if knobs.number("parallel").is_some() {
-        found.extend(shared(work, threads, chunks(&outer, knobs)));
+fn elements(seen: &Seen<'_>) -> Found {
+    let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
+    let (vector, lanes) = (columns.tile as f64, lanes(seen.device));
+    let mut found = vec![("columns_used", columns.used()), ("lanes_used", vector / ((vector / lanes).ceil() * lanes))];
+    if seen.nest.shared > 0 {
+        let is_row = seen.revision == Revision::First && seen.nest.dimensions.len() == 1;
+        found.extend(shared(seen, if is_row { 1.0 } else { seen.nest.chunks() as f64 }));
     }
     found
 }
 
-/// Pieces that the pool hands out: the first loops, as many as the knob says.
-fn chunks(outer: &[f64], knobs: &Knobs<'_>) -> f64 {
-    let fused = knobs.number("parallel").unwrap_or(1.0).min(outer.len() as f64) as usize;
-    outer.iter().take(fused).product()
-}
-
 /// How pieces fall on threads.
-fn shared(work: &Work, threads: f64, chunks: f64) -> Found {
+fn shared(seen: &Seen<'_>, chunks: f64) -> Found {
+    let Seen { work, threads, .. } = *seen;
     vec![
         ("chunks", chunks.log2()),
         ("chunks_shared", chunks / ((chunks / threads).ceil() * threads)),
@@ -171,28 +275,11 @@ fn shared(work: &Work, threads: f64, chunks: f64) -> Found {
     ]
 }
 
-/// Which dimension of the output is what.
-struct Places {
-    channels: usize,
-    columns: usize,
-    rows: Option<usize>,
-}
-
-impl Places {
-    fn of(work: &Work, is_conv: bool) -> Places {
-        let rank = work.rank;
-        match is_conv {
-            true => Places { channels: 1, columns: rank - 1, rows: (rank > 3).then(|| rank - 2) },
-            false => Places { channels: rank - 1, columns: rank.saturating_sub(2), rows: None },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn features(work: &Work, knobs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+    fn features(revision: Revision, work: &Work, knobs: &[(&str, f64)]) -> BTreeMap<String, f64> {
         let device = Device {
             units: 2.0,
             flops_per_cycle: 64.0,
@@ -205,29 +292,86 @@ mod tests {
             peaks: None,
         };
         let mut extras = knobs.iter().map(|(name, value)| (format!("knob.{name}"), *value)).collect();
-        add(work, &device, 2.0, &mut extras);
+        add(work, &device, 2.0, revision, &mut extras);
         extras
+    }
+
+    /// 64 channels of 56 × 56, in blocks of 16 channels: tiles of 2 blocks, 14 columns and 2 rows.
+    const BLOCKED: [(&str, f64); 7] = [
+        ("layout=blocked", 1.0),
+        ("block", 16.0),
+        ("tile_c", 2.0),
+        ("tile_x", 14.0),
+        ("tile_y", 2.0),
+        ("parallel", 2.0),
+        ("outer=channels", 1.0),
+    ];
+
+    fn image() -> Work {
+        Work::convolution(1.0, 64.0, 64.0, 3.0, 56.0, 1.0, 1.0)
     }
 
     #[test]
     fn a_blocked_convolution_is_counted_as_its_schedule_runs() {
-        // 64 channels of 56 x 56, in blocks of 16 channels: 4 blocks, 14 columns and 2 rows in a tile.
-        let work = Work::convolution(1.0, 64.0, 64.0, 3.0, 56.0, 1.0, 1.0);
-        let knobs = [("layout=blocked", 1.0), ("block", 16.0), ("tile_c", 2.0), ("tile_x", 14.0), ("tile_y", 2.0)];
-        let found = features(&work, &[&knobs[..], &[("outer=channels", 1.0), ("parallel", 2.0)]].concat());
-        assert_eq!(found["tiling.accumulators"], 2.0 * 28.0);
-        assert_eq!(found["tiling.loads_per_step"], 30.0 / 56.0);
-        assert_eq!(found["tiling.chunks"], 1.0, "one image, two pairs of blocks");
-        assert_eq!(found["tiling.chunks_shared"], 1.0);
-        assert_eq!(found["tiling.tiles"], (2.0f64 * 28.0 * 4.0).log2());
-        assert_eq!(found["tiling.columns_used"], 1.0);
-        let outside = features(&work, &[&knobs[..], &[("outer=space", 1.0), ("parallel", 2.0)]].concat());
-        assert_eq!(outside["tiling.chunks"], 28f64.log2(), "one image, rows of tiles");
+        for revision in [Revision::First, Revision::Second] {
+            let of = |knobs: &[(&str, f64)], name: &str| {
+                features(revision, &image(), knobs)[&format!("{}{name}", revision.prefix())]
+            };
+            assert_eq!(of(&BLOCKED, "accumulators"), 2.0 * 28.0);
+            assert_eq!(of(&BLOCKED, "loads_per_step"), 30.0 / 56.0);
+            assert_eq!(of(&BLOCKED, "chunks"), 1.0, "one image, two pairs of blocks");
+            assert_eq!(of(&BLOCKED, "chunks_shared"), 1.0);
+            assert_eq!(of(&BLOCKED, "tiles"), (2.0f64 * 28.0 * 4.0).log2());
+            assert_eq!(of(&BLOCKED, "columns_used"), 1.0);
+            let outside = [&BLOCKED[..6], &[("outer=space", 1.0)]].concat();
+            assert_eq!(of(&outside, "chunks"), 28f64.log2(), "one image, rows of tiles");
+        }
+    }
+
+    #[test]
+    fn the_second_revision_sees_what_the_first_overlooked() {
+        let both = |work: &Work, knobs: &[(&str, f64)], name: &str| {
+            [Revision::First, Revision::Second]
+                .map(|revision| features(revision, work, knobs).get(&format!("{}{name}", revision.prefix())).copied())
+        };
+        // Rows of tiles four at a time, and steps of the pool's loop two at a time.
+        let cached = [&BLOCKED[..6], &[("outer=space", 1.0), ("cache_y", 4.0), ("grain", 2.0)]].concat();
+        assert_eq!(both(&image(), &cached, "chunks"), [Some(28f64.log2()), Some(2.0)]);
+        // An order of loops beyond channels and space: columns outside of channels.
+        let ordered = [&BLOCKED[..6], &[("outer=xcy", 1.0)]].concat();
+        assert_eq!(both(&image(), &ordered, "chunks"), [Some(28f64.log2()), Some(2.0)]);
+        // Columns that no tile divides are cut row by row: the pool shares what is outside of a row.
+        let cut =
+            [("tile_c", 4.0), ("tile_x", 16.0), ("outer=channels", 1.0), ("parallel", 3.0), ("layout=plain", 1.0)];
+        assert_eq!(both(&image(), &cut, "chunks"), [Some((16.0f64 * 56.0).log2()); 2]);
+        let cut = [&cut[..3], &[("parallel", 1.0), ("layout=plain", 1.0)]].concat();
+        assert_eq!(both(&image(), &cut, "chunks"), [Some(0.0), Some((16.0f64 * 56.0).log2())]);
+        // All places of an image are one row where each reads one place.
+        let single = Work::convolution(1.0, 64.0, 64.0, 1.0, 7.0, 1.0, 0.0);
+        let row = [("tile_c", 4.0), ("tile_x", 7.0), ("outer=space", 1.0), ("parallel", 3.0)];
+        assert_eq!(both(&single, &row, "chunks"), [Some(7f64.log2()); 2]);
+        let row = [("tile_c", 4.0), ("tile_x", 14.0), ("outer=space", 1.0), ("parallel", 3.0)];
+        assert_eq!(both(&single, &row, "columns_used"), [Some(0.5), Some(49.0 / 56.0)]);
+        // Winograd's products.
+        let winograd = [("algorithm=winograd4", 1.0), ("block", 16.0), ("tile_p", 14.0)];
+        assert_eq!(both(&image(), &winograd, "chunks"), [None, Some((6.0f64 * 6.0 * 4.0).log2())]);
+    }
+
+    #[test]
+    fn tiles_may_reach_past_the_end_where_templates_let_them() {
+        let image = image();
+        let both = |knob: &str, setting: f64| [divides, fits].map(|fits| fits(&image, knob, setting, true));
+        assert_eq!(both("tile_c", 12.0), [false, true]);
+        assert_eq!(both("tile_x", 9.0), [false, true], "63 columns for 56");
+        assert_eq!(both("tile_x", 13.0), [false, false], "65 columns for 56");
+        assert_eq!(both("tile_y", 5.0), [false, true]);
+        assert_eq!(both("tile_y", 57.0), [false, false]);
+        assert_eq!(both("tile_x", 14.0), [true, true]);
     }
 
     #[test]
     fn what_no_template_made_gets_no_features() {
         let work = Work::contraction(1.0, 64.0, 64.0, 64.0, false);
-        assert_eq!(features(&work, &[("from=trace", 1.0)]).len(), 1);
+        assert_eq!(features(Revision::Second, &work, &[("from=trace", 1.0)]).len(), 1);
     }
 }

@@ -5,6 +5,7 @@
 //! learn little from knobs, and trees that know a knob go astray without it.
 
 use super::table::{FEATURES, Origin};
+use super::tiling;
 use std::collections::BTreeMap;
 
 /// The feature that tells views apart, where data has schedules at all.
@@ -77,7 +78,7 @@ impl View {
     /// The table's tiles guess what a library would pick; where the schedule is known, they only mislead.
     pub fn hides(self, column: usize, name: &str) -> bool {
         let is_guess = FEATURES.get(column).is_some_and(|feature| feature.origin == Origin::Quantisation);
-        let is_knob = name.starts_with("knob.") || name.starts_with("tiling.");
+        let is_knob = name.starts_with("knob.") || tiling::is_feature(name);
         match self {
             View::Sizes => is_knob || name.starts_with("code.") || name == KNOWN,
             View::Knobs => is_guess || name.starts_with("code.") || name == KNOWN,
@@ -94,7 +95,7 @@ mod tests {
     fn what_is_given_says_what_is_known() {
         let extras = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1.0)).collect::<BTreeMap<_, _>>();
         assert_eq!(View::of_extras(&extras(&[])), View::Sizes);
-        assert_eq!(View::of_extras(&extras(&["knob.tile_x", "tiling.chunks"])), View::Knobs);
+        assert_eq!(View::of_extras(&extras(&["knob.tile_x", "nest.chunks"])), View::Knobs);
         assert_eq!(View::of_extras(&extras(&["code.cycles", "knob.tile_x"])), View::Code);
         for view in View::ALL {
             assert_eq!(View::of_number(view.number()), view);

@@ -4,10 +4,13 @@
 use super::super::contraction::Form;
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, Summed, ThreadAxis};
 use super::{block_of_part, choice, number, single_epilogue, split_sum};
+use job::space::axes::{SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
+use job::space::choices::{Spread, StagedIn};
+use job::space::gpu::{FETCH, PAD_ROWS, SPREAD, STAGE, THREADS_C, THREADS_X, THREADS_Y};
 
 pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
-    let is_staged = choice(knobs, "stage")? == "shared";
+    let is_staged = choice(knobs, &STAGE)? == StagedIn::Shared;
     // The padded input is the staged one, where it is staged.
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     if let Some(pad) = pad.as_ref().filter(|_| !is_staged) {
@@ -32,7 +35,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         for copy in &staged {
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
-            if knobs.number("pad_rows") == Some(1) {
+            if PAD_ROWS.of(knobs) == Some(1) {
                 pad_rows(moves, copy, knobs)?;
             }
         }
@@ -59,7 +62,7 @@ fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Res
     for (place, target) in loops.iter().enumerate() {
         let (threads, tile) = extents(form, knobs, place, rank)?;
         thread_count *= threads;
-        let apart = if choice(knobs, "spread")? == "apart" && tile % 2 == 0 { 2 } else { 1 };
+        let apart = if choice(knobs, &SPREAD)? == Spread::Apart && tile % 2 == 0 { 2 } else { 1 };
         let split = moves.split(target, &[None, Some(apart), Some(threads), Some(tile / apart)])?;
         for (part, piece) in parts.iter_mut().zip(split) {
             part.push(piece);
@@ -77,11 +80,11 @@ fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Res
 /// Threads along a dimension and elements of each thread.
 fn extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
     Ok(match form {
-        Form::Conv if place == 1 => (number(knobs, "threads_c")?, number(knobs, "tile_c")?),
-        Form::Conv if place > 1 && place == rank - 1 => (number(knobs, "threads_x")?, number(knobs, "tile_x")?),
-        Form::Conv if place > 1 && place == rank - 2 => (number(knobs, "threads_y")?, number(knobs, "tile_y")?),
-        Form::Product if place == rank - 1 => (number(knobs, "threads_c")?, number(knobs, "tile_c")?),
-        Form::Product if place + 2 == rank => (number(knobs, "threads_x")?, number(knobs, "tile_x")?),
+        Form::Conv if place == 1 => (number(knobs, &THREADS_C)?, number(knobs, &TILE_C)?),
+        Form::Conv if place > 1 && place == rank - 1 => (number(knobs, &THREADS_X)?, number(knobs, &TILE_X)?),
+        Form::Conv if place > 1 && place == rank - 2 => (number(knobs, &THREADS_Y)?, number(knobs, &TILE_Y)?),
+        Form::Product if place == rank - 1 => (number(knobs, &THREADS_C)?, number(knobs, &TILE_C)?),
+        Form::Product if place + 2 == rank => (number(knobs, &THREADS_X)?, number(knobs, &TILE_X)?),
         Form::Conv | Form::Product => (1, 1),
     })
 }
@@ -96,13 +99,13 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
         if reduces { reduction.push(target.clone()) } else { tile.push(target.clone()) }
     }
     let depth = reduction.remove(0);
-    let parts = moves.split(&depth, &[None, Some(number(knobs, "split_r")?)])?;
+    let parts = moves.split(&depth, &[None, Some(number(knobs, &SPLIT_R)?)])?;
     let mut order = vec![parts[0].clone()];
     order.extend(reduction);
     order.push(parts[1].clone());
     order.extend(tile.iter().cloned());
     moves.reorder(&order)?;
-    if number(knobs, "unroll")? > 0 {
+    if number(knobs, &UNROLL)? > 0 {
         moves.unroll(&parts[1])?;
     }
     for target in &tile {
@@ -113,8 +116,8 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
 
 /// Lets rows begin in other banks. Each row begins at a multiple of the vectors that threads store.
 fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
-    let vector = number(knobs, "fetch")?.max(1);
-    let factor = number(knobs, "split_r")?.max(2 * vector);
+    let vector = number(knobs, &FETCH)?.max(1);
+    let factor = number(knobs, &SPLIT_R)?.max(2 * vector);
     let factor = (factor + vector - 1) / vector * vector;
     moves.align_storage(copy, innermost_but_one(moves, copy)?, factor, vector)?;
     Ok(())
@@ -131,7 +134,7 @@ fn fetch_together(moves: &Moves, copy: &Block, knobs: &Knobs, threads: i64) -> R
     let loops = moves.loops(copy)?;
     let own = &loops[loops.len() - count..];
     let all = if let [only] = own { only.clone() } else { moves.fuse(own)? };
-    let vector = number(knobs, "fetch")?;
+    let vector = number(knobs, &FETCH)?;
     let parts = if vector > 1 {
         moves.split(&all, &[None, Some(threads), Some(vector)])?
     } else {

@@ -12,17 +12,19 @@ use crate::lower::{Lowered, Part};
 use crate::tvm::compile::{CompileTarget, Device};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
 use crate::tvm::tensor_core::TensorProduct;
-use job::space::Template;
+use job::space::choices::Unit;
+use job::space::gpu::sum::SUM_THREADS;
 use job::space::gpu::tensor::{Operands, operands};
-use job::space::template;
+use job::space::gpu::{SPLIT_K, UNIT};
+use job::space::{Template, template};
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    if knobs.choice("unit") == Some("tensor") {
+    if UNIT.is(knobs, Unit::Tensor) {
         return tensor::apply(task, lowered, knobs, moves);
     }
     match template(task) {
-        Template::Contraction if knobs.number("sum_threads").is_some() => sum::apply(lowered, knobs, moves),
+        Template::Contraction if SUM_THREADS.of(knobs).is_some() => sum::apply(lowered, knobs, moves),
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
             contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)
         }
@@ -103,7 +105,7 @@ struct Summed {
 /// task's own result is a second kernel that adds them, one thread for each element.
 fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
     const THREADS: i64 = 256;
-    let parts = knobs.number("split_k").unwrap_or(1);
+    let parts = SPLIT_K.or_one(knobs);
     if parts == 1 {
         return Ok(Summed { anchor, result, is_partial: false });
     }

@@ -3,15 +3,17 @@
 use super::{Knobs, Loop, Result, ThreadAxis, bind_alone, block_of_part, choice, number, reduce_across_threads};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::Schedule as Moves;
+use job::space::choices::{HelpersAt, Kernels};
+use job::space::gpu::{BLOCK_THREADS, KERNELS};
 use job::space::rows_of;
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let threads = number(knobs, "threads")?;
+    let threads = number(knobs, &BLOCK_THREADS)?;
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
     }
-    if choice(knobs, "kernels")? == "one" {
+    if choice(knobs, &KERNELS)? == Kernels::One {
         return one_kernel(task, lowered, moves, threads);
     }
     for block in lowered.blocks.iter().filter(|block| block.part != Part::Pad) {
@@ -32,7 +34,7 @@ fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Re
         if moves.reduces(&block)?.contains(&true) { sums.push(block) } else { moves.compute_inline(&block)? }
     }
     let result = moves.block(last)?;
-    let along = rows_of(task, "row");
+    let along = rows_of(task, HelpersAt::Row);
     let loops = moves.loops(&result)?;
     let pick = |is_inner: bool| -> Vec<Loop> {
         let places = loops.iter().enumerate().filter(|(place, _)| along.contains(place) == is_inner);

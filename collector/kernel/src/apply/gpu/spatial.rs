@@ -6,9 +6,12 @@ use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, 
 use super::{reduce_across_threads, reduce_in_thread};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
+use job::space::axes::SUM;
+use job::space::choices::SummedBy;
+use job::space::gpu::BLOCK_THREADS;
 
 pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let threads = number(knobs, "threads")?;
+    let threads = number(knobs, &BLOCK_THREADS)?;
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
     }
@@ -20,7 +23,7 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     if is_reduction {
         moves.set_memory(&anchor, Memory::Local)?;
-        if knobs.choice("sum") == Some("block") {
+        if SUM.is(knobs, SummedBy::Block) {
             let block = all_loops(moves, &result)?;
             moves.bind(&block, ThreadAxis::BlockX)?;
             return reduce_across_threads(moves, &anchor, &block, threads, 1).map(drop);

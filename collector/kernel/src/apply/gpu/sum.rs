@@ -3,6 +3,7 @@
 use super::{Knobs, Result, all_loops, block_of_part, number, reduce_across_threads, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
+use job::space::gpu::sum::{SUM_ELEMENTS, SUM_FETCH, SUM_THREADS};
 
 pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
@@ -10,11 +11,11 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         moves.compute_inline(&pad)?;
     }
     let result = single_epilogue(lowered, moves, &anchor)?;
-    let parts = moves.split(&all_loops(moves, &result)?, &[None, Some(number(knobs, "sum_elements")?)])?;
+    let parts = moves.split(&all_loops(moves, &result)?, &[None, Some(number(knobs, &SUM_ELEMENTS)?)])?;
     moves.bind(&parts[0], ThreadAxis::BlockX)?;
     moves.bind(&parts[1], ThreadAxis::ThreadY)?;
-    let fetched = knobs.number("sum_fetch").unwrap_or(1);
-    let thread = reduce_across_threads(moves, &anchor, &parts[1], number(knobs, "sum_threads")?, fetched)?;
+    let fetched = SUM_FETCH.or_one(knobs);
+    let thread = reduce_across_threads(moves, &anchor, &parts[1], number(knobs, &SUM_THREADS)?, fetched)?;
     if fetched > 1 {
         for operand in 0..2 {
             let copy = moves.cache_read(&anchor, operand, Memory::Local)?;

@@ -7,7 +7,11 @@ use super::{Summed, block_of_part, number, single_epilogue, split_sum};
 use crate::lower::column_of;
 use crate::tvm::tensor_core::Step;
 use job::device::{FRAGMENT, Product, Side};
-use job::space::gpu::tensor::{Operands, operands};
+use job::space::choices::CopyThrough;
+use job::space::gpu::PAD_ROWS;
+use job::space::gpu::tensor::{
+    AHEAD, COPY, FRAGMENTS_R, FRAGMENTS_X, FRAGMENTS_Y, Operands, WARPS_X, WARPS_Y, operands,
+};
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
@@ -48,8 +52,8 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     moves.tensorize(&anchored.fragment, product, Step::Multiply { is_left_transposed, is_right_transposed })?;
     moves.tensorize(&store, product, Step::Store)?;
     // The pieces of both operands are fetched while tensor cores work on those before.
-    if let late @ 1.. = number(knobs, "ahead")? {
-        moves.overlap(&anchored.rounds, &[0, 0, late], knobs.choice("copy") == Some("async"))?;
+    if let late @ 1.. = number(knobs, &AHEAD)? {
+        moves.overlap(&anchored.rounds, &[0, 0, late], COPY.is(knobs, CopyThrough::Async))?;
     }
     Ok(())
 }
@@ -73,8 +77,8 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
 
 /// Rows and columns of a warp's tile, and of a block's.
 fn tile(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
-    let fragments = [number(knobs, "fragments_y")?, number(knobs, "fragments_x")?];
-    let warps = [number(knobs, "warps_y")?, number(knobs, "warps_x")?];
+    let fragments = [number(knobs, &FRAGMENTS_Y)?, number(knobs, &FRAGMENTS_X)?];
+    let warps = [number(knobs, &WARPS_Y)?, number(knobs, &WARPS_X)?];
     Ok([fragments, warps])
 }
 
@@ -140,7 +144,7 @@ fn order_anchor(moves: &Moves, anchor: &Block, product: Product, knobs: &Knobs) 
     let [row, column, depth] = own.last_chunk().expect("a product has rows, columns and a depth");
     let rows = moves.split(row, &[Some(fragments[0]), Some(FRAGMENT)])?;
     let columns = moves.split(column, &[Some(fragments[1]), Some(FRAGMENT)])?;
-    let depths = moves.split(depth, &[None, Some(number(knobs, "fragments_r")?), Some(product.depth())])?;
+    let depths = moves.split(depth, &[None, Some(number(knobs, &FRAGMENTS_R)?), Some(product.depth())])?;
     let order = [&depths[0], &depths[1], &rows[0], &columns[0], &rows[1], &columns[1], &depths[2]];
     moves.reorder(&order.map(Clone::clone))?;
     moves.unroll(&depths[1])?;
@@ -181,7 +185,7 @@ fn stage(
 
         let own = own_loops(moves, &shared)?;
         deal(moves, &moves.fuse(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
-        if knobs.number("pad_rows") == Some(1) {
+        if PAD_ROWS.of(knobs) == Some(1) {
             let row = i64::try_from(own.len()).unwrap_or(i64::MAX) - 2;
             // Rows begin in other banks, and stay aligned for vectors and for fragments.
             moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vectors[0])?;

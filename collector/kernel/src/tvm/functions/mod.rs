@@ -14,7 +14,7 @@ use super::dots::{self, Instruction};
 use super::expression::Module;
 use super::names;
 use body::Number;
-use job::space::Functions;
+use job::space::choices::Functions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;

@@ -8,7 +8,7 @@ use models::operators::{Conv, ConvTranspose, MatMul, QConv};
 use models::{Op, Task};
 
 /// What a register tile has to do with. Only contractions ask.
-pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
+pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let anchor = &task.steps[0];
     let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
@@ -90,7 +90,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
 
 /// The extents of one phase of a transposed convolution, where it can be computed phase by phase on CPUs: all phases have as
 /// many places, and what follows looks at none. Others stay as they are.
-pub(super) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
+pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
     let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
@@ -111,7 +111,7 @@ pub(super) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extent
 }
 
 /// How many places of the input one of the result reads.
-pub(super) fn taps(task: &Task) -> i64 {
+pub(crate) fn taps(task: &Task) -> i64 {
     parameter_extents(task, 1).iter().skip(2).product()
 }
 
@@ -120,63 +120,63 @@ fn input_extent_of(task: &Task, parameter: usize, dimension: usize) -> i64 {
     parameter_extents(task, parameter).get(dimension).copied().unwrap_or(1)
 }
 
-pub(super) fn input_extent(task: &Task, dimension: i64) -> i64 {
+pub(crate) fn input_extent(task: &Task, dimension: i64) -> i64 {
     let extents = parameter_extents(task, 0);
     let place = if dimension < 0 { extents.len().checked_sub(1) } else { usize::try_from(dimension).ok() };
     place.and_then(|place| extents.get(place)).copied().unwrap_or(1)
 }
 
-pub(super) struct Extents {
-    pub(super) channels: i64,
-    pub(super) rows: i64,
-    pub(super) columns: i64,
-    pub(super) depth: i64,
-    pub(super) is_padded: bool,
-    pub(super) is_conv: bool,
+pub(crate) struct Extents {
+    pub(crate) channels: i64,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
+    pub(crate) depth: i64,
+    pub(crate) is_padded: bool,
+    pub(crate) is_conv: bool,
     /// Whether columns beyond the result may be computed, and left out.
-    pub(super) may_fill: bool,
+    pub(crate) may_fill: bool,
     /// Numbers that a number of the result is the sum of.
-    pub(super) summed: i64,
+    pub(crate) summed: i64,
     /// Whether neighbours of the result come from neighbours of the input.
-    pub(super) is_dense: bool,
+    pub(crate) is_dense: bool,
     /// Places of the input from one column of the result to the next.
-    pub(super) step: i64,
+    pub(crate) step: i64,
     /// Whether a place of a convolution's result comes from one place of the input.
-    pub(super) is_single: bool,
+    pub(crate) is_single: bool,
     /// Whether the taps of a window read neighbours, which they can share.
-    pub(super) is_close: bool,
+    pub(crate) is_close: bool,
     /// What windows reach, where that may lie outside of the image.
-    pub(super) reaches: Vec<Reach>,
+    pub(crate) reaches: Vec<Reach>,
     /// Columns of a window.
-    pub(super) window: i64,
+    pub(crate) window: i64,
     /// Taps of a window.
-    pub(super) taps: i64,
+    pub(crate) taps: i64,
     /// Numbers of a convolution's input, and of its weights.
-    pub(super) sources: i64,
-    pub(super) weights: i64,
+    pub(crate) sources: i64,
+    pub(crate) weights: i64,
     /// Bytes of one of the weights.
-    pub(super) weight_bytes: i64,
+    pub(crate) weight_bytes: i64,
     /// Whether what follows computes exponentials or their kin.
-    pub(super) has_functions: bool,
+    pub(crate) has_functions: bool,
     /// Products that there are of the same extents.
-    pub(super) batch: i64,
+    pub(crate) batch: i64,
     /// Loops around the rows of a product.
-    pub(super) outside: i64,
+    pub(crate) outside: i64,
     /// Where the second operand of a product may be copied: what blocks of channels must divide where it is not.
-    pub(super) whole: Option<i64>,
-    pub(super) blocking: Blocking,
+    pub(crate) whole: Option<i64>,
+    pub(crate) blocking: Blocking,
 }
 
 impl Extents {
     /// Whether a convolution is dilated, so that neighbouring columns share no inputs.
-    pub(super) fn is_apart(&self) -> bool {
+    pub(crate) fn is_apart(&self) -> bool {
         self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
     }
 }
 
 /// Which blocks of output channels a task allows.
 #[derive(Clone, Copy)]
-pub(super) enum Blocking {
+pub(crate) enum Blocking {
     /// None: neighbouring channels cannot be read as a vector.
     None,
     /// Those that divide this extent: the operand is read as it is, or channels of other groups read other inputs.
@@ -186,6 +186,6 @@ pub(super) enum Blocking {
 }
 
 /// Whether no two channels of the result read the same ones.
-pub(super) fn is_depthwise(extents: &Extents) -> bool {
+pub(crate) fn is_depthwise(extents: &Extents) -> bool {
     matches!(extents.blocking, Blocking::Dividing(1))
 }

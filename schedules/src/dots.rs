@@ -4,25 +4,35 @@
 //! The places of a convolution's result are the lanes of a vector, its channels are broadcast. A convolution of single
 //! places is one row of all of them.
 
-use super::axes::{choice, choices, divisors, numbers};
+use super::axes::{ChoiceAxis, Declaration, LAYOUT, NumberAxis, OUTER, SPLIT_R, VECTOR, Ways, divisors};
+use super::choices::{Bytes, LayoutKind, QuadsAt, TileOrder};
 use super::{Axis, Knobs, Setting, Space};
-use crate::target::Cpu;
+use crate::machine::Cpu;
 use crate::tiles::{count, filled};
 use models::operators::QConv;
-use models::{DType, Op, Operand, Task};
-use std::collections::BTreeMap;
+use models::{Choice, DType, Op, Operand, Task};
 
 /// Neighbours that one instruction multiplies.
 pub const QUAD: i64 = 4;
 
+/// Whether data enters products of bytes with a sign.
+pub static BYTES: ChoiceAxis<Bytes> =
+    ChoiceAxis::new("bytes").ways(Ways::DIRECT.or(Ways::DOTS)).when(|knobs| LAYOUT.is(knobs, LayoutKind::Dots));
+/// Channels in one register tile.
+pub static DOTS_C: NumberAxis = NumberAxis::new("dots_c").ways(Ways::DOTS);
+/// Columns in one register tile.
+pub static DOTS_X: NumberAxis = NumberAxis::new("dots_x").ways(Ways::DOTS);
+/// Where neighbours along the depth are put together.
+pub static QUADS_AT: ChoiceAxis<QuadsAt> = ChoiceAxis::new("quads_at").ways(Ways::DOTS);
+
 /// The axes that only this way of computing has.
-pub(super) const AXES: [&str; 5] = ["bytes", "dots_c", "dots_x", "vector", "quads_at"];
+pub(crate) static AXES: &[&Declaration] = &[&BYTES.0, &DOTS_C.0, &DOTS_X.0, &QUADS_AT.0];
 
 /// What of a level-one cache a tile of data may fill.
 const CACHED_BYTES: i64 = 32 << 10;
 
 /// A convolution of bytes.
-pub(super) struct Dots {
+pub(crate) struct Dots {
     /// Channels that read the same data.
     together: i64,
     /// Places outside of a row, all batches included.
@@ -43,7 +53,7 @@ pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
 
 /// What a task is as products of bytes, where it is one: weights that are packed, without a zero point, and nothing behind
 /// the sums that looks at places.
-pub(super) fn dots(task: &Task) -> Option<Dots> {
+pub(crate) fn dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return None };
@@ -68,7 +78,7 @@ pub(super) fn dots(task: &Task) -> Option<Dots> {
 }
 
 /// Whether all that follows the sums is the same at every place of a channel.
-pub(super) fn follows_channels(task: &Task) -> bool {
+pub(crate) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(
             step.op,
@@ -89,47 +99,45 @@ pub(super) fn follows_channels(task: &Task) -> bool {
 }
 
 /// Adds this way of computing to a task's space, and makes it the default.
-pub(super) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
-    let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == "layout") else { return };
-    layout.settings.push(choice("dots"));
+pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
+    let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == LAYOUT.0.name) else { return };
+    layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
     let tiles = tiles(machine, dots);
     let Some(best) = tiles.iter().min_by(|one, other| one.cost.total_cmp(&other.cost)) else { return };
-    let bytes = bytes(machine);
-    let is_signed = bytes.settings[0].clone();
     let distinct = |of: fn(&Tile) -> i64| tiles.iter().map(of).collect::<std::collections::BTreeSet<i64>>();
-    space.axes.push(bytes);
-    space.axes.push(numbers("dots_c", "channels in one register tile (dots)", distinct(|tile| tile.channels)));
+    space.axes.push(bytes_axis(machine));
+    space.axes.push(DOTS_C.axis("channels in one register tile (dots)", distinct(|tile| tile.channels)));
     let lanes = machine.vector_lanes;
     let columns = distinct(|tile| tile.vectors).into_iter().map(|vectors| vectors * lanes);
-    space.axes.push(numbers("dots_x", "columns in one register tile (dots)", columns));
-    space.axes.push(numbers("vector", "columns in one vector (dots)", [lanes]));
-    let place = if dots.is_of_columns { "channel" } else { "outer" };
-    space.axes.push(choices("quads_at", "where neighbours along the depth are put together (dots)", ["root", place]));
+    space.axes.push(DOTS_X.axis("columns in one register tile (dots)", columns));
+    space.axes.push(VECTOR.axis("columns in one vector (dots)", [lanes]));
+    let place = if dots.is_of_columns { QuadsAt::Channel } else { QuadsAt::Outer };
+    space.axes.push(QUADS_AT.axis("where neighbours along the depth are put together (dots)", [QuadsAt::Root, place]));
     // A row is put together in its tile where there are tiles for everyone, because then it stays in a near cache. Rows of
     // windows share what they read.
     let width = best.vectors * lanes;
     let tiles = dots.rows * count(dots.columns, width);
-    let quads_at = if dots.is_of_columns || dots.is_flat && tiles >= 8 * machine.cores { place } else { "root" };
-    let outer = if dots.is_of_columns { "channels" } else { "space" };
-    space.default = Knobs(BTreeMap::from([
-        ("layout".to_owned(), choice("dots")),
-        ("bytes".to_owned(), is_signed),
-        ("dots_c".to_owned(), Setting::Number(best.channels)),
-        ("dots_x".to_owned(), Setting::Number(width)),
-        ("vector".to_owned(), Setting::Number(lanes)),
-        ("quads_at".to_owned(), choice(quads_at)),
-        ("outer".to_owned(), choice(outer)),
-    ]));
+    let quads_at = if dots.is_of_columns || dots.is_flat && tiles >= 8 * machine.cores { place } else { QuadsAt::Root };
+    let outer = if dots.is_of_columns { TileOrder::Channels } else { TileOrder::Space };
+    let knobs = &mut space.default;
+    knobs.0.clear();
+    LAYOUT.set(knobs, LayoutKind::Dots);
+    BYTES.set(knobs, bytes(machine));
+    DOTS_C.set(knobs, best.channels);
+    DOTS_X.set(knobs, width);
+    VECTOR.set(knobs, lanes);
+    QUADS_AT.set(knobs, quads_at);
+    OUTER.set(knobs, outer);
 }
 
 /// Whether the lanes of products of bytes are places: a convolution's.
-pub(super) fn is_of_places(knobs: &Knobs) -> bool {
-    knobs.choice("layout") == Some("dots") && knobs.number("dots_x").is_some()
+pub(crate) fn is_of_places(knobs: &Knobs) -> bool {
+    LAYOUT.is(knobs, LayoutKind::Dots) && DOTS_X.of(knobs).is_some()
 }
 
 /// Whether a product of matrices can be one of quads: its weights are packed. Their rows, the columns of the result, are the
 /// lanes, and quads of data are broadcast.
-pub(super) fn is_product(task: &Task) -> bool {
+pub(crate) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
     let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return false };
@@ -138,56 +146,45 @@ pub(super) fn is_product(task: &Task) -> bool {
 }
 
 /// Adds products of quads to the space of a product of matrices, and makes them the default: tiles are the same.
-pub(super) fn add_to_product(space: &mut Space, machine: &Cpu) {
-    let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == "layout") else { return };
-    layout.settings.push(choice("dots"));
-    space.axes.push(bytes(machine));
-    space.default.0.insert("layout".to_owned(), choice("dots"));
+pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
+    let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == LAYOUT.0.name) else { return };
+    layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
+    space.axes.push(bytes_axis(machine));
+    LAYOUT.set(&mut space.default, LayoutKind::Dots);
     // Quads are four steps each.
-    space.default.0.insert("split_r".to_owned(), Setting::Number(1));
-    space.default.0.extend(space.axes.last().map(|bytes| ("bytes".to_owned(), bytes.settings[0].clone())));
+    SPLIT_R.set(&mut space.default, 1);
+    BYTES.set(&mut space.default, bytes(machine));
 }
 
 /// Processors have instructions for data without a sign, those of Arm for data with one.
-fn bytes(machine: &Cpu) -> Axis {
-    let bytes = if machine.vector_lanes == 4 && machine.vector_registers == 32 { "signed" } else { "unsigned" };
-    choices("bytes", "whether data enters products of bytes with a sign (dots)", [bytes])
+fn bytes(machine: &Cpu) -> Bytes {
+    if machine.vector_lanes == 4 && machine.vector_registers == 32 { Bytes::Signed } else { Bytes::Unsigned }
 }
 
-/// Leaves out knobs that decide nothing.
-pub(super) fn canonical(knobs: &mut Knobs) {
-    if knobs.number("dots_x").is_none() {
-        if knobs.choice("layout") != Some("dots") {
-            knobs.0.remove("bytes");
-        }
-        return;
+fn bytes_axis(machine: &Cpu) -> Axis {
+    BYTES.axis("whether data enters products of bytes with a sign (dots)", [bytes(machine)])
+}
+
+/// Settings that come to others: of other orders of loops the moves of these products know nothing, a tile's data is there for all
+/// channels, and quads for each channel are inside of a loop over channels.
+pub(crate) fn settle(knobs: &mut Knobs) {
+    if !matches!(OUTER.of(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
+        OUTER.set(knobs, TileOrder::Channels);
     }
-    if knobs.choice("layout") != Some("dots") {
-        knobs.0.retain(|name, _| !AXES.contains(&name.as_str()));
-        return;
+    match (QUADS_AT.of(knobs), OUTER.of(knobs)) {
+        (Some(QuadsAt::Outer), Some(TileOrder::Channels)) => QUADS_AT.set(knobs, QuadsAt::Root),
+        (Some(QuadsAt::Channel), _) => OUTER.set(knobs, TileOrder::Channels),
+        _ => {}
     }
-    let decides = |name: &str| matches!(name, "layout" | "outer" | "functions" | "pool") || AXES.contains(&name);
-    knobs.0.retain(|name, _| decides(name));
-    // Of the other orders of loops these moves know nothing.
-    if !matches!(knobs.choice("outer"), Some("channels" | "space") | None) {
-        knobs.0.insert("outer".to_owned(), choice("channels"));
-    }
-    match (knobs.choice("quads_at"), knobs.choice("outer")) {
-        // A tile's data is there for all channels.
-        (Some("outer"), Some("channels")) => knobs.0.insert("quads_at".to_owned(), choice("root")),
-        (Some("channel"), _) => knobs.0.insert("outer".to_owned(), choice("channels")),
-        _ => None,
-    };
 }
 
 /// Whether the sums of a tile stay in registers.
-pub(super) fn allows(knobs: &Knobs, registers: i64) -> bool {
-    let number = |name: &str| knobs.number(name).unwrap_or(1);
-    number("dots_c") * number("dots_x") <= registers.saturating_mul(number("vector"))
+pub(crate) fn allows(knobs: &Knobs, registers: i64) -> bool {
+    DOTS_C.or_one(knobs) * DOTS_X.or_one(knobs) <= registers.saturating_mul(VECTOR.or_one(knobs))
 }
 
 /// Registers that sums may take.
-pub(super) fn registers(machine: &Cpu) -> i64 {
+pub(crate) fn registers(machine: &Cpu) -> i64 {
     (machine.vector_registers * 3 / 4).max(1)
 }
 

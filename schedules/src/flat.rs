@@ -45,8 +45,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
     // Rows of an extent that a call decides, or one row already.
     let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
     let places = image.places()?;
-    // What divides into no tiles either way is computed row by row, a little past the end of each.
-    let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
+    let is_odd = is_odd(places, *columns);
     let has_tiles = !matches!(anchor.op, Op::Concat(_)) && !is_of_elements && !is_product;
     if spatial < 2 || places == *columns || (is_odd && has_tiles) {
         return None;
@@ -71,6 +70,11 @@ pub fn flat(task: &Task) -> Option<Flat> {
         step.output = image.flat(&step.output)?;
     }
     Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
+}
+
+/// Whether a row of all places divides into no tiles: then it is computed row by row, a little past the end of each.
+pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
+    !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
 
 /// Whether an operator computes each element from those at the same place.

@@ -4,25 +4,25 @@ use super::axes::upto;
 use super::dots;
 use super::extents::Extents;
 use super::is_vector;
-use crate::target::Cpu;
+use crate::machine::Cpu;
 use crate::tiles::{count, filled};
 
 /// Those of which the default schedule takes one.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// A register tile by its extents.
-pub(super) struct Tile {
-    pub(super) block: i64,
-    pub(super) channels: i64,
-    pub(super) rows: i64,
-    pub(super) columns: i64,
+pub(crate) struct Tile {
+    pub(crate) block: i64,
+    pub(crate) channels: i64,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
 }
 
 /// The tile with the fewest loads per multiply-add among those whose accumulators fit the registers.
 ///
 /// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
 /// their product in multiply-adds; so a square tile is best.
-pub(super) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
+pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
     /// Floats in two cache lines.
     const WIDE: i64 = 32;
     let lanes = machine.vector_lanes;
@@ -102,7 +102,7 @@ fn reading(extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
 ///
 /// The taps of a window row are unrolled, so inputs that several taps read stay in registers. With a stride `s` the taps of one
 /// column read `s` interleaved sequences of inputs; neighbouring columns share the sequences that have more than one tap.
-pub(super) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
+pub(crate) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
     // A transposed convolution is computed phase by phase, each with a stride of one.
     let (window, step) = match extents.may_fill {
         true => (extents.window, extents.step),
@@ -116,16 +116,16 @@ pub(super) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64
 }
 
 /// Returns how many vector registers a tile of a product needs: one broadcast at a time, and weights that are used more than once.
-pub(super) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
+pub(crate) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
     vectors * broadcasts + if broadcasts > 1 { vectors } else { 1 } + 1
 }
 
 /// Rows of a product's tile whose channels are few, because its depth is large.
-pub(super) const DEEP_ROWS: i64 = 8;
+pub(crate) const DEEP_ROWS: i64 = 8;
 
 /// Whether a product is so deep that what the widest tile's channels are multiplied by does not stay in a core's cache from one tile
 /// of rows to the next: of half as many channels it does. Seen with 2 MiB, of 8 to 14 thousand: from 14 to 41 % less time.
-pub(super) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
+pub(crate) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
     const KEPT: i64 = 3 << 19;
     const ROWS: i64 = 16;
     !extents.is_conv && extents.columns >= ROWS && panel(extents, 4 * machine.vector_lanes) > KEPT
@@ -137,18 +137,18 @@ fn panel(extents: &Extents, channels: i64) -> i64 {
 }
 
 /// What tiles of a deep product sum together, part by part of the depth.
-pub(super) struct Together {
+pub(crate) struct Together {
     /// Tiles along channels.
-    pub(super) channels: i64,
+    pub(crate) channels: i64,
     /// Tiles along rows.
-    pub(super) rows: i64,
+    pub(crate) rows: i64,
     /// Steps of the depth in a part.
-    pub(super) part: i64,
+    pub(crate) part: i64,
 }
 
 /// That of a product of which not even the channels of a narrow tile stay in a cache, or whose rows are so few that they read what is
 /// not there yet: from 14 to 32 % less time, where tiles divide the rows.
-pub(super) fn together(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<Together> {
+pub(crate) fn together(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<Together> {
     const KEPT: i64 = 5 << 18;
     const ROWS: i64 = 32;
     const CHANNELS: i64 = 4;
@@ -186,7 +186,7 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 /// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
 /// apart at the end. Single vectors are for short sums, because they share less, and where blocks of channels would be partly
 /// empty.
-pub(super) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
+pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     /// Vectors of places and one number of a weight.
     const OTHERS: i64 = 3;
     /// Sums that keep the processor busy while each waits for its last product.
@@ -214,7 +214,7 @@ const SMALL_IMAGE: i64 = 400;
 const SMALL_IMAGE_ON_INTEL: i64 = 784;
 
 /// Columns and a few rows: channels share nothing, so only neighbouring windows do.
-pub(super) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
+pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     const MOST_ROWS: i64 = 8;
     if extents.step > 2 {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };

@@ -1,8 +1,9 @@
 //! Whether the threads of the pool share the work: waking them takes longer than a little work.
 
 use super::Space;
-use super::axes::{choice, choices};
-use crate::target::Cpu;
+use super::axes::POOL;
+use super::choices::YesNo;
+use crate::machine::Cpu;
 use models::{Task, Work};
 
 /// Nanoseconds that a pool which is awake takes to begin and to end, seen on two threads.
@@ -11,16 +12,16 @@ const LAUNCH: u64 = 1000;
 const QUESTIONABLE: u64 = 8;
 
 /// Adds the question to the space of a task that is small, and the answer for it.
-pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let Ok(work) = task.work() else { return };
     let alone = nanoseconds(&work);
     if machine.cores < 2 || alone > QUESTIONABLE * LAUNCH {
         return;
     }
-    space.axes.push(choices("pool", "whether loops run on the pool of threads", ["yes", "no"]));
+    space.axes.push(POOL.axis("whether loops run on the pool of threads", [YesNo::Yes, YesNo::No]));
     // Two threads save half of the time, and lose a launch.
-    let answer = if alone > 2 * LAUNCH { "yes" } else { "no" };
-    space.default.0.insert("pool".to_owned(), choice(answer));
+    let answer = if alone > 2 * LAUNCH { YesNo::Yes } else { YesNo::No };
+    POOL.set(&mut space.default, answer);
 }
 
 /// About how long one core takes, with data that lies near.
@@ -39,8 +40,8 @@ fn nanoseconds(work: &Work) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::extend;
-    use crate::space::{Knobs, Space, Template};
-    use crate::target::Cpu;
+    use crate::machine::Cpu;
+    use crate::{Knobs, Space, Template};
     use models::Task;
 
     fn answer(task: &str, cores: i64) -> Option<String> {

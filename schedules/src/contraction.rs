@@ -1,17 +1,59 @@
 //! Declares the space of convolutions and matrix products.
 
-use super::axes::{choice, choices, divisors, numbers, upto};
+use super::axes::{
+    BLOCK, ChoiceAxis, Declaration, GRAIN, LAYOUT, NumberAxis, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X,
+    TILE_Y, UNROLL, divisors, upto,
+};
+use super::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
 use super::register_tile::{
     DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, registers, row_tile, together,
 };
 use super::taps::is_worth_it;
-use super::{Knobs, Limits, Setting, Space, Template, beyond};
+use super::{Domain, Knobs, Limits, Space, Template};
 use crate::flat::ENOUGH;
-use crate::target::Cpu;
-use crate::tiles::{count, filled};
-use std::collections::BTreeMap;
+use crate::machine::Cpu;
+use crate::tiles::{count, filled, reach_little_past};
+use models::Choice;
+
+/// Tiles along channels that are taken together.
+pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").neutral(1);
+/// Tiles along rows that are taken together.
+pub static CACHE_Y: NumberAxis = NumberAxis::new("cache_y").neutral(1);
+/// Tiles along columns that are taken together.
+pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").neutral(1);
+/// When sums are finished: without tiles that are taken together there is nothing else to finish first.
+pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").neutral("tile").when(takes_together);
+/// Steps of the depth that tiles taken together sum at once.
+pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").neutral(1).when(sums_together);
+/// The order of the loops of a sum.
+pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
+/// Where what tiles read is copied.
+pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").neutral("no");
+/// Where what follows the sums is computed.
+pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").neutral("tile");
+/// Whether the innermost loop is one vector.
+pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
+
+/// The axes of contractions on CPUs alone.
+pub(crate) static AXES: &[&Declaration] =
+    &[&CACHE_C.0, &CACHE_Y.0, &CACHE_X.0, &SUM_AT.0, &CACHE_R.0, &ORDER.0, &COPY_AT.0, &WRITE_AT.0, &VECTORIZE.0];
+
+fn takes_together(knobs: &Knobs) -> bool {
+    [&CACHE_C, &CACHE_Y, &CACHE_X].into_iter().any(|axis| axis.of(knobs).is_some_and(|together| together != 1))
+}
+
+fn sums_together(knobs: &Knobs) -> bool {
+    takes_together(knobs) && SUM_AT.is(knobs, SumAt::Cache)
+}
+
+/// Settings that come to others: without parts of the depth a copy for each part is one for each step of the pool.
+pub(crate) fn settle(knobs: &mut Knobs) {
+    if COPY_AT.is(knobs, CopyAt::Part) && CACHE_R.of(knobs).is_none() {
+        COPY_AT.set(knobs, CopyAt::Outer);
+    }
+}
 
 /// Channel blocks, or channels, that one register tile may have; the last tile may reach past the end.
 const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
@@ -22,73 +64,66 @@ const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
 /// Steps of the depth that tiles taken together may sum before the next: what they read of both operands stays near.
 const PARTS: [i64; 4] = [64, 128, 256, 512];
 
-pub(super) fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_epilogue: bool) -> Space {
+pub(crate) fn contraction(machine: &Cpu, extents: &Extents, domain: Domain, has_epilogue: bool) -> Space {
     let lanes = machine.vector_lanes;
     let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
     let may_block = !blocks.is_empty();
     let may_be_plain = extents.is_conv || read_as_they_are(extents, &blocks).is_empty();
     let mut axes = Vec::new();
-    let layouts = [("blocked", may_block), ("plain", may_be_plain)];
-    axes.push(choices(
-        "layout",
-        "how weights and the accumulator are stored",
-        layouts.iter().filter(|l| l.1).map(|l| l.0),
-    ));
+    let layouts = [(LayoutKind::Blocked, may_block), (LayoutKind::Plain, may_be_plain)];
+    axes.push(LAYOUT.axis("how weights and the accumulator are stored", layouts.iter().filter(|l| l.1).map(|l| l.0)));
     if may_block {
-        axes.push(numbers("block", "channels in one vector block", blocks.iter().copied()));
+        axes.push(BLOCK.axis("channels in one vector block", blocks.iter().copied()));
     }
-    axes.push(numbers(
-        "tile_c",
+    axes.push(TILE_C.axis(
         "channel blocks (blocked) or channels (plain) in one register tile",
         ANY_CHANNELS.into_iter().filter(|&channels| channels <= extents.channels),
     ));
-    axes.push(numbers("tile_y", "rows in one register tile", 1..=extents.rows.min(8)));
-    axes.push(numbers("tile_x", "columns in one register tile", any_widths(extents, &widths, may_block)));
-    axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
+    axes.push(TILE_Y.axis("rows in one register tile", 1..=extents.rows.min(8)));
+    axes.push(TILE_X.axis("columns in one register tile", any_widths(extents, &widths, may_block)));
+    axes.push(SPLIT_R.axis("inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
-        let orders = ["depth_first", "kernel_first"].into_iter();
-        let others = super::order::OTHERS.iter().filter(|_| !extents.is_single).map(|(name, _)| *name);
-        axes.push(choices("order", "order of the reduction loops", orders.chain(others)));
+        let orders = if extents.is_single { &SumOrder::ALL[..2] } else { SumOrder::ALL };
+        axes.push(ORDER.axis("order of the reduction loops", orders.iter().copied()));
     }
-    axes.push(numbers("unroll", "innermost reduction loops written out", [0, 1]));
-    let orders = ["channels", "space"].into_iter();
-    let others = super::order::OTHERS.iter().filter(|_| extents.is_conv).map(|(name, _)| *name);
-    axes.push(choices("outer", "order of the loops over tiles, or which is outside", orders.chain(others)));
-    for (name, meaning, tiles) in [
-        ("cache_c", "tiles along channels that are taken together", extents.channels),
-        ("cache_y", "tiles along rows that are taken together", extents.rows),
-        ("cache_x", "tiles along columns that are taken together", extents.columns),
+    axes.push(UNROLL.axis("innermost reduction loops written out", [0, 1]));
+    let orders = if extents.is_conv { TileOrder::ALL } else { &TileOrder::ALL[..2] };
+    axes.push(OUTER.axis("order of the loops over tiles, or which is outside", orders.iter().copied()));
+    for (axis, meaning, tiles) in [
+        (&CACHE_C, "tiles along channels that are taken together", extents.channels),
+        (&CACHE_Y, "tiles along rows that are taken together", extents.rows),
+        (&CACHE_X, "tiles along columns that are taken together", extents.columns),
     ] {
         if tiles > 1 {
-            axes.push(numbers(name, meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
+            axes.push(axis.axis(meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
         }
     }
-    axes.push(choices(
-        "sum_at",
-        "whether sums of a tile, or of tiles taken together, are finished first",
-        ["tile", "cache"],
-    ));
+    axes.push(
+        SUM_AT.axis(
+            "whether sums of a tile, or of tiles taken together, are finished first",
+            [SumAt::Tile, SumAt::Cache],
+        ),
+    );
     let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
     if !parts.is_empty() {
         let text = "steps of the depth that tiles taken together sum at once";
-        axes.push(numbers("cache_r", text, std::iter::once(1).chain(parts)));
+        axes.push(CACHE_R.axis(text, std::iter::once(1).chain(parts)));
     }
-    axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
-    axes.push(numbers("grain", "steps of those loops that a thread takes at once", [1, 2, 4, 8]));
+    axes.push(PARALLEL.axis("outer loops fused and run on the pool", [1, 2, 3]));
+    axes.push(GRAIN.axis("steps of those loops that a thread takes at once", [1, 2, 4, 8]));
     if extents.is_padded {
-        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+        axes.push(PAD_AT.axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer]));
     }
     if may_copy(extents) {
-        axes.push(choices(
-            "copy_at",
+        axes.push(COPY_AT.axis(
             "where what tiles read is copied, so that it lies together",
-            ["no", "outer", "part"],
+            [CopyAt::No, CopyAt::Outer, CopyAt::Part],
         ));
     }
     if has_epilogue {
-        axes.push(choices("write_at", "where what follows the sums is computed", ["tile", "root"]));
+        axes.push(WRITE_AT.axis("where what follows the sums is computed", [WriteAt::Tile, WriteAt::Root]));
     }
-    axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
+    axes.push(VECTORIZE.axis("whether the innermost loop is one vector", [YesNo::Yes, YesNo::No]));
     let default = contraction_default(machine, extents, &blocks, &widths);
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
@@ -96,23 +131,10 @@ pub(super) fn contraction(machine: &Cpu, extents: &Extents, output: &[i64], has_
         window: extents.window,
         tiles: None,
         sums: dots::registers(machine),
-        loops: loops(extents, output),
+        domain,
         whole: extents.whole,
     };
     Space { template: Template::Contraction, axes, default, limits }
-}
-
-/// The loops over the result, or over one phase of it.
-fn loops(extents: &Extents, output: &[i64]) -> beyond::Loops {
-    let mut all = output.to_vec();
-    let rank = all.len();
-    if extents.is_conv && rank > 2 {
-        all[rank - 1] = extents.columns;
-        if rank > 3 {
-            all[rank - 2] = extents.rows;
-        }
-    }
-    beyond::Loops { extents: all, is_conv: extents.is_conv, may_fill: extents.may_fill }
 }
 
 /// Columns that a register tile may have: those that divide all columns, and where none of them are enough, also those
@@ -125,7 +147,7 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let is_enough =
         |width: &i64| ENOUGH.contains(width) && (width == ENOUGH.start() || !is_depthwise || width % 2 == 0);
     let has_enough = !extents.may_fill || columns < *ENOUGH.start() || widths.iter().any(is_enough);
-    let is_close = |width: &i64| (filled(columns, *width) - columns) * 8 <= columns;
+    let is_close = |width: &i64| reach_little_past(columns, *width);
     if is_depthwise {
         let whole = machine.vector_lanes;
         let beyond = whole.min(columns.unsigned_abs().next_power_of_two().cast_signed());
@@ -146,15 +168,21 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 /// Those and all others that a register tile may have: where columns are no vector the last tile may reach past the end, and a
 /// convolution computes columns past the end and leaves them out.
 fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
-    const MOST: i64 = 16;
     let is_any = may_block && !extents.is_conv;
-    let is_close =
-        |width: &i64| extents.may_fill && (filled(extents.columns, *width) - extents.columns) * 8 <= extents.columns;
-    let others = (1..=extents.columns.min(MOST)).filter(|width| is_any || is_close(width));
+    let others = (1..=extents.columns.min(MOST_PAST))
+        .filter(|&width| is_any || (extents.may_fill && may_be_columns(extents.columns, width)));
     let mut all: Vec<i64> = widths.iter().copied().chain(others).collect();
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// Columns that tiles may have which reach past the end, at most.
+const MOST_PAST: i64 = 16;
+
+/// Whether tiles of a convolution may have so many columns: those that divide all, and those of which few are walked in vain.
+pub fn may_be_columns(columns: i64, width: i64) -> bool {
+    columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
 }
 
 /// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
@@ -197,42 +225,41 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
         let widths: Vec<i64> = widths.iter().filter(is_whole).copied().collect();
         best_tile(machine, extents, if may_block { blocks } else { &[] }, &widths)
     };
-    let mut knobs = BTreeMap::new();
-    let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
-    set("layout", choice(if may_block { "blocked" } else { "plain" }));
+    let mut knobs = Knobs::default();
+    LAYOUT.set(&mut knobs, if may_block { LayoutKind::Blocked } else { LayoutKind::Plain });
     if may_block {
-        set("block", Setting::Number(tile.block));
+        BLOCK.set(&mut knobs, tile.block);
     }
-    set("tile_c", Setting::Number(tile.channels));
-    set("tile_y", Setting::Number(tile.rows));
-    set("tile_x", Setting::Number(tile.columns));
-    set("split_r", Setting::Number(steps_written_out(machine, extents, &tile)));
+    TILE_C.set(&mut knobs, tile.channels);
+    TILE_Y.set(&mut knobs, tile.rows);
+    TILE_X.set(&mut knobs, tile.columns);
+    SPLIT_R.set(&mut knobs, steps_written_out(machine, extents, &tile));
     if extents.is_conv {
         // Of channels that are read by one channel only there is nothing to sum but taps: the compiler, given a row of them
         // written out, spills sums.
         let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
-        set("order", choice(if is_by_taps { taps_order(machine, extents, &tile) } else { "depth_first" }));
+        ORDER.set(&mut knobs, if is_by_taps { taps_order(machine, extents, &tile) } else { SumOrder::DepthFirst });
     }
-    set("unroll", Setting::Number(1));
+    UNROLL.set(&mut knobs, 1);
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
     let is_filled = extents.columns % tile.columns != 0;
     let is_large = extents.sources > 2 * extents.weights;
     let is_by_space =
         is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
-    set("outer", choice(if is_by_space { "space" } else { "channels" }));
+    OUTER.set(&mut knobs, if is_by_space { TileOrder::Space } else { TileOrder::Channels });
     if is_copied {
-        set("copy_at", choice("outer"));
+        COPY_AT.set(&mut knobs, CopyAt::Outer);
     }
     if let Some(Together { channels, rows, part }) = together(machine, extents, &tile).filter(|_| !has_panels) {
-        set("sum_at", choice("cache"));
-        for (name, together) in [("cache_c", channels), ("cache_x", rows), ("cache_r", part)] {
-            set(name, Setting::Number(together));
+        SUM_AT.set(&mut knobs, SumAt::Cache);
+        for (axis, together) in [(&CACHE_C, channels), (&CACHE_X, rows), (&CACHE_R, part)] {
+            axis.set(&mut knobs, together);
         }
     }
     if is_copied && extents.is_conv {
-        set("cache_x", Setting::Number(COPIED_TOGETHER));
+        CACHE_X.set(&mut knobs, COPIED_TOGETHER);
     } else if has_far_planes(extents, &tile) {
-        set("cache_x", Setting::Number(FAR_TOGETHER));
+        CACHE_X.set(&mut knobs, FAR_TOGETHER);
     }
     // Steps of the pool share no copy, and a last tile of rows that is apart from others needs a loop over them.
     let walks_rows = !extents.is_conv && may_block && (is_copied || is_filled);
@@ -243,13 +270,13 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     } else {
         3
     };
-    set("parallel", Setting::Number(parallel));
+    PARALLEL.set(&mut knobs, parallel);
     if extents.is_padded {
-        set("pad_at", choice(padded_at(extents, &tile)));
+        PAD_AT.set(&mut knobs, padded_at(extents, &tile));
     }
     // The compiler's own vectors read elements far from each other better.
-    set("vectorize", choice(if is_depthwise && extents.step > 2 { "no" } else { "yes" }));
-    Knobs(knobs)
+    VECTORIZE.set(&mut knobs, if is_depthwise && extents.step > 2 { YesNo::No } else { YesNo::Yes });
+    knobs
 }
 
 /// Tiles along columns whose input is copied together by default: more keep two threads less alike.
@@ -287,9 +314,9 @@ fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
 
 /// The order of sums by taps: window first, but of rows of seven that the compiler makes vectors of by itself, in steps, its rows,
 /// channels and columns; seen on Intel's: from 4 to 11 % less time.
-fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> &'static str {
+fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     let is_left = is_depthwise(extents) && tile.columns == 1 && extents.columns == 7;
-    if machine.is_intel && is_left && extents.step == 2 { "ycx" } else { "kernel_first" }
+    if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
 }
 
 /// Whether what tiles read may be copied: the input of a convolution that is not padded, the second operand of a product that is
@@ -366,7 +393,7 @@ fn is_copied(extents: &Extents) -> bool {
 
 /// Where the padded input of a convolution is computed. A copy of its own is another way through memory, written by one core and
 /// read by another; a copy for each row of tiles is near, and less than the sums of few channels.
-fn padded_at(extents: &Extents, tile: &Tile) -> &'static str {
+fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     /// Channels of images, and windows whose rows are so short that a test of each place costs less than a copy.
     const IMAGE: i64 = 4;
     const SMALL: i64 = 3;
@@ -377,12 +404,12 @@ fn padded_at(extents: &Extents, tile: &Tile) -> &'static str {
     let is_filled = extents.columns % tile.columns != 0;
     match extents {
         // A channel that is read by one channel only is padded where it is used.
-        _ if is_depthwise(extents) => "outer",
+        _ if is_depthwise(extents) => PadAt::Outer,
         // What lies outside is left out tap by tap, phases read one input, and planes and rows have no rows of tiles to share.
-        _ if !extents.may_fill || !extents.is_close || extents.reaches.len() != 2 => "root",
-        _ if is_whole_row || is_filled || (is_image && extents.window <= SMALL) => "inline",
-        _ if is_image => "root",
-        _ => "outer",
+        _ if !extents.may_fill || !extents.is_close || extents.reaches.len() != 2 => PadAt::Root,
+        _ if is_whole_row || is_filled || (is_image && extents.window <= SMALL) => PadAt::Inline,
+        _ if is_image => PadAt::Root,
+        _ => PadAt::Outer,
     }
 }
 

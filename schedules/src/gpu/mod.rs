@@ -2,17 +2,23 @@
 //!
 //! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
 
-pub(in crate::space) mod sum;
+mod axes;
+pub mod sum;
 pub mod tensor;
 
-use super::axes::{choice, choices, numbers, upto};
+pub(crate) use axes::AXES;
+pub use axes::{
+    BLOCK_THREADS, FETCH, KERNELS, PAD_ROWS, SPLIT_K, SPREAD, STAGE, THREADS_C, THREADS_X, THREADS_Y, UNIT,
+};
+
+use super::choices::{HelpersAt, Kernels, Spread, StagedIn, SummedBy, Unit};
 use super::extents::contraction_extents;
 use super::template::{rows_of, template};
-use super::{Axis, Knobs, Rule, Setting, Space, Template};
-use crate::target::Gpu;
+use super::{Axis, Knobs, Rule, Space, Template};
+use crate::axes::{NumberAxis, SPLIT_R, SUM, TILE_C, TILE_X, TILE_Y, UNROLL, upto};
+use crate::machine::Gpu;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
-use std::collections::BTreeMap;
 
 /// The task whose space is that of a task with symbols: threads past an end do nothing, but no tile may count on dividing
 /// an extent that is open, so it is a prime of a common size.
@@ -39,7 +45,7 @@ impl Open {
 }
 
 /// The space of a task on a GPU.
-pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
+pub fn space(task: &Task, gpu: &Gpu) -> Space {
     let is_open = Open::of(task);
     let task = &sized(task);
     let anchor = &task.steps[0];
@@ -53,7 +59,7 @@ pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
 
 /// What the points of a space may take of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     block_threads: i64,
     shared_bytes: i64,
     /// Channels, rows and columns that tiles must divide.
@@ -126,20 +132,21 @@ struct Shape {
     vector: i64,
 }
 
-const DIMENSIONS: [&str; 3] = ["c", "y", "x"];
+/// The axes of threads along channels, rows and columns, and those of a thread's tile.
+static THREADS_ALONG: [&NumberAxis; 3] = [&THREADS_C, &THREADS_Y, &THREADS_X];
+static TILE_ALONG: [&NumberAxis; 3] = [&TILE_C, &TILE_Y, &TILE_X];
 
 impl Shape {
     fn of(knobs: &Knobs) -> Shape {
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
         Shape {
-            threads: DIMENSIONS.map(|dimension| number(&format!("threads_{dimension}"))),
-            tile: DIMENSIONS.map(|dimension| number(&format!("tile_{dimension}"))),
-            depth: number("split_r"),
-            parts: number("split_k"),
-            is_unrolled: number("unroll") == 1,
-            is_staged: knobs.choice("stage") == Some("shared"),
-            is_padded: knobs.number("pad_rows") == Some(1),
-            vector: number("fetch"),
+            threads: THREADS_ALONG.map(|axis| axis.or_one(knobs)),
+            tile: TILE_ALONG.map(|axis| axis.or_one(knobs)),
+            depth: SPLIT_R.or_one(knobs),
+            parts: SPLIT_K.or_one(knobs),
+            is_unrolled: UNROLL.or_one(knobs) == 1,
+            is_staged: STAGE.is(knobs, StagedIn::Shared),
+            is_padded: PAD_ROWS.of(knobs) == Some(1),
+            vector: FETCH.or_one(knobs),
         }
     }
 
@@ -183,14 +190,14 @@ impl Limits {
 
     /// The rule that forbids a block of threads.
     pub(super) fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        if knobs.choice("unit") == Some("tensor") {
+        if UNIT.is(knobs, Unit::Tensor) {
             let fits = |operands: tensor::Operands| operands.allow(knobs, self.block_threads, self.shared_bytes);
             return (!self.tensor.is_some_and(fits)).then_some(FRAGMENTS);
         }
-        if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
+        if SUM.is(knobs, SummedBy::Block) && sum::SUM_THREADS.of(knobs).is_some() {
             return (!self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads))).then_some(SUMMED);
         }
-        if knobs.number("threads").unwrap_or(1) > self.block_threads {
+        if BLOCK_THREADS.or_one(knobs) > self.block_threads {
             return Some(THREADS);
         }
         self.unfit(&Shape::of(knobs))
@@ -264,52 +271,48 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
-        numbers("threads_c", "threads along channels", threads_c),
-        numbers("threads_y", "threads along rows", threads_y),
-        numbers("threads_x", "threads along columns", threads_x),
-        numbers("tile_c", "channels of one thread", tile_c),
-        numbers("tile_y", "rows of one thread", tile_y),
-        numbers("tile_x", "columns of one thread", tile_x),
-        choices("spread", "whether even parts of a thread's tile lie apart", ["apart", "together"]),
-        numbers("split_r", "depth staged at once", depths),
-        numbers("unroll", "whether the staged depth is written out", [0, 1]),
+        THREADS_C.axis("threads along channels", threads_c),
+        THREADS_Y.axis("threads along rows", threads_y),
+        THREADS_X.axis("threads along columns", threads_x),
+        TILE_C.axis("channels of one thread", tile_c),
+        TILE_Y.axis("rows of one thread", tile_y),
+        TILE_X.axis("columns of one thread", tile_x),
+        SPREAD.axis("whether even parts of a thread's tile lie apart", [Spread::Apart, Spread::Together]),
+        SPLIT_R.axis("depth staged at once", depths),
+        UNROLL.axis("whether the staged depth is written out", [0, 1]),
     ];
-    let from = [("shared", can_stage), ("global", true)];
-    axes.push(choices(
-        "stage",
-        "where operands are read from",
-        from.iter().filter(|place| place.1).map(|place| place.0),
-    ));
+    let from = [(StagedIn::Shared, can_stage), (StagedIn::Global, true)];
+    axes.push(STAGE.axis("where operands are read from", from.iter().filter(|place| place.1).map(|place| place.0)));
     let parts = sum::parts(elements, depth);
     if parts.len() > 1 {
-        axes.push(numbers("split_k", "parts of the sum in blocks of their own", parts));
-        default.0.insert("split_k".to_owned(), Setting::Number(1));
+        axes.push(SPLIT_K.axis("parts of the sum in blocks of their own", parts));
+        SPLIT_K.set(&mut default, 1);
     }
     if can_stage {
-        axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
+        axes.push(FETCH.axis("elements a thread fetches at once", [1, 2, 4]));
     }
     if has_padding {
-        axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
+        axes.push(PAD_ROWS.axis("whether staged rows are padded against bank conflicts", [0, 1]));
     }
     if let Some(operands) = &limits.tensor {
-        axes.push(choices("unit", "what multiplies", ["threads", "tensor"]));
+        axes.push(UNIT.axis("what multiplies", [Unit::Threads, Unit::Tensor]));
         axes.extend(operands.axes());
         // A convolution's columns have all its places.
         let places = if operands.is_conv { 1 } else { places };
         let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
         // What is less exact than its type must be asked for.
         let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
-        let unit = if on_tensor_cores.is_some() { "tensor" } else { "threads" };
+        let unit = if on_tensor_cores.is_some() { Unit::Tensor } else { Unit::Threads };
         default = on_tensor_cores.unwrap_or(default);
-        default.0.insert("unit".to_owned(), choice(unit));
+        UNIT.set(&mut default, unit);
     }
     if let Some(sums) = limits.sums {
-        axes.push(choices("sum", "who sums an element of the result", ["thread", "block"]));
+        axes.push(SUM.axis("who sums an element of the result", [SummedBy::Thread, SummedBy::Block]));
         axes.extend(sums.axes(gpu.block_threads));
-        match default.choice("unit") {
-            Some("tensor") => {}
+        match UNIT.of(&default) {
+            Some(Unit::Tensor) => {}
             _ if is_row => default = sums.default(&default),
-            _ => drop(default.0.insert("sum".to_owned(), choice("thread"))),
+            _ => SUM.set(&mut default, SummedBy::Thread),
         }
     }
     Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
@@ -356,23 +359,22 @@ fn contraction_default(
         }
     }
     let shape = best.1;
-    let mut knobs = BTreeMap::new();
-    let mut set = |name: &str, number: i64| knobs.insert(name.to_owned(), Setting::Number(number));
-    for (dimension, name) in DIMENSIONS.iter().enumerate() {
-        set(&format!("threads_{name}"), shape.threads[dimension]);
-        set(&format!("tile_{name}"), shape.tile[dimension]);
+    let mut knobs = Knobs::default();
+    for dimension in 0..3 {
+        THREADS_ALONG[dimension].set(&mut knobs, shape.threads[dimension]);
+        TILE_ALONG[dimension].set(&mut knobs, shape.tile[dimension]);
     }
-    set("split_r", depth);
-    set("unroll", 1);
+    SPLIT_R.set(&mut knobs, depth);
+    UNROLL.set(&mut knobs, 1);
     if is_staged {
-        set("fetch", 1);
+        FETCH.set(&mut knobs, 1);
     }
     if has_padding {
-        set("pad_rows", 0);
+        PAD_ROWS.set(&mut knobs, 0);
     }
-    knobs.insert("spread".to_owned(), choice("apart"));
-    knobs.insert("stage".to_owned(), choice(if is_staged { "shared" } else { "global" }));
-    Knobs(knobs)
+    SPREAD.set(&mut knobs, Spread::Apart);
+    STAGE.set(&mut knobs, if is_staged { StagedIn::Shared } else { StagedIn::Global });
+    knobs
 }
 
 /// Relative time of a result whose blocks have this shape.
@@ -459,7 +461,7 @@ fn tiles(extent: i64) -> Vec<i64> {
 /// Threads of a block, as a space offers them.
 fn threads(gpu: &Gpu) -> Axis {
     let settings = [32, 64, 128, 256, 512, 1024].into_iter().filter(|&threads| threads <= gpu.block_threads);
-    numbers("threads", "threads of a block", settings)
+    BLOCK_THREADS.axis("threads of a block", settings)
 }
 
 /// The least that a block of threads should have to sum.
@@ -472,10 +474,11 @@ fn spatial(task: &Task, gpu: &Gpu) -> Space {
     let output = elements(anchor.output.extents());
     let is_long = matches!(anchor.op, Op::Reduce(_) | Op::GlobalPool(_)) && input >= BLOCK_SUM * output;
     let mut axes = vec![threads(gpu)];
-    let mut default = BTreeMap::from([("threads".to_owned(), Setting::Number(256.min(gpu.block_threads)))]);
+    let mut default = Knobs::default();
+    BLOCK_THREADS.set(&mut default, 256.min(gpu.block_threads));
     if is_long {
-        axes.push(choices("sum", "who sums an element of the result", ["block", "thread"]));
-        default.insert("sum".to_owned(), choice("block"));
+        axes.push(SUM.axis("who sums an element of the result", [SummedBy::Block, SummedBy::Thread]));
+        SUM.set(&mut default, SummedBy::Block);
     }
     by_threads(gpu, Template::Spatial, axes, default)
 }
@@ -488,21 +491,20 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
         Op::Softmax(_) | Op::LayerNorm(_) | Op::RmsNorm(_) | Op::GroupNorm(_) | Op::MeanVarianceNorm(_) | Op::LpNorm(_)
     );
     let output = anchor.output.extents().unwrap_or_default();
-    let row: i64 = rows_of(task, "row").into_iter().filter_map(|place| output.get(place)).product();
-    let kernels: &[&str] = if has_rows { &["one", "each"] } else { &["each"] };
+    let row: i64 = rows_of(task, HelpersAt::Row).into_iter().filter_map(|place| output.get(place)).product();
+    let kernels: &[Kernels] = if has_rows { &[Kernels::One, Kernels::Each] } else { &[Kernels::Each] };
     let is_one = has_rows && row >= BLOCK_SUM;
     // A row of threads is as long as the row it works on, where that is short.
     let wished = if is_one { row.clamp(32, 256) } else { 256 }.min(gpu.block_threads);
     let count = [32, 64, 128, 256].into_iter().filter(|&count| count <= wished).max().unwrap_or(32);
-    let default = BTreeMap::from([
-        ("threads".to_owned(), Setting::Number(count)),
-        ("kernels".to_owned(), choice(if is_one { "one" } else { "each" })),
-    ]);
-    let axes = vec![threads(gpu), choices("kernels", "one for all steps, or one each", kernels.iter().copied())];
+    let mut default = Knobs::default();
+    BLOCK_THREADS.set(&mut default, count);
+    KERNELS.set(&mut default, if is_one { Kernels::One } else { Kernels::Each });
+    let axes = vec![threads(gpu), KERNELS.axis("one for all steps, or one each", kernels.iter().copied())];
     by_threads(gpu, Template::Rows, axes, default)
 }
 
-fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
+fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
     let extents = [1; 3];
     let limits = Limits {
         block_threads: gpu.block_threads,
@@ -514,5 +516,5 @@ fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<
         can_pad: false,
         tensor: None,
     };
-    Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
+    Space { template, axes, default, limits: super::Limits::Device(limits) }
 }

@@ -1,6 +1,10 @@
 //! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
 
-use super::{Knobs, Limits, Space, beyond, canonical, dots, is_vector};
+use super::{Domain, Form, Knobs, Limits, LoopNest, Space, canonical, dots, is_vector};
+use crate::axes::{BLOCK, GRAIN, LAYOUT, NumberAxis, PAD_AT, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, winograd_tile};
+use crate::choices::{LayoutKind, PadAt, SumAt, SumOrder, YesNo};
+use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
+use crate::winograd::{STRIP, TILE_P};
 
 /// Forbids points of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +34,19 @@ const BEYOND: &str = "beyond";
 /// That of a board's core.
 const CORE: &str = "core";
 
+/// What is walked may be so many times what there is, in tiles.
+const MOST_WALKED: f64 = 1.25;
+
 /// Elements of sums that are finished together: they stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
 
 /// And where they take many steps before the next: they stay in a core's own cache.
 const PART_ELEMENTS: i64 = 1 << 18;
+
+/// Steps that are walked over the tiles that there are, where a space has tiles.
+fn walked(domain: &Domain, knobs: &Knobs) -> f64 {
+    if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked() }
+}
 
 fn core_rule() -> Rule {
     let text = "data, weights, sums and programs of a cut fit the core's memories, as often as threads want them";
@@ -45,7 +57,7 @@ impl Space {
     /// The rules of this space, where it has any.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = self.rules_of_limits();
-        if self.has("pad_at") && self.has("grain") {
+        if self.has(PAD_AT.0.name) && self.has(GRAIN.0.name) {
             let text = "padding in the loops of the pool, pad_at=outer, is that of one step: grain is 1".to_owned();
             rules.push(Rule { name: PADDED, text });
         }
@@ -57,7 +69,7 @@ impl Space {
             Limits::Device(limits) => return limits.rules(),
             Limits::Core(_) => return vec![core_rule()],
             Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, loops: _, whole: _ } => {
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, domain: _, whole: _ } => {
                 (tile_elements, unrolled_elements, tiles, sums)
             }
         };
@@ -80,12 +92,12 @@ impl Space {
                 text: "a vector, the block or tile_x of `plain`, is at most 16 wide or a power of two".to_owned(),
             },
         ];
-        if self.has("tile_x") {
+        if self.has(TILE_X.0.name) {
             let text = "what is walked of tiles that are taken together (cache_c, cache_y, cache_x), and of steps that a thread takes \
                         at once (grain), is at most a quarter more than there is";
             rules.push(Rule { name: BEYOND, text: text.to_owned() });
         }
-        if self.has("sum_at") {
+        if self.has(SUM_AT.0.name) {
             let text = format!(
                 "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
                  tiles that are taken together leave out no padding: order is not kernel_first"
@@ -98,7 +110,7 @@ impl Space {
             );
             rules.push(Rule { name: COPIED, text });
         }
-        if let Some([two, four]) = tiles.filter(|_| self.has("tile_p")) {
+        if let Some([two, four]) = tiles.filter(|_| self.has(TILE_P.0.name)) {
             let text = format!(
                 "tile_p divides the {} tiles of winograd2 or the {} of winograd4, or those of a strip, which divides their \
                  {} or {} rows, and times the block is at most {tile_elements}",
@@ -109,7 +121,7 @@ impl Space {
             );
             rules.push(Rule { name: TRANSFORMED, text });
         }
-        if self.has("dots_x") {
+        if self.has(dots::DOTS_X.0.name) {
             rules.push(Rule { name: SUMS, text: format!("dots_c × dots_x fills at most {sums} registers with sums") });
         }
         rules
@@ -117,64 +129,63 @@ impl Space {
 
     /// The name of the rule that forbids a point; nothing where none does.
     pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        let (tile_elements, unrolled_elements, window, tiles, sums, loops, whole) = match &self.limits {
+        let (tile_elements, unrolled_elements, window, tiles, sums, domain, whole) = match &self.limits {
             Limits::Device(limits) => return limits.forbidden(knobs),
             Limits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
-            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, loops, whole } => {
-                (*tile_elements, *unrolled_elements, *window, *tiles, *sums, loops, *whole)
+            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, domain, whole } => {
+                (*tile_elements, *unrolled_elements, *window, *tiles, *sums, domain, *whole)
             }
         };
         if dots::is_of_places(knobs) {
             return (!dots::allows(knobs, sums)).then_some(SUMS);
         }
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
         // TVM gives the padding of several steps too little room where tiles are taken together.
-        if knobs.choice("pad_at") == Some("outer") && number("grain") > 1 {
+        if PAD_AT.is(knobs, PadAt::Outer) && GRAIN.or_one(knobs) > 1 {
             return Some(PADDED);
         }
-        if let Some(tile) = knobs.winograd_tile() {
+        if let Some(tile) = winograd_tile(knobs) {
             let tiles = tiles.map(|[two, four]| if tile == 2 { two } else { four });
-            let (places, strip) = (number("tile_p"), knobs.number("strip").unwrap_or(0));
+            let (places, strip) = (TILE_P.or_one(knobs), STRIP.of(knobs).unwrap_or(0));
             let fits = tiles.is_some_and(|tiles| tiles.allow(strip, places));
-            return (!fits || places * number("block") > tile_elements).then_some(TRANSFORMED);
+            return (!fits || places * BLOCK.or_one(knobs) > tile_elements).then_some(TRANSFORMED);
         }
-        let tile = number("tile_x") * number("tile_y") * number("tile_c");
-        let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));
-        let vector = if is_blocked { number("block") } else { 1 };
-        let is_copied = knobs.choice("copy_at").is_some_and(|at| at != "no");
+        let tile = TILE_X.or_one(knobs) * TILE_Y.or_one(knobs) * TILE_C.or_one(knobs);
+        let is_blocked = matches!(LAYOUT.of(knobs), Some(LayoutKind::Blocked | LayoutKind::Dots));
+        let vector = if is_blocked { BLOCK.or_one(knobs) } else { 1 };
+        let is_copied = knobs.copies();
         if whole.is_some_and(|whole| if is_blocked { !is_copied && whole % vector != 0 } else { is_copied }) {
             return Some(COPIED);
         }
-        let innermost = if is_blocked { vector } else { number("tile_x") };
-        if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
+        let innermost = if is_blocked { vector } else { TILE_X.or_one(knobs) };
+        if VECTORIZE.is(knobs, YesNo::Yes) && !is_vector(innermost) {
             return Some(VECTOR);
         }
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
-        if loops.walked(knobs) > beyond::MOST {
+        if walked(domain, knobs) > MOST_WALKED {
             return Some(BEYOND);
         }
-        let together = number("cache_c") * number("cache_y") * number("cache_x");
-        let are_cached = knobs.choice("sum_at") == Some("cache");
-        let most = if number("cache_r") > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
+        let together = CACHE_C.or_one(knobs) * CACHE_Y.or_one(knobs) * CACHE_X.or_one(knobs);
+        let are_cached = SUM_AT.is(knobs, SumAt::Cache);
+        let most = if CACHE_R.or_one(knobs) > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
         let fits = !are_cached || (tile * vector).saturating_mul(together) <= most;
         // What lies in the padding is told of a tile by itself.
-        if !fits || (are_cached || together > 1) && knobs.choice("order") == Some("kernel_first") {
+        if !fits || (are_cached || together > 1) && ORDER.is(knobs, SumOrder::KernelFirst) {
             return Some(CACHED);
         }
-        let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
+        let steps = if UNROLL.of(knobs) == Some(1) { SPLIT_R.or_one(knobs) } else { 1 };
         let written_out = tile * vector * steps;
         // Single elements take the compiler far longer than vectors of them.
-        let is_scalar = knobs.choice("vectorize") == Some("no");
+        let is_scalar = VECTORIZE.is(knobs, YesNo::No);
         let written_out = match innermost {
             _ if is_scalar => written_out.saturating_mul(SCALAR_COST),
             1..=3 => written_out.saturating_mul(SCALAR_COST / innermost),
             _ => written_out,
         };
         // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
-        let is_window = window > 1 && !matches!(knobs.choice("order"), Some("kernel_first" | "xyc"));
-        let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && number("unroll") == 1;
+        let is_window = window > 1 && !matches!(ORDER.of(knobs), Some(SumOrder::KernelFirst | SumOrder::Xyc));
+        let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && UNROLL.or_one(knobs) == 1;
         let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
         (written_out > unrolled_elements).then_some(CODE)
     }
@@ -182,15 +193,15 @@ impl Space {
     /// A point that walks too far past the end with fewer tiles together, and fewer steps at once: of all points there are few that
     /// do not, and who draws would hardly find them.
     pub fn within(&self, mut knobs: Knobs) -> Knobs {
-        const MANY: [&str; 4] = ["grain", "cache_c", "cache_y", "cache_x"];
-        let Limits::Registers { loops, .. } = &self.limits else { return knobs };
+        static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
+        let Limits::Registers { domain, .. } = &self.limits else { return knobs };
         while self.forbidden(&knobs) == Some(BEYOND) {
-            let without = |name: &str| {
+            let without = |axis: &NumberAxis| {
                 let mut other = knobs.clone();
-                other.0.remove(name).map(|_| canonical(other))
+                other.0.remove(axis.0.name).map(|_| canonical(other))
             };
             let fewer = MANY.into_iter().filter_map(without);
-            match fewer.min_by(|one, other| loops.walked(one).total_cmp(&loops.walked(other))) {
+            match fewer.min_by(|one, other| walked(domain, one).total_cmp(&walked(domain, other))) {
                 Some(other) => knobs = other,
                 None => break,
             }
@@ -206,17 +217,16 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Setting, space};
-    use crate::target::llvm;
+    use crate::{Cpu, Setting, cpu_space};
     use models::Fuse;
 
     #[test]
     fn padding_in_the_loops_of_the_pool_is_that_of_one_step() {
-        let machine = llvm("x86-64-v4", &["avx512f".to_owned()], 2).machine;
+        let machine = Cpu::test(16, 2);
         for text in ["conv2d:ci=24,hw=13,co=48,k=3,p=1", "max_pool2d:c=24,hw=13,k=3,p=1"] {
             let graph = zoo::simple::build(text).unwrap();
             let task = models::plan(&graph, Fuse::Epilogue).unwrap().tasks.remove(0).task;
-            let space = space(&task, &machine);
+            let space = cpu_space(&task, &machine);
             let with = |grain: i64| {
                 let mut knobs = space.default.clone();
                 knobs.0.insert("algorithm".to_owned(), Setting::Choice("direct".to_owned()));

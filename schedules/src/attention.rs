@@ -1,13 +1,20 @@
 //! Attention by register tiles of queries, and what such a tile need not look at.
 
-use super::axes::{choice, choices, divisors, numbers};
+use super::Space;
+use super::axes::{BLOCK, ChoiceAxis, Declaration, HELPERS_AT, LAYOUT, TILE_Y, divisors};
+use super::choices::{HelpersAt, LayoutKind, Unseen};
 use super::register_tile::product_registers;
 use super::template::parameter_extents;
-use super::{Setting, Space};
-use crate::target::Cpu;
-use crate::tiles::filled;
+use crate::machine::Cpu;
+use crate::tiles::{filled, reach_little_past};
 use models::operators::Attention;
 use models::{Op, Task};
+
+/// What becomes of places that no query of a register tile sees.
+pub static UNSEEN: ChoiceAxis<Unseen> = ChoiceAxis::new("unseen").when(|knobs| !LAYOUT.is(knobs, LayoutKind::Plain));
+
+/// The axes of attention alone.
+pub(crate) static AXES: &[&Declaration] = &[&UNSEEN.0];
 
 /// Queries that see no place after their own, and perhaps only so many before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +47,7 @@ impl Sight {
 }
 
 /// Adds register tiles to rows of queries, and makes them the default where there are several queries.
-pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let [batch, heads, queries, _] = task.steps[0].output.extents().unwrap_or_default()[..] else { return };
     let places = parameter_extents(task, 1).get(2).copied().unwrap_or(1);
     let lanes = machine.vector_lanes;
@@ -49,21 +56,22 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let (Some(_), true) = (blocks.first(), queries > 1) else { return };
     let tiles = tiles(queries);
     let (block, tile) = best_tile(machine, [queries, places], &blocks, &tiles);
-    space
-        .axes
-        .insert(0, choices("layout", "whether keys are turned, and scores computed in tiles", ["blocked", "plain"]));
-    space.axes.insert(1, numbers("block", "places in one register tile (blocked)", blocks));
-    space.axes.insert(2, numbers("tile_y", "queries in one register tile (blocked)", tiles));
-    let helpers_at = if batch * heads >= 2 * machine.cores { "head" } else { "root" };
-    let knobs = &mut space.default.0;
-    knobs.insert("layout".to_owned(), choice("blocked"));
-    knobs.insert("block".to_owned(), Setting::Number(block));
-    knobs.insert("tile_y".to_owned(), Setting::Number(tile));
-    knobs.insert("helpers_at".to_owned(), choice(helpers_at));
+    space.axes.insert(
+        0,
+        LAYOUT.axis("whether keys are turned, and scores computed in tiles", [LayoutKind::Blocked, LayoutKind::Plain]),
+    );
+    space.axes.insert(1, BLOCK.axis("places in one register tile (blocked)", blocks));
+    space.axes.insert(2, TILE_Y.axis("queries in one register tile (blocked)", tiles));
+    let helpers_at = if batch * heads >= 2 * machine.cores { HelpersAt::Head } else { HelpersAt::Root };
+    let knobs = &mut space.default;
+    LAYOUT.set(knobs, LayoutKind::Blocked);
+    BLOCK.set(knobs, block);
+    TILE_Y.set(knobs, tile);
+    HELPERS_AT.set(knobs, helpers_at);
     if Sight::of(task).is_some() {
         let meaning = "whether places that no query of a register tile sees are left out (blocked)";
-        space.axes.push(choices("unseen", meaning, ["skipped", "computed"]));
-        knobs.insert("unseen".to_owned(), choice("skipped"));
+        space.axes.push(UNSEEN.axis(meaning, [Unseen::Skipped, Unseen::Computed]));
+        UNSEEN.set(knobs, Unseen::Skipped);
     }
 }
 
@@ -74,7 +82,7 @@ fn tiles(queries: i64) -> Vec<i64> {
     const MOST: i64 = 8;
     let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
     let is_enough = dividing.iter().any(|&rows| rows >= ENOUGH.min(queries));
-    let is_close = |rows: &i64| (filled(queries, *rows) - queries) * 8 <= queries;
+    let is_close = |rows: &i64| reach_little_past(queries, *rows);
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 

@@ -1,12 +1,12 @@
 //! Which products tensor cores make, and the points that use them.
 
-use super::super::axes::{choice, choices, numbers};
-use super::super::{Axis, Knobs, Setting};
-use super::{block_fit, busy};
-use crate::device::{FRAGMENT, Product, WARP_THREADS};
+use super::super::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
+use super::super::choices::{CopyThrough, Precision};
+use super::super::{Axis, Knobs};
+use super::{PAD_ROWS, SPLIT_K, block_fit, busy};
+use crate::product::{FRAGMENT, Product, WARP_THREADS};
 use models::operators::{Conv, MatMul, QConv, QDense, QMatMul};
 use models::{Op, Task};
-use std::collections::BTreeMap;
 
 /// What tensor cores must know of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,31 +74,30 @@ pub fn operands(task: &Task, capability: u32) -> Option<Operands> {
 const MAX_COLUMNS: i64 = 1 << 20;
 
 /// The columns of a convolution's windows that a block works on.
-pub(in crate::space) fn columns(knobs: &Knobs) -> i64 {
-    let number = |name: &str| knobs.number(name).unwrap_or(1);
-    FRAGMENT.saturating_mul(number("fragments_x")).saturating_mul(number("warps_x")).clamp(1, MAX_COLUMNS)
+pub(crate) fn columns(knobs: &Knobs) -> i64 {
+    FRAGMENT.saturating_mul(FRAGMENTS_X.or_one(knobs)).saturating_mul(WARPS_X.or_one(knobs)).clamp(1, MAX_COLUMNS)
 }
 
-/// Axes of the points on tensor cores that are numbers.
-fn numeric_axes() -> [Axis; 6] {
-    let few = [1, 2, 4];
-    [
-        numbers("warps_y", "warps of a block along rows", few),
-        numbers("warps_x", "warps of a block along columns", few),
-        numbers("fragments_y", "fragments of a warp along rows", few),
-        numbers("fragments_x", "fragments of a warp along columns", few),
-        numbers("fragments_r", "fragments along the depth staged at once", few),
-        numbers("ahead", "rounds that fetching is ahead of multiplying", [0, 1, 2]),
-    ]
-}
+/// Warps of a block along rows.
+pub static WARPS_Y: NumberAxis = NumberAxis::new("warps_y").ways(Ways::TENSOR);
+/// Warps of a block along columns.
+pub static WARPS_X: NumberAxis = NumberAxis::new("warps_x").ways(Ways::TENSOR);
+/// Fragments of a warp along rows.
+pub static FRAGMENTS_Y: NumberAxis = NumberAxis::new("fragments_y").ways(Ways::TENSOR);
+/// Fragments of a warp along columns.
+pub static FRAGMENTS_X: NumberAxis = NumberAxis::new("fragments_x").ways(Ways::TENSOR);
+/// Fragments along the depth that are staged at once.
+pub static FRAGMENTS_R: NumberAxis = NumberAxis::new("fragments_r").ways(Ways::TENSOR);
+/// Rounds that fetching is ahead of multiplying.
+pub static AHEAD: NumberAxis = NumberAxis::new("ahead").ways(Ways::TENSOR);
+/// What pieces go through on their way to shared memory.
+pub static COPY: ChoiceAxis<CopyThrough> = ChoiceAxis::new("copy").ways(Ways::TENSOR);
+/// To what operands are rounded.
+pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").ways(Ways::TENSOR);
 
-/// The names of these axes.
-const NUMERIC_AXES: [&str; 6] = ["warps_y", "warps_x", "fragments_y", "fragments_x", "fragments_r", "ahead"];
-
-/// Whether an axis is of points on tensor cores alone.
-pub(in crate::space) fn is_axis(name: &str) -> bool {
-    NUMERIC_AXES.contains(&name) || matches!(name, "copy" | "precision")
-}
+/// Axes of the points on tensor cores alone.
+pub(crate) static AXES: &[&Declaration] =
+    &[&WARPS_Y.0, &WARPS_X.0, &FRAGMENTS_Y.0, &FRAGMENTS_X.0, &FRAGMENTS_R.0, &AHEAD.0, &COPY.0, &PRECISION.0];
 
 /// Fragments of sums that a warp keeps in registers beside those of operands.
 const FRAGMENTS: i64 = 12;
@@ -106,12 +105,23 @@ const FRAGMENTS: i64 = 12;
 impl Operands {
     /// Axes of the points on tensor cores.
     pub(super) fn axes(&self) -> Vec<Axis> {
-        let mut axes = numeric_axes().to_vec();
+        let few = [1, 2, 4];
+        let mut axes = vec![
+            WARPS_Y.axis("warps of a block along rows", few),
+            WARPS_X.axis("warps of a block along columns", few),
+            FRAGMENTS_Y.axis("fragments of a warp along rows", few),
+            FRAGMENTS_X.axis("fragments of a warp along columns", few),
+            FRAGMENTS_R.axis("fragments along the depth staged at once", few),
+            AHEAD.axis("rounds that fetching is ahead of multiplying", [0, 1, 2]),
+        ];
         if self.can_copy {
-            axes.push(choices("copy", "what pieces go through on their way to shared memory", ["registers", "async"]));
+            axes.push(COPY.axis(
+                "what pieces go through on their way to shared memory",
+                [CopyThrough::Registers, CopyThrough::Async],
+            ));
         }
         if self.is_rounded() {
-            axes.push(choices("precision", "to what operands are rounded", ["tf32"]));
+            axes.push(PRECISION.axis("to what operands are rounded", [Precision::Tf32]));
         }
         axes
     }
@@ -123,24 +133,23 @@ impl Operands {
 
     /// Whether a point divides the extents and fits a block of threads.
     pub(super) fn allow(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
-        let fragments = [number("fragments_y"), number("fragments_x")];
-        let warps = [number("warps_y"), number("warps_x")];
+        let fragments = [FRAGMENTS_Y.or_one(knobs), FRAGMENTS_X.or_one(knobs)];
+        let warps = [WARPS_Y.or_one(knobs), WARPS_X.or_one(knobs)];
         let threads = warps[0] * warps[1] * i64::from(WARP_THREADS);
         let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
-        let depth = self.product.depth() * number("fragments_r");
-        let part = depth * number("split_k");
+        let depth = self.product.depth() * FRAGMENTS_R.or_one(knobs);
+        let part = depth * SPLIT_K.or_one(knobs);
         let rows_of = |is_transposed: bool, side: i64| if is_transposed { (depth, side) } else { (side, depth) };
         let staged = [rows_of(self.is_left_transposed, tile[0]), rows_of(!self.is_right_transposed, tile[1])];
-        let pad = if number("pad_rows") == 1 { 2 * FRAGMENT } else { 0 };
-        let copies = number("ahead").max(0) + 1;
+        let pad = if PAD_ROWS.or_one(knobs) == 1 { 2 * FRAGMENT } else { 0 };
+        let copies = AHEAD.or_one(knobs).max(0) + 1;
         let element_bytes = i64::try_from(self.product.input().bytes()).unwrap_or(i64::MAX);
         let bytes = staged.iter().map(|(rows, row)| rows * (row + pad) * element_bytes * copies).sum::<i64>();
-        let is_async = knobs.choice("copy") == Some("async");
+        let is_async = COPY.is(knobs, CopyThrough::Async);
         threads <= block_threads
-            && (!self.is_rounded() || knobs.choice("precision") == Some("tf32"))
+            && (!self.is_rounded() || PRECISION.is(knobs, Precision::Tf32))
             // Copies in the background are those of later rounds.
-            && (!is_async || (self.can_copy && number("ahead") > 0))
+            && (!is_async || (self.can_copy && AHEAD.or_one(knobs) > 0))
             && fragments[0] * fragments[1] <= FRAGMENTS
             && self.extents[0] % tile[0] == 0
             && self.fits_columns(tile[1])
@@ -149,7 +158,7 @@ impl Operands {
             && staged.iter().zip(self.vectors).all(|((rows, row), vector)| rows * row % (threads * vector) == 0)
             && bytes.max(tile[0] * tile[1] * SUM_BYTES) <= shared_bytes
             // There must be rounds to be ahead of.
-            && number("ahead") < self.extents[2] / part
+            && AHEAD.or_one(knobs) < self.extents[2] / part
     }
 
     /// Whether tiles of so many columns make up the result: windows may be followed by less than a tile of zeros.
@@ -168,14 +177,21 @@ impl Operands {
         for warps in sides.clone() {
             for fragments in sides.clone() {
                 for [depth, ahead] in [[2, 1], [1, 1], [2, 0], [1, 0]] {
-                    let point = [warps[0], warps[1], fragments[0], fragments[1], depth, ahead];
-                    let point = NUMERIC_AXES.into_iter().zip(point).chain([("pad_rows", 1)]);
-                    let mut knobs: BTreeMap<String, Setting> =
-                        point.map(|(name, number)| (name.to_owned(), Setting::Number(number))).collect();
-                    if self.can_copy {
-                        knobs.insert("copy".to_owned(), choice("registers"));
+                    let mut knobs = Knobs::default();
+                    for (axis, number) in [
+                        (&WARPS_Y, warps[0]),
+                        (&WARPS_X, warps[1]),
+                        (&FRAGMENTS_Y, fragments[0]),
+                        (&FRAGMENTS_X, fragments[1]),
+                        (&FRAGMENTS_R, depth),
+                        (&AHEAD, ahead),
+                        (&PAD_ROWS, 1),
+                    ] {
+                        axis.set(&mut knobs, number);
                     }
-                    let knobs = Knobs(knobs);
+                    if self.can_copy {
+                        COPY.set(&mut knobs, CopyThrough::Registers);
+                    }
                     if !self.allow(&knobs, block_threads, shared_bytes) {
                         continue;
                     }

@@ -5,6 +5,9 @@ use models::DType;
 /// Rows and columns of a fragment of sums, the unit in which a warp multiplies.
 pub const FRAGMENT: i64 = 16;
 
+/// Threads that go in step.
+pub const WARP_THREADS: u32 = 32;
+
 /// Which element types are multiplied, and so in what they are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]

@@ -1,6 +1,7 @@
 //! Which template makes the moves of a task.
 
 use super::Template;
+use super::choices::HelpersAt;
 use models::einsum::Equation;
 use models::operators::{
     ArgTop, Einsum, LayerNorm, LpNorm, MeanVarianceNorm, Reduce, RmsNorm, ScatterElements, ScatterNd, Softmax, Unary,
@@ -28,7 +29,7 @@ pub fn template(task: &Task) -> Template {
     }
 }
 
-/// Whether a task computes functions that have two forms on CPUs, see [`super::Functions`].
+/// Whether a task computes functions that have two forms on CPUs, see [`super::choices::Functions`].
 pub fn has_functions(task: &Task) -> bool {
     task.steps.iter().any(|step| {
         let is_narrow = matches!(step.output.dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -74,7 +75,7 @@ pub fn summed(task: &Task) -> Option<i64> {
 }
 
 /// The dimensions of the result that a row has; its helpers are computed once for all of them.
-pub fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
+pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     let anchor = &task.steps[0];
     let rank = anchor.output.rank();
     let from = |axis: i64| usize::try_from(axis).unwrap_or(0)..rank;
@@ -88,7 +89,7 @@ pub fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => axes.iter().flat_map(|&axis| one(axis)).collect(),
         Op::GroupNorm(_) => (1..rank).collect(),
         // All queries of a head share its keys.
-        Op::Attention(_) if helpers_at == "head" => vec![2, 3],
+        Op::Attention(_) if helpers_at == HelpersAt::Head => vec![2, 3],
         Op::ScatterNd(_) => {
             let looked_up = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok());
             let looked_up = looked_up.and_then(|ty| ty.extents()).and_then(|extents| extents.last().copied());
@@ -100,6 +101,6 @@ pub fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
 }
 
 /// The extents of one of a task's parameters, none where they are not known.
-pub(super) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
+pub(crate) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
     task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }

@@ -1,8 +1,10 @@
 //! Orders of loops by letters, the outermost first.
 
+use crate::choices::{SumOrder, TileOrder};
+
 /// What a loop walks: channels, rows and columns of the result, or the depth and the rows and columns of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letter {
+enum Letter {
     /// Channels; of a sum the depth.
     C,
     /// Rows.
@@ -13,15 +15,9 @@ pub enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Orders beside the two that have names of their own: of loops over tiles `channels`, which is `cyx`, and `space`, which is `yxc`;
-/// of loops of a sum `depth_first`, which is `cyx`, and `kernel_first`, which is `yxc` and leaves out what is padding for a
-/// whole tile.
-pub const OTHERS: &[(&str, [Letter; 3])] =
-    &[("cxy", [C, X, Y]), ("ycx", [Y, C, X]), ("xcy", [X, C, Y]), ("xyc", [X, Y, C])];
-
 /// The places of a result's or a sum's dimensions in an order; `channel` is the place of the channels, rows and columns are the last
 /// two others, and whatever else there is stays outside.
-pub fn places(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
+fn places(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();
     // Of the dimensions before the channels none is one of rows.
@@ -34,19 +30,36 @@ pub fn places(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     others.into_iter().chain(letters.into_iter().filter_map(of)).collect()
 }
 
-/// The dimensions of a result in the order of the loops over its tiles, which has one of these names, `channels` or `space`.
-pub fn of_tiles(name: &str, channel: usize, rank: usize, is_conv: bool) -> Vec<usize> {
-    if let Some((_, letters)) = OTHERS.iter().find(|(other, _)| *other == name) {
-        return places(*letters, channel, rank);
+impl TileOrder {
+    /// The dimensions of a result in the order of the loops over its tiles.
+    pub fn places(self, channel: usize, rank: usize, is_conv: bool) -> Vec<usize> {
+        let at = match self {
+            TileOrder::Cxy => return places([C, X, Y], channel, rank),
+            TileOrder::Ycx => return places([Y, C, X], channel, rank),
+            TileOrder::Xcy => return places([X, C, Y], channel, rank),
+            TileOrder::Xyc => return places([X, Y, C], channel, rank),
+            TileOrder::Channels if is_conv => 1,
+            TileOrder::Channels => rank - 2,
+            TileOrder::Space => rank - 1,
+        };
+        let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
+        places.insert(at, channel);
+        places
     }
-    let mut places: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
-    let at = match name {
-        "channels" if is_conv => 1,
-        "channels" => rank - 2,
-        _ => rank - 1,
-    };
-    places.insert(at, channel);
-    places
+}
+
+impl SumOrder {
+    /// The loops of a sum in their order, of which the depth is the first.
+    pub fn places(self, count: usize) -> Vec<usize> {
+        match self {
+            SumOrder::DepthFirst => (0..count).collect(),
+            SumOrder::KernelFirst => (1..count).chain([0]).collect(),
+            SumOrder::Cxy => places([C, X, Y], 0, count),
+            SumOrder::Ycx => places([Y, C, X], 0, count),
+            SumOrder::Xcy => places([X, C, Y], 0, count),
+            SumOrder::Xyc => places([X, Y, C], 0, count),
+        }
+    }
 }
 
 #[cfg(test)]

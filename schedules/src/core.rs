@@ -1,7 +1,6 @@
 //! The space of a task on a board's core: how its extents are cut, and which of its parts take turns.
 
-use super::axes::numbers;
-use super::{Knobs, Limits, Setting, Space, Template};
+use super::{Axis, Knobs, Limits, Setting, Space, Template};
 use accelerator::{Core, Layer, choices, default_knobs, fits, layer_of};
 use models::Task;
 
@@ -17,20 +16,23 @@ const MEANINGS: [&str; 7] = [
 
 /// What has to fit.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CoreLimits {
+pub(crate) struct CoreLimits {
     core: Core,
     layer: Option<Layer>,
 }
 
 /// The space; of a task that is the CPU's it has one point, which is refused.
-pub(super) fn space(task: &Task, core: &Core) -> Space {
+pub fn core_space(task: &Task, core: &Core) -> Space {
     let layer = layer_of(task).ok();
     let (axes, default) = match &layer {
         None => (Vec::new(), Knobs::default()),
         Some(layer) => {
             let settings = choices(core, layer).into_iter().zip(accelerator::Knobs::NAMES).zip(MEANINGS);
-            let axes =
-                settings.map(|((settings, name), meaning)| numbers(name, meaning, settings.into_iter().map(i64::from)));
+            let axes = settings.map(|((settings, name), meaning)| Axis {
+                name,
+                meaning,
+                settings: settings.into_iter().map(|one| Setting::Number(one.into())).collect(),
+            });
             (axes.collect(), knobs_of(&default_knobs(core, layer).unwrap_or(accelerator::Knobs::LEAST)))
         }
     };
@@ -40,7 +42,7 @@ pub(super) fn space(task: &Task, core: &Core) -> Space {
 }
 
 impl CoreLimits {
-    pub(super) fn allow(&self, knobs: &Knobs) -> bool {
+    pub(crate) fn allow(&self, knobs: &Knobs) -> bool {
         let cut = core_knobs(knobs).zip(self.layer.as_ref());
         cut.is_some_and(|(knobs, layer)| fits(&self.core, layer, &knobs).is_ok())
     }

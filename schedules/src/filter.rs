@@ -87,13 +87,12 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::space;
-    use crate::target::llvm;
+    use crate::{Cpu, cpu_space};
     use models::Task;
 
     fn product() -> Space {
         let task = Task::from_text("dense(f32[32,64], const f32[64,64])").expect("a task");
-        space(&task, &llvm("x86-64-v3", &["avx2".to_owned()], 2).machine)
+        cpu_space(&task, &Cpu::test(8, 2))
     }
 
     fn only(text: &str) -> Result<Space, FilterError> {

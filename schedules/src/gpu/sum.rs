@@ -1,12 +1,12 @@
 //! Long sums of few elements: parts of a sum in blocks of their own, and sums across the threads of a block.
 
-use super::super::axes::{choice, numbers, upto};
-use super::super::{Axis, Knobs, Setting};
-use super::BLOCK_SUM;
-use crate::device::WARP_THREADS;
+use super::super::axes::{Declaration, NumberAxis, SUM, Ways, upto};
+use super::super::choices::SummedBy;
+use super::super::{Axis, Knobs};
+use super::{BLOCK_SUM, UNIT};
+use crate::product::WARP_THREADS;
 use models::operators::MatMul;
 use models::{Op, Task};
-use std::collections::BTreeMap;
 
 /// Threads that a large device runs at once: a result of more elements keeps it busy by itself.
 const DEVICE_THREADS: i64 = 132 * 2048;
@@ -45,16 +45,23 @@ pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Opti
 }
 
 /// The names of the axes of such points.
-pub(in crate::space) const AXES: [&str; 3] = ["sum_threads", "sum_elements", "sum_fetch"];
+pub(crate) static AXES: &[&Declaration] = &[&SUM_THREADS.0, &SUM_ELEMENTS.0, &SUM_FETCH.0];
+
+/// Threads that sum an element.
+pub static SUM_THREADS: NumberAxis = NumberAxis::new("sum_threads").ways(Ways::BLOCK_SUM);
+/// Elements of such a block.
+pub static SUM_ELEMENTS: NumberAxis = NumberAxis::new("sum_elements").ways(Ways::BLOCK_SUM);
+/// Neighbours that such a thread fetches at once.
+pub static SUM_FETCH: NumberAxis = NumberAxis::new("sum_fetch").ways(Ways::BLOCK_SUM);
 
 impl Sums {
     /// Axes of such points.
     pub(super) fn axes(self, block_threads: i64) -> [Axis; 3] {
         let few = [32, 64, 128, 256].into_iter().filter(|&threads| threads <= block_threads);
         [
-            numbers("sum_threads", "threads that sum an element", few),
-            numbers("sum_elements", "elements of such a block", self.together()),
-            numbers("sum_fetch", "neighbours that such a thread fetches at once", self.fetched()),
+            SUM_THREADS.axis("threads that sum an element", few),
+            SUM_ELEMENTS.axis("elements of such a block", self.together()),
+            SUM_FETCH.axis("neighbours that such a thread fetches at once", self.fetched()),
         ]
     }
 
@@ -69,9 +76,8 @@ impl Sums {
 
     /// Whether a block of threads fits, and all its threads fetch whole vectors.
     pub(super) fn allow(self, knobs: &Knobs, block_threads: i64) -> bool {
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
-        let (threads, fetched) = (number("sum_threads"), number("sum_fetch"));
-        threads * number("sum_elements") <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)
+        let (threads, fetched) = (SUM_THREADS.or_one(knobs), SUM_FETCH.or_one(knobs));
+        threads * SUM_ELEMENTS.or_one(knobs) <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)
     }
 
     /// A warp for each element.
@@ -79,14 +85,12 @@ impl Sums {
         let warp = i64::from(WARP_THREADS);
         let together = self.together().filter(|&count| count <= 4).max().unwrap_or(1);
         let fetched = self.fetched().filter(|count| self.depth % (warp * count) == 0).max().unwrap_or(1);
-        let settings = [
-            ("sum", choice("block")),
-            ("sum_threads", Setting::Number(warp)),
-            ("sum_elements", Setting::Number(together)),
-            ("sum_fetch", Setting::Number(fetched)),
-        ];
-        let kept = others.0.get_key_value("unit").map(|(name, unit)| (name.clone(), unit.clone()));
-        let settings = settings.into_iter().map(|(name, setting)| (name.to_owned(), setting)).chain(kept);
-        Knobs(settings.collect::<BTreeMap<String, Setting>>())
+        let mut knobs = Knobs::default();
+        SUM.set(&mut knobs, SummedBy::Block);
+        SUM_THREADS.set(&mut knobs, warp);
+        SUM_ELEMENTS.set(&mut knobs, together);
+        SUM_FETCH.set(&mut knobs, fetched);
+        knobs.0.extend(others.0.get_key_value(UNIT.0.name).map(|(name, unit)| (name.clone(), unit.clone())));
+        knobs
     }
 }

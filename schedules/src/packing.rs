@@ -1,9 +1,9 @@
 //! How the parameters of built code are stored.
 
+use crate::dots::QUAD;
 use crate::phases::{self, RANK};
-use crate::space::dots::QUAD;
 use crate::tiles::count;
-use crate::winograd::{KERNEL, reached, transforms};
+use crate::transforms::{KERNEL, reached, transforms};
 use models::DType;
 use serde::{Deserialize, Serialize};
 

@@ -1,31 +1,41 @@
-//! Declares the space of each family.
+//! Declares the space of each family of operators on CPUs.
 
-use super::axes::{choice, choices, numbers, upto};
+use super::axes::{
+    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, upto,
+};
+use super::choices::{Functions, HelpersAt, PadAt, Windows};
 use super::contraction::contraction;
 use super::extents::{by_phases, contraction_extents, input_extent};
 use super::template::{has_functions, parameter_extents};
-use super::{Knobs, Limits, Setting, Space, Template, attention, beyond, dots, pool, template, winograd};
+use super::{Domain, Knobs, Limits, Setting, Space, Template, attention, dots, pool, template, winograd};
 use crate::flat::{flat, of_elements};
-use crate::target::Cpu;
+use crate::machine::Cpu;
 use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
 use models::{Op, PoolMode, Task};
-use std::collections::BTreeMap;
 
-pub(super) const UNLIMITED: Limits = Limits::Registers {
-    tile_elements: i64::MAX,
-    unrolled_elements: i64::MAX,
-    window: 1,
-    tiles: None,
-    sums: i64::MAX,
-    loops: beyond::NONE,
-    whole: None,
-};
+/// Columns of windows that are reduced as one vector, where they are first.
+pub static ROW: NumberAxis = NumberAxis::new("row").when(|knobs| WINDOWS.is(knobs, Windows::ColumnsFirst));
+
+/// The axes of pools alone.
+pub(crate) static AXES: &[&Declaration] = &[&ROW.0];
+
+pub(crate) fn unlimited() -> Limits {
+    Limits::Registers {
+        tile_elements: i64::MAX,
+        unrolled_elements: i64::MAX,
+        window: 1,
+        tiles: None,
+        sums: i64::MAX,
+        domain: Domain::elements(Vec::new()),
+        whole: None,
+    }
+}
 
 /// Columns that one vector of work on elements may have.
 const VECTORS: [i64; 6] = [1, 4, 8, 16, 32, 64];
 
 /// The space of a task on CPUs.
-pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
+pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let flat = flat(task);
     let task = flat.as_ref().map_or(task, |flat| &flat.task);
     let anchor = &task.steps[0];
@@ -33,7 +43,8 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let mut space = match template(task) {
         Template::Contraction => {
             let extents = by_phases(task, &output, contraction_extents(task, &output));
-            let mut space = contraction(machine, &extents, &output, task.steps.len() > 1);
+            let domain = Domain::of_contraction(task, &extents, &output);
+            let mut space = contraction(machine, &extents, domain, task.steps.len() > 1);
             winograd::extend(&mut space, task, machine);
             if let Some(dots) = dots::dots(task) {
                 dots::add_to(&mut space, machine, &dots);
@@ -56,7 +67,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                     // Two sums at a time hide what an addition takes.
                     let two = 2 * machine.vector_lanes;
                     if matches!(anchor.op, Op::LayerNorm(_) | Op::RmsNorm(_)) && row % two == 0 && row >= 4 * two {
-                        space.default.0.insert("split_r".to_owned(), Setting::Number(two));
+                        SPLIT_R.set(&mut space.default, two);
                     }
                 }
                 space
@@ -86,7 +97,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             let usual = space.default.clone();
             if let (Op::Pool(Pool { kernel, .. }), true) = (&anchor.op, is_strided) {
                 let window = kernel.iter().copied().max().unwrap_or(1);
-                space.default.0.extend(of_strided(machine, &output, is_padded.then_some(window)));
+                set_strided(&mut space.default, machine, &output, is_padded.then_some(window));
             }
             if let Some(row) = row {
                 add_partial_sums(&mut space, machine, row);
@@ -97,8 +108,10 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
         }
     };
     if has_functions(task) {
-        space.axes.push(choices("functions", "how exponentials and their kin are computed", ["vector", "library"]));
-        space.default.0.insert("functions".to_owned(), choice("vector"));
+        space.axes.push(
+            FUNCTIONS.axis("how exponentials and their kin are computed", [Functions::Vector, Functions::Library]),
+        );
+        FUNCTIONS.set(&mut space.default, Functions::Vector);
     }
     pool::extend(&mut space, task, machine);
     space
@@ -112,29 +125,30 @@ fn spatial(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space
     let planes: i64 = output.iter().take(2).product();
     let parallel = if output.len() > 3 && planes >= 8 * machine.cores { 2 } else { outer };
     let mut axes = vec![
-        numbers("vector", "columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
-        numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
+        VECTOR.axis("columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
+        PARALLEL.axis("outer loops fused and run on the pool", 1..=outer),
     ];
     let steps: i64 = output.iter().rev().skip(1).product();
     if steps > 1 {
         let grains = [1, 2, 4, 8].into_iter().filter(|grain| 2 * grain <= steps);
-        axes.push(numbers("grain", "steps of those loops that a thread takes at once", grains));
+        axes.push(GRAIN.axis("steps of those loops that a thread takes at once", grains));
     }
-    let mut default = BTreeMap::from([
-        ("vector".to_owned(), Setting::Number(vector)),
-        ("parallel".to_owned(), Setting::Number(parallel)),
-    ]);
+    let mut default = Knobs::default();
+    VECTOR.set(&mut default, vector);
+    PARALLEL.set(&mut default, parallel);
     if is_padded {
-        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer", "tile"]));
-        default.insert("pad_at".to_owned(), choice("outer"));
+        axes.push(
+            PAD_AT.axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer, PadAt::Tile]),
+        );
+        PAD_AT.set(&mut default, PadAt::Outer);
     }
-    Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
+    Space { template: Template::Spatial, axes, default, limits: unlimited() }
 }
 
 /// How the windows of a pool that takes steps are computed, where that is not as others are: of long rows the compiler makes
 /// vectors by itself, of short ones it does not, and not where borders are in between. All as seen with AVX-512. `padded` is the
 /// window's extent where the input is padded.
-fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String, Setting)> {
+fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
     /// Rows so long are vectors without more said.
     const LONG: i64 = 16;
     /// Windows of this extent are small.
@@ -145,32 +159,36 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
     let steps: i64 = output.iter().rev().skip(1).product();
     let is_of_planes = output.len() <= 4;
-    let number = |name: &str, setting: i64| (name.to_owned(), Setting::Number(setting));
-    let inline = |vector| vec![number("vector", vector), ("pad_at".to_owned(), choice("inline"))];
     let part = |columns: i64| VECTORS.into_iter().filter(|&vector| vector <= columns.min(lanes)).max().unwrap_or(1);
+    let mut inline = |vector| {
+        VECTOR.set(default, vector);
+        PAD_AT.set(default, PadAt::Inline);
+    };
     match padded {
         // Every element of a window has a test of its own, and so many are too many.
-        Some(window) if window > SMALL && columns < LONG => vec![number("vector", part(columns.min(7)))],
-        Some(window) if window > SMALL => Vec::new(),
-        Some(_) if columns <= WRITTEN_OUT => vec![number("parallel", all)],
+        Some(window) if window > SMALL && columns < LONG => VECTOR.set(default, part(columns.min(7))),
+        Some(window) if window > SMALL => {}
+        Some(_) if columns <= WRITTEN_OUT => PARALLEL.set(default, all),
         Some(_) if columns < LONG => inline(part(columns)),
-        Some(_) if columns == LONG => Vec::new(),
+        Some(_) if columns == LONG => {}
         Some(_) => {
             let vectors = [lanes, lanes / 2].into_iter().filter(|vector| VECTORS.contains(vector));
-            vectors.filter(|vector| columns % vector == 0).map(inline).next().unwrap_or_default()
+            vectors.filter(|vector| columns % vector == 0).take(1).for_each(inline);
         }
-        None if columns < 4 => Vec::new(),
+        None if columns < 4 => {}
         None if columns < LONG && !is_of_planes => {
-            vec![number("vector", part(columns.min(7))), number("parallel", all - 1)]
+            VECTOR.set(default, part(columns.min(7)));
+            PARALLEL.set(default, all - 1);
         }
         None if columns < LONG && steps >= 4 => {
             // What is left of a row beside a vector, one or nearly a whole one, costs more than the vector saves.
             let (vector, rest) = (part(columns), columns % part(columns));
             let is_vector = columns % 2 == 1 && (columns < 8 || (2..=5).contains(&rest));
-            let vector = if is_vector { vector } else { 1 };
-            vec![number("vector", vector), number("parallel", all), number("grain", 2)]
+            VECTOR.set(default, if is_vector { vector } else { 1 });
+            PARALLEL.set(default, all);
+            GRAIN.set(default, 2);
         }
-        None => Vec::new(),
+        None => {}
     }
 }
 
@@ -192,8 +210,8 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let whole = if *row <= 16 * lanes { *row } else { 4 * lanes };
     let settings = [1, 8, 16, 32].into_iter().filter(|&width| width < whole).chain([whole]);
     let text = "whether windows are reduced as a whole or their columns first";
-    space.axes.push(choices("windows", text, ["whole", "columns_first"]));
-    space.axes.push(numbers("row", "columns of windows reduced as one vector, where they are first", settings));
+    space.axes.push(WINDOWS.axis(text, [Windows::Whole, Windows::ColumnsFirst]));
+    space.axes.push(ROW.axis("columns of windows reduced as one vector, where they are first", settings));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let is_strided = strides.last().is_some_and(|&stride| stride > 1);
     let largest = |most: i64, of: i64| [16, 8, 4].into_iter().find(|vector| *vector <= of.min(most)).unwrap_or(1);
@@ -210,17 +228,16 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
         (PoolMode::Average | PoolMode::Lp { .. }, _, _) => return,
     };
     space.default = usual;
-    space.default.0.remove("pad_at");
-    space.default.0.insert("windows".to_owned(), choice("columns_first"));
-    for (name, setting) in [("row", row), ("vector", vector)] {
-        space.default.0.insert(name.to_owned(), Setting::Number(setting));
-    }
+    space.default.0.remove(PAD_AT.0.name);
+    WINDOWS.set(&mut space.default, Windows::ColumnsFirst);
+    ROW.set(&mut space.default, row);
+    VECTOR.set(&mut space.default, vector);
     // Short rows are too little to walk plane by plane.
     let steps: i64 = output.iter().rev().skip(1).product();
     if !is_padded && is_strided && *columns < lanes && steps >= 4 {
         let all = i64::try_from(output.len()).unwrap_or(1) - 1;
-        space.default.0.insert("parallel".to_owned(), Setting::Number(all));
-        space.default.0.insert("grain".to_owned(), Setting::Number(2));
+        PARALLEL.set(&mut space.default, all);
+        GRAIN.set(&mut space.default, 2);
     }
 }
 
@@ -229,14 +246,14 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
 fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     let [images, _, rows, _, ..] = output else { return };
     let fits = |setting: &Setting| matches!(setting, Setting::Number(grain) if rows % grain == 0);
-    if *images == 1 || !space.has("windows") {
+    if *images == 1 || !space.has(WINDOWS.0.name) {
         return;
     }
-    if let Some(grains) = space.axes.iter_mut().find(|axis| axis.name == "grain") {
+    if let Some(grains) = space.axes.iter_mut().find(|axis| axis.name == GRAIN.0.name) {
         grains.settings.retain(fits);
     }
-    if space.default.0.get("grain").is_some_and(|grain| !fits(grain)) {
-        space.default.0.remove("grain");
+    if space.default.0.get(GRAIN.0.name).is_some_and(|grain| !fits(grain)) {
+        space.default.0.remove(GRAIN.0.name);
     }
 }
 
@@ -292,8 +309,8 @@ fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
     let lanes = machine.vector_lanes;
     let settings: Vec<i64> = upto(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
     let width = settings.iter().copied().filter(|&width| width <= lanes).max().unwrap_or(1);
-    space.axes.push(numbers("split_r", "partial results of each row's reductions", settings));
-    space.default.0.insert("split_r".to_owned(), Setting::Number(width));
+    space.axes.push(SPLIT_R.axis("partial results of each row's reductions", settings));
+    SPLIT_R.set(&mut space.default, width);
 }
 
 fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
@@ -302,12 +319,17 @@ fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
     // A vector past the end has a test for each element; of single ones the compiler makes vectors and a rest.
     let vector = if columns % vector == 0 || has_heads { vector } else { 1 };
-    let places: &[&str] = if has_heads { &["row", "head", "root"] } else { &["row", "root"] };
+    let places: &[HelpersAt] = if has_heads {
+        &[HelpersAt::Row, HelpersAt::Head, HelpersAt::Root]
+    } else {
+        &[HelpersAt::Row, HelpersAt::Root]
+    };
     let axes = vec![
-        numbers("vector", "elements in one vector", vectors),
-        choices("helpers_at", "for how much of the result helpers are computed at once", places.iter().copied()),
+        VECTOR.axis("elements in one vector", vectors),
+        HELPERS_AT.axis("for how much of the result helpers are computed at once", places.iter().copied()),
     ];
-    let default =
-        BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);
-    Space { template: Template::Rows, axes, default: Knobs(default), limits: UNLIMITED }
+    let mut default = Knobs::default();
+    VECTOR.set(&mut default, vector);
+    HELPERS_AT.set(&mut default, HelpersAt::Row);
+    Space { template: Template::Rows, axes, default, limits: unlimited() }
 }

@@ -1,39 +1,40 @@
 //! Convolutions of 3 × 3 filters may save products by Winograd's transforms; a rule says where that pays.
 
-use super::axes::{choice, choices, divisors, numbers};
+use super::axes::{ALGORITHM, BLOCK, Declaration, NumberAxis, Ways, divisors};
+use super::choices::Algorithm;
 use super::{Limits, Setting, Space};
-use crate::target::Cpu;
+use crate::machine::Cpu;
 use crate::tiles::filled;
-use crate::winograd::{KERNEL, LANES, transforms};
+use crate::transforms::{KERNEL, LANES, transforms};
 use models::operators::Conv;
-use models::{DType, Op, Task};
+use models::{Choice, DType, Op, Task};
 
 /// Tiles that fit the registers together with a block of channels.
 const MOST_TILES: i64 = 28;
 
+/// Tiles in one register tile.
+pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").ways(Ways::WINOGRAD);
+/// Rows of tiles that are taken through all steps at once, 0 for all.
+pub static STRIP: NumberAxis = NumberAxis::new("strip").neutral(0).ways(Ways::WINOGRAD);
+
 /// Axes that are Winograd's alone.
-pub(super) const AXES: [&str; 2] = ["tile_p", "strip"];
+pub(crate) static AXES: &[&Declaration] = &[&TILE_P.0, &STRIP.0];
 
 /// Rows of tiles that may be done at once.
 const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
 
-/// Whether a knob decides anything in Winograd's products.
-pub(super) fn decides(name: &str) -> bool {
-    AXES.contains(&name) || matches!(name, "algorithm" | "block" | "functions" | "pool")
-}
-
 /// Tiles of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Tiles {
+pub(crate) struct Tiles {
     images: i64,
     /// Rows of tiles in an image.
-    pub(super) rows: i64,
+    pub(crate) rows: i64,
     columns: i64,
 }
 
 impl Tiles {
     /// All there are.
-    pub(super) fn all(self) -> i64 {
+    pub(crate) fn all(self) -> i64 {
         self.images * self.rows * self.columns
     }
 
@@ -43,7 +44,7 @@ impl Tiles {
     }
 
     /// Whether register tiles of so many places divide those of strips, and strips the image.
-    pub(super) fn allow(self, strip: i64, places: i64) -> bool {
+    pub(crate) fn allow(self, strip: i64, places: i64) -> bool {
         (strip == 0 || self.rows % strip == 0) && self.of(strip) % places == 0
     }
 }
@@ -57,9 +58,9 @@ struct Shape {
 }
 
 /// Adds the algorithm to the space of a convolution that it can compute, and makes it the default where it is faster.
-pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let Some(shape) = shape(task) else { return };
-    let Some(blocks) = space.axes.iter().find(|axis| axis.name == "block") else { return };
+    let Some(blocks) = space.axes.iter().find(|axis| axis.name == BLOCK.0.name) else { return };
     let number = |setting: &Setting| match setting {
         Setting::Number(number) => Some(*number),
         Setting::Choice(_) => None,
@@ -69,27 +70,26 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     if let Limits::Registers { tiles: place, .. } = &mut space.limits {
         *place = Some(tiles);
     }
-    let algorithms =
-        choices("algorithm", "whether transforms of tiles save products", ["direct", "winograd2", "winograd4"]);
+    let algorithms = ALGORITHM.axis("whether transforms of tiles save products", Algorithm::ALL.iter().copied());
     space.axes.insert(0, algorithms);
     let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allow(strip, *places)));
-    space.axes.push(numbers("tile_p", "tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
+    space.axes.push(TILE_P.axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
     let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allow(*strip, 1));
     let text = "rows of tiles taken through all steps at once, 0 for all (winograd)";
-    space.axes.push(numbers("strip", text, STRIPS.into_iter().filter(divides)));
-    let knobs = &mut space.default.0;
+    space.axes.push(STRIP.axis(text, STRIPS.into_iter().filter(divides)));
+    let knobs = &mut space.default;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
     match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct(machine)) {
         Some(best) => {
-            knobs.clear();
-            knobs.insert("algorithm".to_owned(), choice(if best.tile == 2 { "winograd2" } else { "winograd4" }));
-            knobs.insert("block".to_owned(), Setting::Number(best.block));
-            knobs.insert("tile_p".to_owned(), Setting::Number(best.places));
+            knobs.0.clear();
+            ALGORITHM.set(knobs, if best.tile == 2 { Algorithm::Winograd2 } else { Algorithm::Winograd4 });
+            BLOCK.set(knobs, best.block);
+            TILE_P.set(knobs, best.places);
             if best.strip > 0 {
-                knobs.insert("strip".to_owned(), Setting::Number(best.strip));
+                STRIP.set(knobs, best.strip);
             }
         }
-        None => drop(knobs.insert("algorithm".to_owned(), choice("direct"))),
+        None => ALGORITHM.set(knobs, Algorithm::Direct),
     }
 }
 
@@ -116,19 +116,19 @@ struct Best {
 /// 512 bits.
 mod cost {
     /// Floats in those vectors.
-    pub(super) const LANES: i64 = 16;
+    pub(crate) const LANES: i64 = 16;
     /// Of a byte of the filters: in a whole model they come from far away.
-    pub(super) const BYTE: f64 = 15.0;
+    pub(crate) const BYTE: f64 = 15.0;
     /// The same where a core computes half of those at a time, or has no wider ones: it waits less for what it computes slower with.
-    pub(super) const BYTE_OF_HALVES: f64 = 3.0;
+    pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
     /// Of transforming an element of the input or the result.
-    pub(super) const ELEMENT: [f64; 2] = [150.0, 110.0];
+    pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
     /// Loads per product of a register tile that hides them.
-    pub(super) const HIDDEN_LOADS: f64 = 0.65;
+    pub(crate) const HIDDEN_LOADS: f64 = 0.65;
     /// More accumulators than this leave too few registers.
-    pub(super) const EASY_ACCUMULATORS: i64 = 18;
+    pub(crate) const EASY_ACCUMULATORS: i64 = 18;
     /// How much faster it must look.
-    pub(super) const MARGIN: f64 = 0.9;
+    pub(crate) const MARGIN: f64 = 0.9;
 }
 
 impl Shape {
@@ -214,44 +214,44 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use crate::space::{Knobs, space};
-    use crate::target::llvm;
+    use crate::{Cpu, Knobs, cpu_space};
     use models::Fuse;
 
     const LARGE: &str = "conv2d:ci=512,hw=7,co=512,k=3,p=1";
     const SMALL: &str = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
 
-    fn default(cpu: &str, feature: &str, cores: usize, text: &str) -> Knobs {
+    fn default(machine: &Cpu, text: &str) -> Knobs {
         let graph = zoo::simple::build(text).expect("an operator");
         let task = models::plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
-        space(&task, &llvm(cpu, &[feature.to_owned()], cores).machine).default
+        cpu_space(&task, machine).default
     }
 
     #[test]
     fn strips_leave_room_for_a_tile_that_hides_its_loads() {
-        let of = |feature: &str, cores: usize, text: &str| {
-            let default = default("x86-64", feature, cores, text);
+        let of = |lanes: i64, cores: i64, text: &str| {
+            let default = default(&Cpu::test(lanes, cores), text);
             ["block", "tile_p", "strip"].map(|name| default.number(name).unwrap_or(0))
         };
-        let knobs = |feature: &str, cores: usize| of(feature, cores, SMALL);
+        let knobs = |lanes: i64, cores: i64| of(lanes, cores, SMALL);
         // A row of 14 tiles has no part of four for sixteen registers; two rows have, and are even on one core, nearly so on two.
-        assert_eq!(knobs("avx2", 1), [16, 4, 2]);
-        assert_eq!(knobs("avx2", 2), [16, 4, 2]);
-        assert_eq!(knobs("avx512f", 2)[2], 1, "a row does for more registers, and is even");
+        assert_eq!(knobs(8, 1), [16, 4, 2]);
+        assert_eq!(knobs(8, 2), [16, 4, 2]);
+        assert_eq!(knobs(16, 2)[2], 1, "a row does for more registers, and is even");
         let deep = "conv2d:ci=128,hw=28,co=128,k=3,p=1";
-        assert_eq!((of("avx2", 1, deep), of("avx512f", 1, deep)[2]), ([8, 7, 1], 0), "seven tiles are enough for some");
+        assert_eq!((of(8, 1, deep), of(16, 1, deep)[2]), ([8, 7, 1], 0), "seven tiles are enough for some");
     }
 
     #[test]
     fn filters_from_far_away_are_worth_their_products_where_those_are_slow() {
-        let algorithm = |cpu: &str, feature: &str, text: &str| {
-            default(cpu, feature, 2, text).choice("algorithm").expect("an algorithm").to_owned()
-        };
-        assert_eq!(algorithm("znver5", "avx512f", LARGE), "direct");
-        assert_eq!(algorithm("znver4", "avx512f", LARGE), "winograd2");
-        assert!(algorithm("znver3", "avx2", LARGE).starts_with("winograd"));
-        for (cpu, feature) in [("znver5", "avx512f"), ("znver4", "avx512f"), ("znver3", "avx2")] {
-            assert_eq!(algorithm(cpu, feature, SMALL), "winograd4");
+        let algorithm =
+            |machine: &Cpu, text: &str| default(machine, text).choice("algorithm").expect("an algorithm").to_owned();
+        let (whole, narrow) = (Cpu::test(16, 2), Cpu::test(8, 2));
+        let halved = Cpu { is_halved: true, ..whole };
+        assert_eq!(algorithm(&whole, LARGE), "direct");
+        assert_eq!(algorithm(&halved, LARGE), "winograd2");
+        assert!(algorithm(&narrow, LARGE).starts_with("winograd"));
+        for machine in [whole, halved, narrow] {
+            assert_eq!(algorithm(&machine, SMALL), "winograd4");
         }
     }
 }

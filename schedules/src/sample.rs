@@ -1,8 +1,6 @@
 //! Draws schedules from a space.
 
-use super::axes::choice;
-use super::gpu::{sum, tensor};
-use super::{Knobs, Space, dots, winograd};
+use super::{Knobs, Space, canonical};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
@@ -40,7 +38,7 @@ pub fn sample(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
 }
 
 /// Points without end, whether rules forbid them or not, the same ones every time.
-pub(super) fn drawn(space: &Space) -> impl Iterator<Item = Knobs> {
+pub(crate) fn drawn(space: &Space) -> impl Iterator<Item = Knobs> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     std::iter::repeat_with(move || draw(space, &mut random))
 }
@@ -62,52 +60,4 @@ pub fn point(space: &Space, mut position: u64) -> Knobs {
         (axis.name.to_owned(), axis.settings[place].clone())
     });
     canonical(Knobs(knobs.collect()))
-}
-
-/// Leaves out knobs that decide nothing, so that equal schedules are equal points.
-pub fn canonical(mut knobs: Knobs) -> Knobs {
-    knobs.0.retain(|name, setting| Space::neutral(name).as_ref() != Some(setting));
-    // Without tiles that are taken together there is nothing else to finish first.
-    if !["cache_c", "cache_y", "cache_x"].iter().any(|name| knobs.0.contains_key(*name)) {
-        knobs.0.remove("sum_at");
-    }
-    if !knobs.0.contains_key("sum_at") {
-        knobs.0.remove("cache_r");
-    }
-    if knobs.choice("copy_at") == Some("part") && !knobs.0.contains_key("cache_r") {
-        knobs.0.insert("copy_at".to_owned(), choice("outer"));
-    }
-    if knobs.choice("pool") == Some("no") {
-        knobs.0.remove("grain");
-    }
-    // What columns come to is computed from the input as it is.
-    knobs.0.remove(if knobs.choice("windows") == Some("columns_first") { "pad_at" } else { "row" });
-    if knobs.winograd_tile().is_some() {
-        knobs.0.retain(|name, _| winograd::decides(name));
-    } else {
-        knobs.0.retain(|name, _| !winograd::AXES.contains(&name.as_str()));
-    }
-    if knobs.choice("layout") == Some("plain") {
-        knobs.0.remove("block");
-        knobs.0.remove("unseen");
-    }
-    dots::canonical(&mut knobs);
-    if knobs.choice("stage") == Some("global") {
-        knobs.0.remove("fetch");
-        knobs.0.remove("pad_rows");
-    }
-    match knobs.choice("unit") {
-        Some("tensor") => {
-            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "pad_rows" | "split_k") || tensor::is_axis(name));
-        }
-        _ => knobs.0.retain(|name, _| !tensor::is_axis(name)),
-    }
-    let is_of_sums = |name: &str| sum::AXES.contains(&name);
-    match knobs.choice("sum") {
-        Some("block") if knobs.0.keys().any(|name| is_of_sums(name)) => {
-            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "sum") || is_of_sums(name));
-        }
-        _ => knobs.0.retain(|name, _| !is_of_sums(name)),
-    }
-    knobs
 }

@@ -9,7 +9,7 @@ use models::{Op, Task};
 
 /// One spatial dimension of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     extent: i64,
     result: i64,
     taps: i64,
@@ -19,7 +19,7 @@ pub(super) struct Reach {
 }
 
 /// The spatial dimensions of a task's convolution, outermost first.
-pub(super) fn reaches(task: &Task) -> Vec<Reach> {
+pub(crate) fn reaches(task: &Task) -> Vec<Reach> {
     let anchor = &task.steps[0];
     let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
         &anchor.op
@@ -43,7 +43,7 @@ pub(super) fn reaches(task: &Task) -> Vec<Reach> {
 }
 
 /// Whether so much is left out in tiles of these rows and columns that a sum by taps is faster.
-pub(super) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
+pub(crate) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
     /// What a sum by taps may lose where it leaves nothing out: neighbours share nothing.
     const LOSS: f64 = 0.85;
     let tiles = [columns, rows].into_iter().chain(std::iter::repeat(1));

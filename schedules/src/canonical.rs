@@ -1,0 +1,71 @@
+//! Which knobs of a point decide nothing: points that make the same moves are equal once these are left out.
+
+use crate::axes::{Declaration, LAYOUT, SHARED, SUM, Ways, winograd_tile};
+use crate::choices::{LayoutKind, SummedBy, Unit};
+use crate::gpu::{self, UNIT, sum, tensor};
+use crate::knobs::{Knobs, Setting};
+use crate::{attention, contraction, declare, dots, winograd};
+use std::sync::LazyLock;
+
+/// All declared axes, in the order of their names.
+static DECLARED: LazyLock<Vec<&Declaration>> = LazyLock::new(|| {
+    let families = [
+        SHARED,
+        contraction::AXES,
+        winograd::AXES,
+        dots::AXES,
+        attention::AXES,
+        declare::AXES,
+        gpu::AXES,
+        sum::AXES,
+        tensor::AXES,
+    ];
+    let mut all = families.concat();
+    all.sort_unstable_by_key(|declaration| declaration.name);
+    all
+});
+
+/// Returns what is declared of an axis.
+pub fn declaration(name: &str) -> Option<&'static Declaration> {
+    let found = DECLARED.binary_search_by(|declaration| declaration.name.cmp(name));
+    found.ok().map(|place| DECLARED[place])
+}
+
+/// Returns the way in which a point computes a task.
+fn way(knobs: &Knobs) -> Ways {
+    if winograd_tile(knobs).is_some() {
+        Ways::WINOGRAD
+    } else if dots::DOTS_X.of(knobs).is_some() && LAYOUT.is(knobs, LayoutKind::Dots) {
+        Ways::DOTS
+    } else if UNIT.is(knobs, Unit::Tensor) {
+        Ways::TENSOR
+    } else if SUM.is(knobs, SummedBy::Block) && sum::AXES.iter().any(|axis| knobs.0.contains_key(axis.name)) {
+        Ways::BLOCK_SUM
+    } else {
+        Ways::DIRECT
+    }
+}
+
+/// Leaves out knobs that decide nothing, so that equal schedules are equal points.
+pub fn canonical(mut knobs: Knobs) -> Knobs {
+    let way = way(&knobs);
+    // Both are in the order of names.
+    let mut declared = DECLARED.iter().peekable();
+    let decides = |(name, setting): (&String, &Setting)| {
+        while declared.next_if(|axis| axis.name < name.as_str()).is_some() {}
+        match declared.peek().filter(|axis| axis.name == name) {
+            Some(axis) => axis.ways.has(way) && !axis.is_neutral(setting) && (axis.decides)(&knobs),
+            None => way == Ways::DIRECT,
+        }
+    };
+    let kept: Vec<bool> = knobs.0.iter().map(decides).collect();
+    if kept.contains(&false) {
+        let mut kept = kept.into_iter();
+        knobs.0.retain(|_, _| kept.next().unwrap_or(true));
+    }
+    contraction::settle(&mut knobs);
+    if way == Ways::DOTS {
+        dots::settle(&mut knobs);
+    }
+    knobs
+}

@@ -1,0 +1,251 @@
+//! Settings of axes that are words.
+
+use models::choice;
+
+choice! {
+    /// How weights and sums are stored.
+    pub enum LayoutKind {
+        /// Channels in blocks.
+        Blocked = "blocked",
+        /// As the task says.
+        Plain = "plain",
+        /// Quads of bytes along the depth.
+        Dots = "dots",
+    }
+}
+
+choice! {
+    /// The order of the loops of a sum.
+    pub enum SumOrder {
+        /// The depth outside.
+        DepthFirst = "depth_first",
+        /// The window outside; what is padding for a whole tile is left out.
+        KernelFirst = "kernel_first",
+        /// Depth, columns, rows.
+        Cxy = "cxy",
+        /// Rows, depth, columns.
+        Ycx = "ycx",
+        /// Columns, depth, rows.
+        Xcy = "xcy",
+        /// Columns, rows, depth.
+        Xyc = "xyc",
+    }
+}
+
+choice! {
+    /// The order of the loops over tiles.
+    pub enum TileOrder {
+        /// Channels outside of rows and columns.
+        Channels = "channels",
+        /// Channels inside.
+        Space = "space",
+        /// Channels, columns, rows.
+        Cxy = "cxy",
+        /// Rows, channels, columns.
+        Ycx = "ycx",
+        /// Columns, channels, rows.
+        Xcy = "xcy",
+        /// Columns, rows, channels.
+        Xyc = "xyc",
+    }
+}
+
+choice! {
+    /// When sums are finished.
+    pub enum SumAt {
+        /// Those of a tile before the next tile.
+        Tile = "tile",
+        /// Those of all tiles that are taken together at once.
+        Cache = "cache",
+    }
+}
+
+choice! {
+    /// Where padded input is computed.
+    pub enum PadAt {
+        /// Where it is read.
+        Inline = "inline",
+        /// Before all tiles.
+        Root = "root",
+        /// For each step of the pool.
+        Outer = "outer",
+        /// For each vector.
+        Tile = "tile",
+    }
+}
+
+choice! {
+    /// Where what tiles read is copied.
+    pub enum CopyAt {
+        /// Nowhere.
+        No = "no",
+        /// For each step of the pool.
+        Outer = "outer",
+        /// For each part of the depth.
+        Part = "part",
+    }
+}
+
+choice! {
+    /// Where what follows the sums is computed.
+    pub enum WriteAt {
+        /// In each tile.
+        Tile = "tile",
+        /// After all tiles.
+        Root = "root",
+    }
+}
+
+choice! {
+    /// Whether something is done.
+    pub enum YesNo {
+        /// It is.
+        Yes = "yes",
+        /// It is not.
+        No = "no",
+    }
+}
+
+choice! {
+    /// How a convolution is computed.
+    pub enum Algorithm {
+        /// Product by product.
+        Direct = "direct",
+        /// By Winograd's products, in tiles of 2 × 2.
+        Winograd2 = "winograd2",
+        /// By Winograd's products, in tiles of 4 × 4.
+        Winograd4 = "winograd4",
+    }
+}
+
+choice! {
+    /// How exponentials and their kin are computed on CPUs.
+    pub enum Functions {
+        /// By arithmetic on vectors, a few units in the last place off.
+        Vector = "vector",
+        /// By a call of the system's library for each element, as exact as that is.
+        Library = "library",
+    }
+}
+
+choice! {
+    /// How windows of pools are reduced.
+    pub enum Windows {
+        /// As a whole.
+        Whole = "whole",
+        /// Their columns first.
+        ColumnsFirst = "columns_first",
+    }
+}
+
+choice! {
+    /// For how much of the result helpers of rows are computed at once.
+    pub enum HelpersAt {
+        /// For a row.
+        Row = "row",
+        /// For all rows of a head.
+        Head = "head",
+        /// For all rows.
+        Root = "root",
+    }
+}
+
+choice! {
+    /// What becomes of places that no query of a register tile sees.
+    pub enum Unseen {
+        /// They are left out.
+        Skipped = "skipped",
+        /// They are computed.
+        Computed = "computed",
+    }
+}
+
+choice! {
+    /// Whether data enters products of bytes with a sign.
+    pub enum Bytes {
+        /// With a sign.
+        Signed = "signed",
+        /// Without one.
+        Unsigned = "unsigned",
+    }
+}
+
+choice! {
+    /// Where quads of bytes are put together.
+    pub enum QuadsAt {
+        /// Before all tiles.
+        Root = "root",
+        /// For each tile of columns.
+        Outer = "outer",
+        /// For each channel.
+        Channel = "channel",
+    }
+}
+
+choice! {
+    /// Who sums an element of the result.
+    pub enum SummedBy {
+        /// A thread.
+        Thread = "thread",
+        /// All threads of a block.
+        Block = "block",
+    }
+}
+
+choice! {
+    /// Whether even parts of a thread's tile lie apart.
+    pub enum Spread {
+        /// They do.
+        Apart = "apart",
+        /// They do not.
+        Together = "together",
+    }
+}
+
+choice! {
+    /// Where the threads of a GPU read operands from.
+    pub enum StagedIn {
+        /// Shared memory.
+        Shared = "shared",
+        /// Global memory.
+        Global = "global",
+    }
+}
+
+choice! {
+    /// What multiplies.
+    pub enum Unit {
+        /// Threads.
+        Threads = "threads",
+        /// Tensor cores.
+        Tensor = "tensor",
+    }
+}
+
+choice! {
+    /// What pieces go through on their way to shared memory.
+    pub enum CopyThrough {
+        /// Registers.
+        Registers = "registers",
+        /// Copies in the background.
+        Async = "async",
+    }
+}
+
+choice! {
+    /// To what operands are rounded.
+    pub enum Precision {
+        /// 32-bit floats with ten bits of fraction.
+        Tf32 = "tf32",
+    }
+}
+
+choice! {
+    /// How many kernels compute the steps of a row.
+    pub enum Kernels {
+        /// One for all steps.
+        One = "one",
+        /// One each.
+        Each = "each",
+    }
+}

@@ -1,0 +1,47 @@
+//! Axes of spaces on GPUs alone.
+
+use crate::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
+use crate::choices::{Kernels, Spread, StagedIn, Unit};
+use crate::knobs::Knobs;
+
+/// Threads of a block.
+pub static BLOCK_THREADS: NumberAxis = NumberAxis::new("threads");
+/// Threads along channels.
+pub static THREADS_C: NumberAxis = NumberAxis::new("threads_c");
+/// Threads along rows.
+pub static THREADS_Y: NumberAxis = NumberAxis::new("threads_y");
+/// Threads along columns.
+pub static THREADS_X: NumberAxis = NumberAxis::new("threads_x");
+/// Whether even parts of a thread's tile lie apart.
+pub static SPREAD: ChoiceAxis<Spread> = ChoiceAxis::new("spread");
+/// Where operands are read from.
+pub static STAGE: ChoiceAxis<StagedIn> = ChoiceAxis::new("stage");
+/// Parts of the sum in blocks of their own.
+pub static SPLIT_K: NumberAxis = NumberAxis::new("split_k").ways(Ways::DIRECT.or(Ways::TENSOR));
+/// Elements that a thread fetches at once.
+pub static FETCH: NumberAxis = NumberAxis::new("fetch").when(is_staged);
+/// Whether staged rows are padded against bank conflicts.
+pub static PAD_ROWS: NumberAxis = NumberAxis::new("pad_rows").ways(Ways::DIRECT.or(Ways::TENSOR)).when(is_staged);
+/// What multiplies.
+pub static UNIT: ChoiceAxis<Unit> = ChoiceAxis::new("unit").ways(Ways::DIRECT.or(Ways::TENSOR).or(Ways::BLOCK_SUM));
+/// How many kernels compute the steps of a row.
+pub static KERNELS: ChoiceAxis<Kernels> = ChoiceAxis::new("kernels");
+
+/// The axes of GPUs alone.
+pub(crate) static AXES: &[&Declaration] = &[
+    &BLOCK_THREADS.0,
+    &THREADS_C.0,
+    &THREADS_Y.0,
+    &THREADS_X.0,
+    &SPREAD.0,
+    &STAGE.0,
+    &SPLIT_K.0,
+    &FETCH.0,
+    &PAD_ROWS.0,
+    &UNIT.0,
+    &KERNELS.0,
+];
+
+fn is_staged(knobs: &Knobs) -> bool {
+    !STAGE.is(knobs, StagedIn::Global)
+}

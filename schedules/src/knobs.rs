@@ -1,0 +1,66 @@
+//! A point of a space: one setting per axis, by name.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The value of one knob.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// An extent or a count.
+    Number(i64),
+    /// A named way.
+    Choice(String),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Number(number) => write!(f, "{number}"),
+            Setting::Choice(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One setting per axis, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Knobs(pub BTreeMap<String, Setting>);
+
+/// Settings by the names of axes, however they are stored.
+pub trait Settings {
+    /// Returns the number of a knob.
+    fn number(&self, name: &str) -> Option<i64>;
+
+    /// Returns the word of a knob.
+    fn choice(&self, name: &str) -> Option<&str>;
+}
+
+impl Settings for Knobs {
+    fn number(&self, name: &str) -> Option<i64> {
+        Knobs::number(self, name)
+    }
+
+    fn choice(&self, name: &str) -> Option<&str> {
+        Knobs::choice(self, name)
+    }
+}
+
+impl Knobs {
+    /// Returns the number of a knob.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        match self.0.get(name) {
+            Some(Setting::Number(number)) => Some(*number),
+            Some(Setting::Choice(_)) | None => None,
+        }
+    }
+
+    /// Returns the word of a knob.
+    pub fn choice(&self, name: &str) -> Option<&str> {
+        match self.0.get(name) {
+            Some(Setting::Choice(choice)) => Some(choice),
+            Some(Setting::Number(_)) | None => None,
+        }
+    }
+}
