@@ -6,6 +6,7 @@ use crate::extents::{Extents, by_phases, contraction_extents};
 use crate::flat::{flat, is_odd};
 use crate::template::{parameter_extents, template};
 use crate::tiles::count;
+use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Op, Task};
 
 /// What a loop walks.
@@ -110,12 +111,12 @@ impl Domain {
         let weight = parameter_extents(task, 1);
         let kernel = weight.get(2..).unwrap_or_default();
         let (window, depth, is_depthwise) = match &task.steps[0].op {
-            Op::Conv { groups, .. } | Op::QConv { groups, .. } => {
+            Op::Conv(Conv { groups, .. }) | Op::QConv(QConv { groups, .. }) => {
                 let depth = weight.get(1).copied().unwrap_or(1);
                 (kernel.to_vec(), depth, *groups > 1 && depth == 1)
             }
             // Each phase of the result is reached through some of the taps.
-            Op::ConvTranspose { strides, .. } => {
+            Op::ConvTranspose(ConvTranspose { strides, .. }) => {
                 let taps = kernel.iter().zip(strides).map(|(&taps, &stride)| count(taps, stride));
                 (taps.collect(), extents.depth, false)
             }

@@ -6,7 +6,6 @@ mod common;
 use job::space::axes::POOL;
 use job::space::choices::YesNo;
 use job::space::{self, Domain, Knobs, Loop, LoopNest, Mark, Schedule};
-use job::target::{Target, llvm};
 use job::tiles::count;
 use kernel::apply::{SpaceCache, apply};
 use kernel::lower::{Form, Part, lower};
@@ -16,6 +15,7 @@ use kernel::tvm::names::Role;
 use models::Task;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use targets::{Target, llvm};
 
 /// Points of each task.
 const POINTS: usize = 8;

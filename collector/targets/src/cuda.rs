@@ -1,8 +1,9 @@
 //! `cuda`: NVIDIA GPUs, through CUDA C and NVIDIA's own compiler.
 
-use crate::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, WARP_THREADS};
+use crate::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 use crate::kind::{Generator, Host, HostCpu, OptionError, Refusal, Resolved, TargetKind, TargetOptions, TunerNeeds};
 use crate::{Form, Machine, Target, limits};
+use schedules::WARP_THREADS;
 use serde_json::{Value as Json, json};
 
 /// The name of the target that is this machine's GPU.

@@ -15,7 +15,6 @@ mod torch;
 
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
-    WARP_THREADS,
 };
 pub use board::{BOARDS, Board, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
@@ -29,6 +28,7 @@ pub use kind::{
 pub use llvm::{HOST, llvm};
 pub use mali::mali;
 pub use pynq::{ARM, PYNQ};
+pub use schedules::{Cpu, Gpu, WARP_THREADS};
 pub use torch::torch;
 
 use datasets::Record;
@@ -154,36 +154,6 @@ pub enum Machine {
     Gpu(Gpu),
     /// Products of blocks of bytes.
     Core(accelerator::Core),
-}
-
-/// Facts of a GPU that a space depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// Threads of one block.
-    pub block_threads: i64,
-    /// Bytes of shared memory of one block.
-    pub shared_bytes: i64,
-    /// Threads that go in step.
-    pub warp_threads: i64,
-    /// Ten times the least compute capability that code is made for; 0 where nothing multiplies blocks at once.
-    pub capability: u32,
-}
-
-/// Facts of a CPU that a space depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// 32-bit floats in one vector.
-    pub vector_lanes: i64,
-    /// Vector registers.
-    pub vector_registers: i64,
-    /// Cores that may work at once.
-    pub cores: i64,
-    /// Whether a core computes vectors in two steps, half at a time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_halved: bool,
-    /// Whether it is Intel's, with vectors of 512 bits.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_intel: bool,
 }
 
 /// A fact with the numbers that it may have.
