@@ -30,6 +30,10 @@ pub(super) struct Graph {
     pub tensor_values: BTreeMap<String, Meta>,
     #[serde(default)]
     pub sym_int_values: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub sym_bool_values: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub sym_float_values: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
