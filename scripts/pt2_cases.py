@@ -124,17 +124,17 @@ class Resized(nn.Module):
 
     def forward(self, x, volume):
         resize = nn.functional.interpolate
-        yield_ = []
+        resized = []
         for aligned in (False, True):
-            yield_.append(resize(x, (9, 7), mode="bicubic", align_corners=aligned))
-            yield_.append(resize(volume, (5, 4, 6), mode="trilinear", align_corners=aligned))
+            resized.append(resize(x, (9, 7), mode="bicubic", align_corners=aligned))
+            resized.append(resize(volume, (5, 4, 6), mode="trilinear", align_corners=aligned))
         for mode in ("bilinear", "bicubic"):
-            yield_.append(resize(x, (3, 4), mode=mode, antialias=True))
-            yield_.append(resize(x, (11, 13), mode=mode, antialias=True))
-            yield_.append(resize(x, scale_factor=(1.7, 0.6), mode=mode))
-        yield_.append(resize(x, scale_factor=1.7, mode="nearest"))
-        yield_.append(resize(x, (9, 4), mode="nearest-exact"))
-        return tuple(yield_)
+            resized.append(resize(x, (3, 4), mode=mode, antialias=True))
+            resized.append(resize(x, (11, 13), mode=mode, antialias=True))
+            resized.append(resize(x, scale_factor=(1.7, 0.6), mode=mode))
+        resized.append(resize(x, scale_factor=1.7, mode="nearest"))
+        resized.append(resize(x, (9, 4), mode="nearest-exact"))
+        return tuple(resized)
 
 
 class Blocks(nn.Module):
@@ -222,6 +222,41 @@ class Regions(nn.Module):
         return *regions, self.deformed(x, self.offset(x)), self.deformed(x, self.offset(x), self.mask(x).sigmoid())
 
 
+class Modes(nn.Module):
+    """Parts that run without gradients, whose programs stand within the program, and a product with a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)
+        with torch.no_grad():
+            z = y * 2 + x
+            w = z.sin()
+        with torch.autocast("cpu", enabled=False):
+            v = (w + y).cos()
+        return v + z, nn.functional.linear(x, self.layer.weight[0])
+
+
+class Signals(nn.Module):
+    """Fourier transforms and complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(12))
+        self.register_buffer("turns", torch.polar(torch.ones(7, 4), torch.rand(7, 4)))
+
+    def forward(self, x, y):
+        spectrum = torch.stft(x, 16, 5, 12, window=self.window, return_complex=True)
+        back = torch.istft(spectrum, 16, 5, 12, window=self.window, length=40)
+        plain = torch.stft(x[0], 16, center=False, normalized=True, onesided=False, return_complex=True, window=torch.ones(16))
+        turned = torch.view_as_real(torch.view_as_complex(y.reshape(3, 7, 4, 2)) * self.turns).flatten(2)
+        shaped = (torch.fft.fft(y).unsqueeze(-1).transpose(0, 1) * 0.5 + 0.25 * torch.fft.fft(y, 9, dim=1, norm="ortho")[:, :7].unsqueeze(-1).transpose(0, 1)).reshape(7, -1)
+        other = torch.fft.irfft(torch.fft.rfft(y, dim=1) * 2, 7, dim=1), torch.fft.ifft(torch.fft.fftn(y, dim=(0, 2)), dim=0).imag
+        return spectrum.abs(), spectrum.angle().cos(), back, torch.view_as_real(plain), turned, shaped.real, shaped.conj().imag, torch.fft.fft2(y).real, *other
+
+
 class Answers(nn.Module):
     """A library model that answers with one tensor."""
 
@@ -243,6 +278,8 @@ def cases():
     theta = torch.tensor([[1.0, 0.2, -0.1], [0.3, 0.8, 0.2]]).expand(2, 2, 3) + torch.randn(2, 2, 3) * 0.1
     grid = torch.rand(2, 3, 4, 2) * 3 - 1.5
     for end in ("", "_core"):
+        yield "small_modes" + end, Modes, (torch.randn(2, 4),)
+        yield "small_signals" + end, Signals, (torch.randn(2, 40), torch.randn(3, 7, 8))
         yield "small_norms" + end, Norms, (torch.randn(2, 4, 7),)
         yield "small_grids" + end, Grids, (torch.randn(2, 2, 5, 6), theta.clone(), grid, torch.randn(2, 2, 3, 4, 5))
         yield "small_resized" + end, Resized, (torch.randn(1, 2, 6, 8), torch.randn(1, 2, 3, 4, 5))

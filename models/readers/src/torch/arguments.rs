@@ -62,7 +62,6 @@ impl<'a> Importer<'a> {
             "as_floats" => Argument::Floats(list().iter().map(float).collect::<Option<_>>().ok_or_else(wrong)?),
             "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
             "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
-            "as_graph" => return unsupported("it runs one of several parts of the program, as the data decides"),
             "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
             other => return unsupported(format!("an argument of the kind `{}` has no form here", shortened(other))),
         })

@@ -7,7 +7,7 @@
 use super::arguments::names_of;
 use super::call::Call;
 use super::rules::{self, Made};
-use super::schema::{Meta, Node, Program, Union};
+use super::schema::{Input, Meta, Node, Program, Union};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
 use models::builder::GraphBuilder;
@@ -209,11 +209,19 @@ impl<'a> Importer<'a> {
                 }
                 Ok(())
             }
+            // A number that cannot be known matters only to who reads it.
+            Err(Refusal::Unsupported(_)) if rules::is_number(target) => Ok(()),
             Err(refusal) => self.refuse(node, refusal),
         }
     }
 
     fn results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
+        // Of what is refused for its operator, arguments need not be read.
+        if let Some((operator, _)) = rules::operator(target)
+            && let Some(reason) = rules::reason(operator)
+        {
+            return unsupported(reason);
+        }
         let mut arguments = HashMap::new();
         for input in &node.inputs {
             arguments.insert(input.name.as_str(), self.argument(&input.arg)?);
@@ -224,12 +232,22 @@ impl<'a> Importer<'a> {
         let Some((operator, is_written)) = rules::operator(target) else {
             return unsupported(self.without_rule());
         };
-        let Some(rule) = rules::rule(operator) else {
-            return unsupported(rules::reason(operator).map_or_else(|| self.without_rule(), str::to_owned));
-        };
         let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
+        let is_complex = |name: &&str| self.meta(name).is_some_and(Meta::is_complex);
+        let reads_complex = |input: &&'a Input| names_of(&input.arg).iter().any(is_complex);
+        let complex: Vec<&str> = node.inputs.iter().filter(reads_complex).map(|input| input.name.as_str()).collect();
+        let rule = match complex.is_empty() && !names.iter().any(is_complex) {
+            true => rules::rule(operator),
+            false => match rules::complex::rule(operator) {
+                None if rules::rule(operator).is_some() => return unsupported("its elements are complex numbers"),
+                rule => rule,
+            },
+        };
+        let Some(rule) = rule else {
+            return unsupported(self.without_rule());
+        };
         let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
-        let mut call = Call { emit: &mut self.emit, operator, arguments, stated };
+        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         Ok(Results::Tensors { made: rule(&mut call)?, is_written })
     }
 
@@ -242,7 +260,8 @@ impl<'a> Importer<'a> {
                 *counts.entry(shortened(target)).or_default() += 1;
             }
         }
-        let listed: Vec<String> = counts.iter().take(16).map(|(target, count)| format!("`{target}` ({count})")).collect();
+        let listed: Vec<String> =
+            counts.iter().take(16).map(|(target, count)| format!("`{target}` ({count})")).collect();
         let more = match counts.len().saturating_sub(16) {
             0 => String::new(),
             more => format!(" and {more} others"),

@@ -8,6 +8,7 @@
 mod arguments;
 mod call;
 mod import;
+mod inline;
 mod rules;
 mod schema;
 #[cfg(test)]
@@ -83,13 +84,14 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
-    let program: Program = serde_json::from_slice(&text)
+    let mut program: Program = serde_json::from_slice(&text)
         .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
         let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
+    inline::inline(&mut program.graph_module.graph).map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
     let weights = weights::Weights::read(&archive, &name).map_err(|reason| malformed("weights", reason))?;
     let (graph, skipped) = import::import(&program, weights, file, options)?;
     let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
@@ -101,9 +103,11 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     let is_version = |name: &&str| *name == "archive_version" || name.ends_with("/archive_version");
     let Some(entry) = archive.names().find(is_version) else { return Ok(()) };
     let place = format!("entry `{entry}`");
-    let bytes = archive
-        .bytes(entry, 64)
-        .map_err(|reason| Error::Malformed { file: file.to_owned(), place: place.clone(), reason })?;
+    let bytes = archive.bytes(entry, 64).map_err(|reason| Error::Malformed {
+        file: file.to_owned(),
+        place: place.clone(),
+        reason,
+    })?;
     let version = String::from_utf8_lossy(&bytes).trim().to_owned();
     if version == ARCHIVE_VERSION {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Counts and sums of rows that belong together: histograms, bags of embeddings, places among sorted numbers.
 
-use super::{Call, Made, Outputs, Window, own};
+use super::{Call, Made, Outputs, Window, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
@@ -9,8 +9,7 @@ use reference::Tensor;
 
 /// Numbers from 0 on, of this shape, which has one extent other than 1.
 pub(super) fn counting(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
-    let count: i64 = shape.iter().product();
-    let numbers: Vec<f64> = (0..count).map(|number| number as f64).collect();
+    let numbers: Vec<f64> = (0..numbers_of(shape)?).map(|number| number as f64).collect();
     emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, shape), &numbers)?)
 }
 
@@ -142,12 +141,7 @@ fn members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Ou
 }
 
 /// The largest row elements of each bag, zeros for an empty one.
-fn largest(
-    emit: &mut Emit<'_>,
-    rows: ValueId,
-    members: ValueId,
-    [bags, count, width]: [i64; 3],
-) -> Outcome<ValueId> {
+fn largest(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, width]: [i64; 3]) -> Outcome<ValueId> {
     let dtype = emit.dtype(rows)?;
     let rows = emit.reshape(rows, &[1, count, width])?;
     let members = emit.reshape(members, &[bags, count, 1])?;

@@ -1,6 +1,6 @@
 //! Sliding blocks of a tensor as columns, and columns summed back to where they come from.
 
-use super::{Call, Outputs, own, view};
+use super::{Call, Outputs, numbers_of, own, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operator::{Op, ScatterOp};
@@ -53,10 +53,7 @@ impl Blocks {
                 (0..self.counts[side]).map(move |block| from + block * self.strides[side]).collect::<Vec<i64>>()
             })
         };
-        let total = self.kernel.iter().chain(&self.counts).try_fold(1i64, |all, &extent| all.checked_mul(extent));
-        if total.is_none_or(|total| total > 1 << 26) {
-            return unsupported("its blocks have too many elements");
-        }
+        numbers_of(&[self.kernel, self.counts].concat())?;
         let mut places = Vec::new();
         for rows in along(0) {
             for columns in along(1) {
@@ -166,19 +163,14 @@ pub(super) fn unfold(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// One dimension as `[count, size]`.
-fn windows(
-    emit: &mut Emit<'_>,
-    x: ValueId,
-    axis: usize,
-    [extent, count, size, step]: [i64; 4],
-) -> Outcome<ValueId> {
+fn windows(emit: &mut Emit<'_>, x: ValueId, axis: usize, [extent, count, size, step]: [i64; 4]) -> Outcome<ValueId> {
     if size == step && count * size == extent {
         let mut shape = emit.extents(x)?;
         shape.splice(axis..=axis, [count, size]);
         return emit.reshape(x, &shape);
     }
-    let places: Vec<f64> =
-        (0..count).flat_map(|window| (0..size).map(move |at| (window * step + at) as f64)).collect();
+    numbers_of(&[count, size])?;
+    let places: Vec<f64> = (0..count).flat_map(|window| (0..size).map(move |at| (window * step + at) as f64)).collect();
     let ty = TensorType::new(DType::I64, &[count, size]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &places)?)?;
     emit.push(Op::Gather { axis: axis as i64 }, &[x, places])

@@ -124,8 +124,7 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
         values = call.emit.push(Op::Expand { shape: shape.clone() }, &[values])?;
     }
     let own_places = places.at..places.at + places.rank;
-    let to_front: Vec<usize> =
-        own_places.clone().chain(0..places.at).chain(own_places.end..shape.len()).collect();
+    let to_front: Vec<usize> = own_places.clone().chain(0..places.at).chain(own_places.end..shape.len()).collect();
     let values = call.emit.transpose(values, &to_front)?;
     let y = call.emit.push(Op::ScatterNd { combine }, &[places.data, places.numbers, values])?;
     let mut back = vec![0; places.order.len()];

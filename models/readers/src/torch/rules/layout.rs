@@ -2,7 +2,7 @@
 
 use super::bags::counting;
 use super::movement::input;
-use super::{Call, Made, Outputs, Window, own, push, view};
+use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operator::{BinaryOp, CompareOp, Op};
@@ -103,6 +103,7 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("its diagonal has no elements");
     }
     shape.truncate(rank - 2);
+    numbers_of(&[count])?;
     shape.push(rows * columns);
     let flat = emit.reshape(turned, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
@@ -122,8 +123,7 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
-    let (rows, columns) =
-        (counting(emit, DType::I64, &[extent, 1])?, counting(emit, DType::I64, &[1, extent])?);
+    let (rows, columns) = (counting(emit, DType::I64, &[extent, 1])?, counting(emit, DType::I64, &[1, extent])?);
     let is_on = emit.push(Op::Compare { function: CompareOp::Equal }, &[rows, columns])?;
     let zero = emit.scalar(emit.dtype(x)?, 0.0)?;
     own(emit.push(Op::Where, &[is_on, wide, zero])?)
@@ -155,10 +155,7 @@ pub(super) fn strided(call: &mut Call<'_, '_>) -> Outputs {
     if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
         return unsupported(format!("sizes {sizes:?} with strides {strides:?}"));
     }
-    let wanted = sizes.iter().try_fold(1i64, |all, &size| all.checked_mul(size));
-    if wanted.is_none_or(|wanted| wanted > 1 << 24) {
-        return unsupported("it looks at too many elements");
-    }
+    numbers_of(&sizes)?;
     let mut places = vec![offset];
     for (&size, &stride) in sizes.iter().zip(&strides) {
         let steps = |place: &i64| {
@@ -224,9 +221,7 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
     let (rows, columns, offset) = (call.int("row", 0)?, call.int("col", 0)?, call.int("offset", 0)?);
     let dtype = call.result_dtype()?;
-    if !(0..=1 << 13).contains(&rows) || !(0..=1 << 13).contains(&columns) {
-        return unsupported(format!("a triangle of {rows} x {columns}"));
-    }
+    numbers_of(&[rows.max(0), columns.max(0)])?;
     let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let is_inside = |&(row, column): &(i64, i64)| {
         let from_diagonal = (column - row).saturating_sub(offset);

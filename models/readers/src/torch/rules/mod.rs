@@ -2,6 +2,7 @@
 
 mod bags;
 mod blocks;
+pub(super) mod complex;
 mod contraction;
 mod create;
 mod index;
@@ -12,6 +13,7 @@ mod pointwise;
 mod recurrent;
 mod reduce;
 mod sample;
+mod signal;
 mod table;
 mod window;
 
@@ -44,6 +46,18 @@ pub(super) enum Window {
     Other,
 }
 
+/// Numbers that a rule writes down, such as indices.
+const MAX_NUMBERS: i64 = 1 << 22;
+
+/// The product of some extents, which bounds how many numbers a rule writes down.
+fn numbers_of(extents: &[i64]) -> Outcome<i64> {
+    let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
+    match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
+        Some(count) => Ok(count),
+        None => unsupported(format!("it needs {extents:?} constants, at most {MAX_NUMBERS} can be written down")),
+    }
+}
+
 type Outputs = Outcome<Vec<Made>>;
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
@@ -68,6 +82,9 @@ pub(super) fn is_dropped(target: &str) -> bool {
 /// other libraries keep the name of the library.
 pub(super) fn operator(target: &str) -> Option<(&str, bool)> {
     const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
+    if target.starts_with("higher_order.") {
+        return Some((target, false));
+    }
     if LIBRARIES.iter().any(|library| target.starts_with(library)) {
         return Some((target.rsplit_once('.').map_or(target, |(name, _)| name), false));
     }
@@ -105,6 +122,9 @@ pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &E
         let count = emit.ty(*x)?.elements().and_then(|count| i64::try_from(count).ok());
         return Ok(count);
     }
+    if let Some(name) = target.strip_prefix("torch.sym_") {
+        return symbolic(name, arguments).map(Some);
+    }
     let Some(name) = target.strip_prefix("_operator.").or(target.strip_prefix("math.")) else { return Ok(None) };
     let operand = |names: [&str; 2]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
@@ -137,6 +157,24 @@ pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &E
     }
 }
 
+/// A number of `torch.sym_ite` and its like.
+fn symbolic(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
+    let number = |names: &[&str]| match names.iter().find_map(|name| arguments.get(name)) {
+        Some(Argument::Int(number)) => Ok(*number),
+        Some(Argument::Bool(flag)) => Ok(i64::from(*flag)),
+        _ => unsupported("its operand is no integer"),
+    };
+    Ok(match name {
+        "ite" if number(&["b"])? != 0 => number(&["t"])?,
+        "ite" => number(&["f"])?,
+        "max" => number(&["a"])?.max(number(&["b"])?),
+        "min" => number(&["a"])?.min(number(&["b"])?),
+        "not" => i64::from(number(&["a"])? == 0),
+        "int" => number(&["a"])?,
+        other => return unsupported(format!("there is no rule for `sym_{other}`")),
+    })
+}
+
 /// The rule of an operator.
 pub(super) fn rule(operator: &str) -> Option<Rule> {
     let found = table::RULES.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
@@ -145,14 +183,17 @@ pub(super) fn rule(operator: &str) -> Option<Rule> {
 
 /// Whether a target has a rule, computes a number, or has a reason of its own to be refused.
 pub(super) fn is_known(target: &str) -> bool {
-    let has_rule = |target| operator(target).is_some_and(|(name, _)| rule(name).is_some() || reason(name).is_some());
-    is_dropped(target) || is_number(target) || target.starts_with("higher_order.") || has_rule(target)
+    let has_rule = |target| {
+        operator(target)
+            .is_some_and(|(name, _)| rule(name).is_some() || complex::rule(name).is_some() || reason(name).is_some())
+    };
+    is_dropped(target) || is_number(target) || has_rule(target)
 }
 
 /// Whether a node computes a number of Python.
-fn is_number(target: &str) -> bool {
+pub(super) fn is_number(target: &str) -> bool {
     const NUMBERS: &[&str] = &["aten.sym_size", "aten.sym_numel", "aten.item.", "aten._local_scalar_dense."];
-    NUMBERS.iter().chain(&["_operator.", "math."]).any(|start| target.starts_with(start))
+    NUMBERS.iter().chain(&["_operator.", "math.", "torch.sym_"]).any(|start| target.starts_with(start))
 }
 
 /// Why an operator can have no rule; nothing for operators that only lack one.
@@ -160,6 +201,12 @@ pub(super) fn reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
         | "nonzero_numpy" | "argwhere" => "the size of its result depends on the data",
+        "higher_order.cond" | "higher_order.while_loop" | "higher_order.map_impl" | "higher_order.scan" => {
+            "which part of the program it runs, or how often, depends on the data"
+        }
+        "higher_order.wrap_with_autocast" => {
+            "it computes in another precision; export the model after `run_decompositions()`"
+        }
         "torchvision.nms" => {
             "how many boxes it keeps depends on the data; export the network up to its heads, without this step"
         }

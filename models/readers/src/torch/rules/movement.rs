@@ -1,6 +1,6 @@
 //! The same elements in other places, and windows on other tensors' memory.
 
-use super::{Call, Made, Outputs, Window, own, push, view};
+use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
@@ -216,9 +216,7 @@ fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
 
 fn repeated(repeats: &[i64]) -> Outcome<Vec<i64>> {
     let total = repeats.iter().try_fold(0i64, |all, &times| all.checked_add(times).filter(|_| times >= 0));
-    if total.is_none_or(|total| total > 1 << 22) {
-        return unsupported("it repeats too many elements");
-    }
+    numbers_of(&[total.unwrap_or(i64::MAX)])?;
     let numbered = (0..).zip(repeats);
     Ok(numbered.flat_map(|(number, &times)| std::iter::repeat_n(number, times as usize)).collect())
 }

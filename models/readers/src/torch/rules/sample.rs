@@ -4,7 +4,7 @@
 //! looked up and the weighted elements are added.
 
 use super::bags::{compare, counting};
-use super::{Call, Outputs, own};
+use super::{Call, Outputs, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
@@ -37,10 +37,10 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("{size:?} is no size of images"));
     };
     let space = &size[2..];
-    let count = space.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent).filter(|_| extent > 0));
-    let Some(count) = count.filter(|count| *count < 1 << 24) else {
-        return unsupported(format!("a grid of {space:?}"));
-    };
+    if space.iter().any(|&extent| extent < 1) {
+        return malformed(format!("{size:?} is no size of images"));
+    }
+    let count = numbers_of(&[space, &[rank as i64 + 1]].concat())? / (rank as i64 + 1);
     let along = |extent: i64, at: i64| -> f64 {
         let extent = extent as f64;
         match (is_aligned, extent > 1.0) {
@@ -312,7 +312,8 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
         let size = emit.binary_with(BinaryOp::Div, size, pooled[axis] as f64)?;
         let parts = pooled[axis] * samples;
         let steps: Vec<f64> = (0..parts).map(|part| (part as f64 + 0.5) / samples as f64).collect();
-        let steps = emit.constant_of(&Tensor::from_numbers(TensorType::new(emit.dtype(regions)?, &[1, parts]), &steps)?)?;
+        let steps =
+            emit.constant_of(&Tensor::from_numbers(TensorType::new(emit.dtype(regions)?, &[1, parts]), &steps)?)?;
         let along = emit.binary(BinaryOp::Mul, size, steps)?;
         let places = emit.binary(BinaryOp::Add, along, ends[0])?;
         let shape = if axis == 0 { [count, parts, 1, 1] } else { [count, 1, parts, 1] };
@@ -395,7 +396,8 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let moves = emit.reshape(offset, &[n, taps, 2, to[0], to[1]])?;
     let mut axes = Vec::new();
     for axis in 0..2 {
-        let tap = counting(emit, dtype, &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] })?;
+        let tap =
+            counting(emit, dtype, &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] })?;
         let tap = emit.binary_with(BinaryOp::Mul, tap, dilations[axis] as f64)?;
         let place = counting(emit, dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
         let place = emit.binary_with(BinaryOp::Mul, place, strides[axis] as f64)?;

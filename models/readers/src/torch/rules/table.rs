@@ -40,6 +40,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_native_batch_norm_legit", normalise::batch_norm),
     ("_native_batch_norm_legit_functional", normalise::batch_norm),
     ("_native_batch_norm_legit_no_training", normalise::batch_norm),
+    ("_neg_view", unary!(UnaryOp::Neg)),
     ("_reshape_alias", movement::view_as),
     ("_reshape_copy", movement::view_as),
     ("_safe_softmax", |call| normalise::softmax(call, false)),

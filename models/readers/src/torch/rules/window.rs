@@ -1,6 +1,6 @@
 //! Pools and changes of resolution.
 
-use super::{Call, Outputs, push};
+use super::{Call, Outputs, numbers_of, push};
 use crate::onnx::{Axis, Filter};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -150,8 +150,9 @@ pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
 fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[Axis], place: fn(f32, &Axis) -> f32) -> Outputs {
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
-        if axis.old < 1 || axis.new > 1 << 24 {
-            return unsupported(format!("{} elements from {}", axis.new, axis.old));
+        numbers_of(&[axis.new])?;
+        if axis.old < 1 {
+            return unsupported("it has no elements");
         }
         let at = |new: i64| (place(new as f32, axis).floor() as i64).clamp(0, axis.old - 1);
         let places: Vec<i64> = (0..axis.new).map(at).collect();
@@ -167,8 +168,7 @@ pub(super) fn resample(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> 
     let rule = if call.flag("align_corners", false)? { "align_corners" } else { "half_pixel" };
     // The filter for images that shrink is the one of Pillow.
     let cubic = if antialias { -0.5 } else { -0.75 };
-    let filter =
-        Filter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };
+    let filter = Filter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         if axis.old != axis.new || axis.scale != 1.0 {
