@@ -3,7 +3,7 @@
 use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
@@ -165,5 +165,25 @@ impl Emit<'_> {
 
     pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
         self.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
+    }
+
+    /// The angle of `x + iy`, from -π to π.
+    pub fn angle(&mut self, y: ValueId, x: ValueId) -> Outcome<ValueId> {
+        use std::f64::consts::PI;
+        let dtype = self.dtype(x)?;
+        let zero = self.scalar(dtype, 0.0)?;
+        let quotient = self.binary(BinaryOp::Div, y, x)?;
+        let slope = self.unary(UnaryOp::Atan, quotient)?;
+        let is_left = self.push(Op::Compare { function: CompareOp::Less }, &[x, zero])?;
+        let is_below = self.push(Op::Compare { function: CompareOp::Less }, &[y, zero])?;
+        let (half, minus_half) = (self.scalar(dtype, PI)?, self.scalar(dtype, -PI)?);
+        let turn = self.push(Op::Where, &[is_below, minus_half, half])?;
+        let turn = self.push(Op::Where, &[is_left, turn, zero])?;
+        let turned = self.binary(BinaryOp::Add, slope, turn)?;
+        // Above and below zero the quotient has no sign to go by.
+        let is_upright = self.push(Op::Compare { function: CompareOp::Equal }, &[x, zero])?;
+        let side = self.unary(UnaryOp::Sign, y)?;
+        let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
+        self.push(Op::Where, &[is_upright, upright, turned])
     }
 }

@@ -2,7 +2,6 @@
 //! real part first.
 
 use super::movement::input;
-use super::pointwise::angle;
 use super::{Argument, Call, Outputs, Rule, own, signal, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -101,7 +100,7 @@ fn size(call: &mut Call<'_, '_>) -> Outputs {
 fn complex_angle(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let [real, imaginary] = halves(call.emit, x)?;
-    own(angle(call.emit, imaginary, real)?)
+    own(call.emit.angle(imaginary, real)?)
 }
 
 fn conjugate(call: &mut Call<'_, '_>) -> Outputs {

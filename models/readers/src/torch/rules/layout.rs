@@ -5,7 +5,7 @@ use super::movement::input;
 use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op};
+use models::operator::{BinaryOp, Border, CompareOp, Op};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -316,4 +316,76 @@ pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
         _ => extents,
     };
     view(call.emit.reshape(x, &shape)?)
+}
+
+/// Repeats each dimension; dimensions that are left out are repeated once.
+pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let (mut repeats, extents) = (call.ints("dims")?, call.emit.extents(x)?);
+    let missing = extents.len().saturating_sub(repeats.len());
+    repeats.splice(0..0, vec![1; missing]);
+    let added = repeats.len() - extents.len();
+    x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
+    push(call, Op::Tile { repeats }, &[x])
+}
+
+/// Each element of a dimension so many times in a row.
+pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
+    if !call.arguments.contains_key("self") {
+        return repeated_numbers(call);
+    }
+    let mut x = input(call)?;
+    if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
+        let numbers = call.emit.known_integers(*repeats, "repeats")?;
+        let places = repeated(&numbers)?;
+        let axis = call.axis(x, "dim", 0)?;
+        let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
+        if !call.has("dim") || numbers.len() as i64 != extent {
+            return unsupported("its repeats are not one for each element of a dimension");
+        }
+        let places = call.emit.integers(&places)?;
+        return push(call, Op::Gather { axis: axis as i64 }, &[x, places]);
+    }
+    if !call.has("dim") {
+        let count = call.emit.extents(x)?.iter().product();
+        x = call.emit.reshape(x, &[count])?;
+    }
+    let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
+    let mut extents = call.emit.extents(x)?;
+    extents.insert(axis + 1, 1);
+    let wide = call.emit.reshape(x, &extents)?;
+    extents[axis + 1] = times;
+    let wide = call.emit.push(Op::Expand { shape: extents.clone() }, &[wide])?;
+    extents.remove(axis + 1);
+    extents[axis] = extents[axis].saturating_mul(times);
+    own(call.emit.reshape(wide, &extents)?)
+}
+
+/// The number of each repeat, so many times.
+fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
+    let numbers = call.emit.known_integers(call.tensor("repeats")?, "repeats")?;
+    let places = repeated(&numbers)?;
+    own(call.emit.integers(&places)?)
+}
+
+fn repeated(repeats: &[i64]) -> Outcome<Vec<i64>> {
+    let total = repeats.iter().try_fold(0i64, |all, &times| all.checked_add(times).filter(|_| times >= 0));
+    numbers_of(&[total.unwrap_or(i64::MAX)])?;
+    let numbered = (0..).zip(repeats);
+    Ok(numbered.flat_map(|(number, &times)| std::iter::repeat_n(number, times as usize)).collect())
+}
+
+/// Pads of elements of the data itself, from the last dimension on.
+pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
+    let (x, given) = (input(call)?, call.ints("padding")?);
+    let rank = call.emit.rank(x)?;
+    if given.len() % 2 != 0 || given.len() / 2 > rank || given.iter().any(|&pad| pad < 0) {
+        return unsupported(format!("pads {given:?} of {rank} dimensions"));
+    }
+    let mut pads = vec![0; 2 * rank];
+    for (index, pair) in given.chunks(2).enumerate() {
+        let axis = rank - 1 - index;
+        (pads[axis], pads[rank + axis]) = (pair[0], pair[1]);
+    }
+    push(call, Op::BorderPad { border, pads }, &[x])
 }

@@ -437,27 +437,7 @@ pub(super) fn hypotenuse(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {
     let [y, x] = operands(call)?;
-    own(angle(call.emit, y, x)?)
-}
-
-/// The angle of `x + iy`, from -π to π.
-pub(super) fn angle(emit: &mut crate::Emit<'_>, y: ValueId, x: ValueId) -> Outcome<ValueId> {
-    use std::f64::consts::PI;
-    let dtype = emit.dtype(x)?;
-    let zero = emit.scalar(dtype, 0.0)?;
-    let quotient = emit.binary(BinaryOp::Div, y, x)?;
-    let slope = emit.unary(UnaryOp::Atan, quotient)?;
-    let is_left = emit.push(Op::Compare { function: CompareOp::Less }, &[x, zero])?;
-    let is_below = emit.push(Op::Compare { function: CompareOp::Less }, &[y, zero])?;
-    let (half, minus_half) = (emit.scalar(dtype, PI)?, emit.scalar(dtype, -PI)?);
-    let turn = emit.push(Op::Where, &[is_below, minus_half, half])?;
-    let turn = emit.push(Op::Where, &[is_left, turn, zero])?;
-    let turned = emit.binary(BinaryOp::Add, slope, turn)?;
-    // Above and below zero the quotient has no sign to go by.
-    let is_upright = emit.push(Op::Compare { function: CompareOp::Equal }, &[x, zero])?;
-    let side = emit.unary(UnaryOp::Sign, y)?;
-    let upright = emit.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
-    emit.push(Op::Where, &[is_upright, upright, turned])
+    own(call.emit.angle(y, x)?)
 }
 
 pub(super) fn bitwise_shift(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
