@@ -134,6 +134,7 @@ class Resized(nn.Module):
             resized.append(resize(x, scale_factor=(1.7, 0.6), mode=mode))
         resized.append(resize(x, scale_factor=1.7, mode="nearest"))
         resized.append(resize(x, (9, 4), mode="nearest-exact"))
+        resized.append(nn.functional.max_pool2d(nn.functional.pad(x, (1, 2, 0, 1), value=-torch.inf), 3, 2))
         return tuple(resized)
 
 

@@ -191,6 +191,7 @@ CASES = [
     ("matrices", matrices, (1, 4, 6), None),
     ("matrices_int8", matrices, (1, 4, 6), "int8"),
     ("pooled", pooled, IMAGE, None),
+    ("infinite", pooled, IMAGE, "infinite"),
     ("others", others, IMAGE, None),
     ("layers_int16", layers, IMAGE, "int16"),
     ("layers_weights", layers, IMAGE, "weights"),
@@ -252,6 +253,13 @@ def widen_biases(tables, graph):
         if code in (3, 9) and len(operator.inputs) > 2:
             tensor = graph.tensors[operator.inputs[2]]
             tensor.shape = [1, 1, 1, *tensor.shape] if code != 9 else [1, *tensor.shape]
+
+
+def open_pads(tables, graph):
+    """Pads of negative infinity, where the converter writes the lowest number."""
+    for buffer in tables.buffers:
+        if buffer.data is not None and bytes(buffer.data) == np.float32(np.finfo(np.float32).min).tobytes():
+            buffer.data = np.frombuffer(np.float32(-np.inf).tobytes(), np.uint8)
 
 
 def pack_int4(tables, graph):
@@ -331,7 +339,7 @@ def look_words_up(tables, graph):
     graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], [2]
 
 
-EDITS = {how: edited(edit) for how, edit in [("bias", widen_biases), ("int4", pack_int4), ("sparse", make_sparse), ("words", look_words_up)]}
+EDITS = {how: edited(edit) for how, edit in [("bias", widen_biases), ("infinite", open_pads), ("int4", pack_int4), ("sparse", make_sparse), ("words", look_words_up)]}
 
 
 def tensor(array, detail):

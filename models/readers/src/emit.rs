@@ -163,6 +163,30 @@ impl Emit<'_> {
         }
     }
 
+    /// Surrounds a tensor with a number: `pads` holds all heads, then all tails. The operator for pads has finite numbers
+    /// alone, so infinite ones are constants beside the data.
+    pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
+        if !value.is_infinite() {
+            return self.push(Op::Pad { pads: pads.to_vec(), value }, &[x]);
+        }
+        let (rank, dtype) = (self.rank(x)?, self.dtype(x)?);
+        if pads.len() != 2 * rank || pads.iter().any(|&pad| pad < 0) {
+            return malformed(format!("pads {pads:?} do not fit {rank} dimensions"));
+        }
+        let mut y = x;
+        for axis in 0..rank {
+            let mut extents = self.extents(y)?;
+            let mut part = |pad: i64| -> Outcome<Option<ValueId>> {
+                extents[axis] = pad;
+                if pad > 0 { self.filled(dtype, &extents, value).map(Some) } else { Ok(None) }
+            };
+            let (head, tail) = (part(pads[axis])?, part(pads[rank + axis])?);
+            let parts: Vec<ValueId> = head.into_iter().chain([y]).chain(tail).collect();
+            y = self.concat(&parts, axis)?;
+        }
+        Ok(y)
+    }
+
     pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
         self.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
     }

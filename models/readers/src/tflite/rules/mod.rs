@@ -182,7 +182,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{REFUSED, RULES};
+    use super::RULES;
 
     #[test]
     fn rules_are_in_order() {

@@ -260,28 +260,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
         (None, _) => 0.0,
     };
-    if value.is_infinite() {
-        return Ok(vec![surrounded(call, x, &pads, value)?]);
-    }
-    Ok(vec![call.emit.push(Op::Pad { pads, value }, &[x])?])
-}
-
-/// Pads of infinite numbers, which the operator for pads does not have.
-fn surrounded(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
-    let rank = call.emit.rank(x)?;
-    let dtype = call.emit.dtype(x)?;
-    let mut y = x;
-    for axis in 0..rank {
-        let mut extents = call.emit.extents(y)?;
-        let mut part = |pad: i64| -> Outcome<Option<ValueId>> {
-            extents[axis] = pad;
-            if pad > 0 { call.emit.filled(dtype, &extents, value).map(Some) } else { Ok(None) }
-        };
-        let (head, tail) = (part(pads[axis])?, part(pads[rank + axis])?);
-        let parts: Vec<ValueId> = head.into_iter().chain([y]).chain(tail).collect();
-        y = call.emit.concat(&parts, axis)?;
-    }
-    Ok(y)
+    Ok(vec![call.emit.pad(x, &pads, value)?])
 }
 
 pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {

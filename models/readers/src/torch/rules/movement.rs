@@ -397,7 +397,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let border = match call.text("mode", "constant")?.as_str() {
         "constant" => {
             let value = call.float("value", 0.0)?;
-            return push(call, Op::Pad { pads, value }, &[x]);
+            return own(call.emit.pad(x, &pads, value)?);
         }
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,

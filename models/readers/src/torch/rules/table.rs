@@ -276,6 +276,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("max_pool2d", window::max_pool),
     ("max_pool2d_with_indices", window::max_pool),
     ("max_pool3d", window::max_pool),
+    ("max_pool3d_with_indices", window::max_pool),
     ("maximum", binary!(BinaryOp::Max)),
     ("mean", |call| reduce::reduce(call, ReduceOp::Mean)),
     ("median", reduce::median),
