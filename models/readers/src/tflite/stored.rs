@@ -42,7 +42,7 @@ enum Level {
 impl Sparsity {
     pub(super) fn read(table: &Table<'_>) -> Read<Sparsity> {
         let whole = |numbers: Vec<i32>| -> Read<Vec<usize>> {
-            let numbers = numbers.into_iter().map(|number| usize::try_from(number));
+            let numbers = numbers.into_iter().map(usize::try_from);
             numbers.collect::<Result<_, _>>().map_err(|_| "a sparse tensor has negative places".to_owned())
         };
         let (order, blocks) = (whole(table.i32s(0)?)?, whole(table.i32s(1)?)?);
@@ -214,6 +214,6 @@ mod tests {
         let dense = blocked().dense(&bytes, &TensorType::new(DType::U8, &[4, 4])).unwrap();
         assert_eq!(dense, [0, 0, 1, 2, 0, 0, 3, 4, 5, 6, 0, 0, 7, 8, 0, 0]);
         assert!(blocked().dense(&bytes[1..], &TensorType::new(DType::U8, &[4, 4])).is_err());
-        assert!(blocked().dense(&bytes, &TensorType::new(DType::U8, &[4, 6])).is_err());
+        assert!(blocked().dense(&bytes, &TensorType::new(DType::U8, &[6, 4])).is_err());
     }
 }
