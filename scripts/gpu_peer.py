@@ -1,7 +1,8 @@
 """Times products and convolutions in PyTorch, which asks cuBLAS and cuDNN, beside what `opcollect run --json` measured.
 
 The ratio is PyTorch's time over that of the best schedule: 1 is as fast, 0.5 half as fast. Times are medians by CUDA's
-events over batches of runs on warm data. PyTorch computes 32-bit products exactly here, and in tf32 in a row of its own.
+events over batches of runs on warm data. Both sides compute with the same precision: PyTorch is allowed tf32 where the
+best schedule uses it, and only there.
 """
 
 import json
@@ -53,21 +54,21 @@ def main():
         with open(name, encoding="utf-8") as file:
             models += json.load(file)["models"]
     torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     convolutions = []
-    print(f"{'torch ns':>12} {'best ns':>12} {'ratio':>6}  task")
+    print(f"{'torch ns':>12} {'best ns':>12} {'ratio':>6}  precision  task")
     for model in models:
         call = work(model["model"])
         if call is None or not model["rows"]:
             continue
-        peer, best = time_ns(call), min(row["median_ns"] for row in model["rows"])
-        print(f"{peer:12.0f} {best:12.0f} {peer / best:6.2f}  {model['model']}")
+        best = min(model["rows"], key=lambda row: row["median_ns"])
+        is_tf32 = "precision=tf32" in best["schedule"]
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = is_tf32
+        peer = time_ns(call)
+        ratio = peer / best["median_ns"]
+        precision = "tf32" if is_tf32 else "as stored"
+        print(f"{peer:12.0f} {best['median_ns']:12.0f} {ratio:6.2f}  {precision:9}  {model['model']}")
         if model["model"].startswith("conv2d:"):
-            convolutions.append(peer / best)
-        elif "(f32" in model["model"]:
-            torch.backends.cuda.matmul.allow_tf32 = True
-            print(f"{time_ns(call):12.0f} {'-':>12} {'-':>6}  {model['model']}, in tf32 by torch alone")
-            torch.backends.cuda.matmul.allow_tf32 = False
+            convolutions.append(ratio)
     if convolutions:
         print(f"median ratio of {len(convolutions)} convolutions: {statistics.median(convolutions):.2f}")
 

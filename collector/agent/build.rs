@@ -1,4 +1,4 @@
-//! Lets libraries that are opened at run time find the functions that this program has for them.
+//! Exports the program's symbols to libraries that it loads at run time.
 
 fn main() {
     println!("cargo:rustc-link-arg-bins=-rdynamic");

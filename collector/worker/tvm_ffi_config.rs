@@ -1,9 +1,8 @@
-//! Where the library of TVM's interface lies: build scripts that must know it ask the same tool, found the same way, as
-//! that of the binding does.
+//! Location of TVM's interface library for build scripts, from the same tool that the binding's build script uses.
 
 use std::process::Command;
 
-/// The folder of the library, or why it is not known.
+/// Returns the folder of the library, or why it is unknown.
 pub fn library_folder() -> Result<String, String> {
     println!("cargo:rerun-if-env-changed=PATH");
     let output = Command::new("tvm-ffi-config")

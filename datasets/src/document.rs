@@ -1,4 +1,4 @@
-//! The table of columns as a document, `docs/dataset-format.md`.
+//! The table of columns as a document, `docs/reference/dataset-format.md`.
 //!
 //! The prose around the table lives here too, because the file is written as a whole and a test compares it.
 

@@ -3,6 +3,8 @@
 //! Knows nothing of how a time is taken. Has no clock except where a file is named after the moment of its creation,
 //! prints nothing, and treats every file as written by a stranger: sizes are checked before memory is taken.
 
+#![warn(missing_docs)]
+
 #![forbid(unsafe_code)]
 
 pub mod best;

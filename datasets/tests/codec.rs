@@ -81,7 +81,7 @@ fn a_wrong_line_is_named() {
         expect![[r#"
         cannot read record: required column `schema_version` is missing
           at records.jsonl, line 2, field `schema_version`
-        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
     );
 }
 
@@ -122,7 +122,7 @@ fn a_wrong_csv_is_named() {
         expect![[r#"
         cannot read record: required column `attempt` is missing
           at records.csv, line 1, field `attempt`
-        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_refusal(
         Format::Csv,
@@ -130,7 +130,7 @@ fn a_wrong_csv_is_named() {
         expect![[r#"
         cannot read record: required column `schema_version` is missing
           at records.csv, line 1, field `schema_version`
-        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_refusal(
         Format::Csv,

@@ -5,12 +5,11 @@
 
 mod common;
 
-use common::measured;
+use common::{measured, memory_folder};
 use datasets::{Choose, Error, Format, Origin, Outcome, Record, SealOptions, Store};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
 
 const STORE: &str = "DATASETS_TEST_STORE";
 
@@ -45,11 +44,6 @@ fn origin() -> Origin {
 
 fn records(store: &Store) -> Vec<Record> {
     store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
-}
-
-/// A folder in memory where there is one: a kill does not care, and a hundred rounds of syncs take a while elsewhere.
-fn memory_folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// The number after a word in the child's output.

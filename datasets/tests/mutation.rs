@@ -5,7 +5,7 @@ mod common;
 #[path = "../../tests/damage.rs"]
 mod damage;
 
-use common::measured;
+use common::{measured, memory_folder};
 use damage::Damage;
 use datasets::{Choose, Format, Origin, Record, SealOptions, Store};
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ struct Bench {
 }
 
 fn bench() -> Bench {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let folder = memory_folder();
     let store = Store::create(&folder.path().join("store")).unwrap();
     let write = |numbers: std::ops::Range<u64>| {
         let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };

@@ -141,14 +141,14 @@ fn reading_refuses_what_it_does_not_know() {
         expect![[r#"
         required column `host` is missing
           at field `host`
-        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+        hint: every record has it; see the column table in docs/reference/dataset-format.md"#]],
     );
     check_json_refusal(
         |text| text.replace("{", "{\"extra\":[{}],").replace("version\":5", "version\":6"),
         expect![[r#"
             unknown column `extra`
               at field `extra`
-            hint: drop it; docs/dataset-format.md has the table of columns"#]],
+            hint: drop it; docs/reference/dataset-format.md has the table of columns"#]],
     );
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":\"three\""),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{failed, measured};
+use common::{failed, measured, memory_folder};
 use datasets::store::{JournalLeft, SMALL_PARTS, SealReport};
 use datasets::{Choose, Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn new_store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let store = Store::create(&folder.path().join("store")).unwrap();
     (folder, store)
 }
@@ -669,7 +669,7 @@ fn stats_count_what_is_there() {
 
 #[test]
 fn a_foreign_folder_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     std::fs::write(folder.path().join("thesis.tex"), "precious").unwrap();
     assert!(matches!(Store::create(folder.path()).unwrap_err(), Error::NotAStore { .. }));
     assert!(matches!(Store::open(folder.path()).unwrap_err(), Error::NotAStore { .. }));
@@ -679,7 +679,7 @@ fn a_foreign_folder_is_refused_and_left_as_it_is() {
 
 #[test]
 fn many_may_make_the_same_store_and_write_to_it_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let root = folder.path().join("store");
     std::thread::scope(|scope| {
         for number in 0..8 {

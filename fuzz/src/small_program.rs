@@ -5,6 +5,7 @@ use executor::FolderError;
 use executor::folder;
 use executor::program::{Numbers, Program, Writing, program};
 use job::Packing;
+use models::operators::{Dense, Softmax};
 use models::{Const, Fuse, Graph, GraphBuilder, Op, TensorType};
 use reference::Tensor;
 use std::path::Path;
@@ -21,8 +22,8 @@ fn graph() -> Graph {
     let mut builder = GraphBuilder::new("small");
     let x = builder.input("x", TensorType::f32(&[2, 4])).expect("an input");
     let weight = builder.constant("w", TensorType::f32(&[3, 4]), Const::Random { seed: 1 }).expect("a weight");
-    let product = builder.push(Op::Dense, &[x, weight]).expect("a call");
-    let softmax = builder.push(Op::Softmax { axis: 1, log: false }, &[product]).expect("a call");
+    let product = builder.push(Op::Dense(Dense {}), &[x, weight]).expect("a call");
+    let softmax = builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[product]).expect("a call");
     builder.finish(&[softmax]).expect("a graph")
 }
 

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
 use crate::infer::infer;
-use crate::operator::Op;
+use crate::operators::Op;
 use crate::types::TensorType;
 
 /// A graph in the making.
@@ -114,21 +114,21 @@ impl GraphBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::UnaryOp;
+    use crate::operators::{Softmax, Unary, UnaryOp};
 
     #[test]
     fn axes_are_stored_from_the_front() {
         let mut builder = GraphBuilder::new("one");
         let x = builder.input("x", TensorType::f32(&[2, 3])).unwrap();
-        let y = builder.push(Op::Softmax { axis: -1, log: false }, &[x]).unwrap();
+        let y = builder.push(Op::Softmax(Softmax { axis: -1, log: false }), &[x]).unwrap();
         let graph = builder.finish(&[y]).unwrap();
-        assert_eq!(graph.nodes[0].op, Op::Softmax { axis: 1, log: false });
+        assert_eq!(graph.nodes[0].op, Op::Softmax(Softmax { axis: 1, log: false }));
     }
 
     #[test]
     fn a_value_of_another_graph_is_an_error() {
         let mut builder = GraphBuilder::new("one");
-        let error = builder.push(Op::Unary { function: UnaryOp::Relu }, &[ValueId(7)]).unwrap_err();
+        let error = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[ValueId(7)]).unwrap_err();
         assert_eq!(error.to_string(), "graph `one`, node 0: value 7 was never added");
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Computed, Const, Graph, Node, Value, ValueId};
-use crate::infer::{check_type, infer};
+use crate::infer::infer;
+use crate::shapes::check_type;
 use crate::types::{Dim, TensorType, is_identifier};
 
 /// Operators and contents one computed constant may be made of.
@@ -151,13 +152,13 @@ fn space_unless_empty(text: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::builder::GraphBuilder;
-    use crate::operator::{BinaryOp, Op, UnaryOp};
+    use crate::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 
     fn two_nodes() -> Graph {
         let mut builder = GraphBuilder::new("two");
         let x = builder.input("x", TensorType::f32(&[4])).unwrap();
-        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).unwrap();
-        let z = builder.push(Op::Binary { function: BinaryOp::Add }, &[x, y]).unwrap();
+        let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).unwrap();
+        let z = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[x, y]).unwrap();
         builder.finish(&[z]).unwrap()
     }
 

@@ -6,7 +6,7 @@
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
 use crate::graph::ValueId;
-use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::operators::{BiasAdd, Binary, BinaryOp, Clip, Dense, MatMul, Op, Reshape, Slice, Transpose, Unary, UnaryOp};
 
 /// In which order channels hold the places of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
         DepthOrder::BlockFirst => (vec![0, block, block, kept, height, width], vec![0, 3, 4, 1, 5, 2]),
         DepthOrder::ChannelFirst => (vec![0, kept, block, block, height, width], vec![0, 1, 4, 2, 5, 3]),
     };
-    let x = builder.push(Op::Reshape { shape }, &[x])?;
-    let x = builder.push(Op::Transpose { permutation }, &[x])?;
-    builder.push(Op::Reshape { shape: vec![0, kept, height * block, width * block] }, &[x])
+    let x = builder.push(Op::Reshape(Reshape { shape }), &[x])?;
+    let x = builder.push(Op::Transpose(Transpose { permutation }), &[x])?;
+    builder.push(Op::Reshape(Reshape { shape: vec![0, kept, height * block, width * block] }), &[x])
 }
 
 /// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`.
@@ -36,13 +36,13 @@ pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
     let [channels, height, width] = image(builder, x)?;
     let area = area_of(builder, x, block)?;
     let shape = vec![0, channels, height / block, block, width / block, block];
-    let x = builder.push(Op::Reshape { shape }, &[x])?;
+    let x = builder.push(Op::Reshape(Reshape { shape }), &[x])?;
     let permutation = match order {
         DepthOrder::BlockFirst => vec![0, 3, 5, 1, 2, 4],
         DepthOrder::ChannelFirst => vec![0, 1, 3, 5, 2, 4],
     };
-    let x = builder.push(Op::Transpose { permutation }, &[x])?;
-    builder.push(Op::Reshape { shape: vec![0, channels * area, height / block, width / block] }, &[x])
+    let x = builder.push(Op::Transpose(Transpose { permutation }), &[x])?;
+    builder.push(Op::Reshape(Reshape { shape: vec![0, channels * area, height / block, width / block] }), &[x])
 }
 
 /// Extents of channel, height and width.
@@ -68,9 +68,9 @@ fn refused(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
 /// dimension that made it a matrix is dropped again.
 pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<ValueId> {
     let (a_rank, b_rank) = (builder.ty(a)?.rank(), builder.ty(b)?.rank());
-    let left = if a_rank == 1 { builder.push(Op::Reshape { shape: vec![1, -1] }, &[a])? } else { a };
-    let right = if b_rank == 1 { builder.push(Op::Reshape { shape: vec![-1, 1] }, &[b])? } else { b };
-    let product = builder.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[left, right])?;
+    let left = if a_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![1, -1] }), &[a])? } else { a };
+    let right = if b_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![-1, 1] }), &[b])? } else { b };
+    let product = builder.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[left, right])?;
     if a_rank != 1 && b_rank != 1 {
         return Ok(product);
     }
@@ -82,7 +82,7 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
         (false, true) => shape.push(0),
         (_, _) => {}
     }
-    builder.push(Op::Reshape { shape }, &[product])
+    builder.push(Op::Reshape(Reshape { shape }), &[product])
 }
 
 /// The part of a recurrent layer that reads its state: `weight[gates · units, units]`.
@@ -110,9 +110,9 @@ impl Recurrent {
     }
 
     fn of_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
-        let y = builder.push(Op::Dense, &[state, self.weight])?;
+        let y = builder.push(Op::Dense(Dense {}), &[state, self.weight])?;
         match self.bias {
-            Some(bias) => builder.push(Op::BiasAdd { axis: -1 }, &[y, bias]),
+            Some(bias) => builder.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
             None => Ok(y),
         }
     }
@@ -120,12 +120,13 @@ impl Recurrent {
     /// One gate of all that were computed together.
     fn gate(&self, builder: &mut GraphBuilder, x: ValueId, axis: i64, gate: i64) -> Result<ValueId> {
         let (start, stop) = (gate.saturating_mul(self.units), gate.saturating_add(1).saturating_mul(self.units));
-        builder.push(Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] }, &[x])
+        builder
+            .push(Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] }), &[x])
     }
 
     fn bend(&self, builder: &mut GraphBuilder, function: usize, x: ValueId) -> Result<ValueId> {
         let x = match self.clip {
-            Some(clip) => builder.push(Op::Clip { low: -clip, high: clip }, &[x])?,
+            Some(clip) => builder.push(Op::Clip(Clip { low: -clip, high: clip }), &[x])?,
             None => x,
         };
         unary(builder, self.functions[function], x)
@@ -140,11 +141,11 @@ impl Recurrent {
 }
 
 fn binary(builder: &mut GraphBuilder, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
-    builder.push(Op::Binary { function }, &[a, b])
+    builder.push(Op::Binary(Binary { function }), &[a, b])
 }
 
 fn unary(builder: &mut GraphBuilder, function: UnaryOp, x: ValueId) -> Result<ValueId> {
-    builder.push(Op::Unary { function }, &[x])
+    builder.push(Op::Unary(Unary { function }), &[x])
 }
 
 /// One step of a long short-term memory, as `(state, memory)`. `from_input[batch, 4 · units]` holds the product with the

@@ -42,7 +42,7 @@ fn quote(text: &str) -> String {
 mod tests {
     use crate::builder::GraphBuilder;
     use crate::graph::Const;
-    use crate::operator::Op;
+    use crate::operators::{BiasAdd, Op};
     use crate::types::TensorType;
     use expect_test::expect;
 
@@ -51,7 +51,7 @@ mod tests {
         let mut builder = GraphBuilder::new("a \"net\"");
         let x = builder.input("x", TensorType::f32(&[1, 2])).unwrap();
         let bias = builder.constant("bias", TensorType::f32(&[2]), Const::Fill(1.0)).unwrap();
-        let y = builder.push(Op::BiasAdd { axis: 1 }, &[x, bias]).unwrap();
+        let y = builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[x, bias]).unwrap();
         expect![[r#"
             digraph "a \"net\"" {
               node [shape=box, fontname=monospace];

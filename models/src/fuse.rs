@@ -8,7 +8,7 @@
 use crate::choice;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::operator::{Class, Op};
+use crate::operators::{Class, Op};
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
 use std::collections::HashMap;
 
@@ -163,7 +163,7 @@ impl<'a> Cut<'a> {
     fn follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
         let last = group[group.len() - 1];
         // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
-        if let Op::Quantize { .. } | Op::Requantize { .. } = self.graph.nodes[last].op {
+        if let Op::Quantize(_) | Op::Requantize(_) = self.graph.nodes[last].op {
             return None;
         }
         let value = self.output(last);

@@ -1,7 +1,7 @@
 //! A graph: the operators and tensors of one model, in topological order.
 
 use crate::contents::Contents;
-use crate::operator::{BinaryOp, Op};
+use crate::operators::{Binary, BinaryOp, CumSum, Op};
 use crate::types::{DType, TensorType};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -91,9 +91,9 @@ impl Const {
     pub fn counting(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
         let ty = TensorType::new(dtype, extents);
         let ones = vec![(ty.clone(), Const::Fill(1.0))];
-        let places = Const::computed(Op::CumSum { axis, exclusive: true, reverse: false }, ones);
+        let places = Const::computed(Op::CumSum(CumSum { axis, exclusive: true, reverse: false }), ones);
         let first = (TensorType::new(dtype, &[]), Const::Fill(first as f64));
-        Const::computed(Op::Binary { function: BinaryOp::Add }, vec![(ty, places), first])
+        Const::computed(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
     /// Whether it is a formula of plain numbers (a mask, angles of positions), which nobody has learned.
@@ -157,7 +157,7 @@ impl Graph {
     /// How many numbers the model carries in floating constants. Counted on the graph as read: folding changes it.
     pub fn parameters(&self) -> ParameterCount {
         let mut is_statistic = vec![false; self.values.len()];
-        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
+        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm(_))) {
             for id in node.inputs.iter().skip(3) {
                 if let Some(is_statistic) = is_statistic.get_mut(id.0 as usize) {
                     *is_statistic = true;

@@ -3,6 +3,8 @@
 //! Knows nothing of TVM, files being measured or clocks, nor of what the crates in folders below do with graphs: compute
 //! them (`reference`), rewrite them (`passes`), build them by name (`zoo`) and read them from files (`readers`).
 
+#![warn(missing_docs)]
+
 #![forbid(unsafe_code)]
 
 pub mod builder;
@@ -17,9 +19,10 @@ pub mod fuse;
 pub mod graph;
 pub mod infer;
 pub mod names;
-pub mod operator;
+pub mod operators;
 mod pairs;
 pub mod partner;
+pub mod shapes;
 pub mod stages;
 pub mod symbolic;
 pub mod task;
@@ -34,11 +37,12 @@ pub use contents::Contents;
 pub use error::{Error, Result};
 pub use fuse::{Call, Claim, Fuse, Plan, plan, tasks};
 pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
-pub use operator::{
-    BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp, Windows,
+pub use operators::{
+    BinaryOp, Border, Class, CompareOp, ConvWindow, Op, Operator, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp,
+    Work,
 };
 pub use stages::{Parallel, StagePlan};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
 pub use variation::variation;
-pub use work::{Work, work};
+pub use work::work;

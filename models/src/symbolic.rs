@@ -6,7 +6,7 @@
 //! or a product of symbols, or where an attribute changed with the size, there is no such task, and the sizes stay
 //! tasks of their own.
 
-use crate::operator::Op;
+use crate::operators::Op;
 use crate::task::{Parameter, Step, Task};
 use crate::types::{Dim, TensorType};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 //! stay as they are. The operator, its epilogue and its element types stay, too.
 
 use crate::infer::infer;
-use crate::operator::Op;
+use crate::operators::{BiasAdd, Conv, ConvTranspose, Dequantize, Op, QConv, Requantize, Resize, ScaleShift, Slice};
 use crate::task::{Operand, Parameter, Step, Task};
 use crate::types::TensorType;
 use rand::{Rng, RngExt};
@@ -92,7 +92,10 @@ fn extents_of_input(
     parameters: &[Parameter],
     size: &mut Sizes<'_>,
 ) -> Vec<i64> {
-    let (Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. }) = op else {
+    let (Op::Conv(Conv { groups, .. })
+    | Op::ConvTranspose(ConvTranspose { groups, .. })
+    | Op::QConv(QConv { groups, .. })) = op
+    else {
         return extents.iter().map(|extent| size(*extent)).collect();
     };
     let channels = parameters.first().and_then(|x| x.ty.extents()).and_then(|x| x.get(1).copied());
@@ -118,12 +121,14 @@ fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
     let scaled = |axis: usize, at: i64| Some(at.checked_mul(*after.get(axis)?)? / (*before.get(axis)?).max(1));
     let mut op = op.clone();
     match &mut op {
-        Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. }
+        Op::Conv(Conv { groups, .. })
+        | Op::ConvTranspose(ConvTranspose { groups, .. })
+        | Op::QConv(QConv { groups, .. })
             if before.get(1) == Some(groups) =>
         {
             *groups = *after.get(1)?;
         }
-        Op::Slice { axes, starts, stops, steps } => {
+        Op::Slice(Slice { axes, starts, stops, steps }) => {
             for place in 0..axes.len() {
                 let axis = usize::try_from(axes[place]).ok()?;
                 if starts[place] < 0 || stops[place] < starts[place] || steps[place] < 1 {
@@ -134,7 +139,7 @@ fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
                 stops[place] = starts[place] + length;
             }
         }
-        Op::Resize { extents, .. } => {
+        Op::Resize(Resize { extents, .. }) => {
             for (place, extent) in extents.iter_mut().enumerate() {
                 *extent = scaled(place + 2, *extent)?;
             }
@@ -148,7 +153,10 @@ fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
 fn along(parameter: &Parameter, op: &Op, before: &TensorType, after: &TensorType) -> Option<Parameter> {
     let (own, before, after) = (parameter.ty.extents()?, before.extents()?, after.extents()?);
     let first = match op {
-        Op::BiasAdd { axis } | Op::ScaleShift { axis } | Op::Requantize { axis, .. } | Op::Dequantize { axis } => {
+        Op::BiasAdd(BiasAdd { axis })
+        | Op::ScaleShift(ScaleShift { axis })
+        | Op::Requantize(Requantize { axis, .. })
+        | Op::Dequantize(Dequantize { axis }) => {
             usize::try_from(if *axis < 0 { axis + before.len() as i64 } else { *axis }).ok()?
         }
         _ => before.len().checked_sub(own.len())?,

@@ -264,7 +264,7 @@ class Store:
     def query(self, sql, *, choose="all", seconds=60.0, memory_mib=4096):
         """The answer to one statement in SQL over the table `records`, as columns.
 
-        It gives up after so many seconds, and takes at most so much memory. `docs/queries.md` has examples.
+        It gives up after so many seconds, and takes at most so much memory. `docs/guide/queries.md` has examples.
         """
         return _native.query(self._path, sql, choose, seconds, memory_mib, self._notes)
 

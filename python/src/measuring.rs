@@ -8,7 +8,6 @@ use ::profile::SortBy;
 use ::profile::summary::GroupBy;
 use datasets::Shard;
 use engine::campaign::Settings;
-use engine::campaign::config::PYNQ;
 use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
 use engine::failure::Failure;
@@ -247,8 +246,9 @@ fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
 }
 
 fn resolve(settings: Settings) -> engine::Result<Resolved> {
-    let is_core = settings.model.unit.as_deref() == Some("fpga");
-    if settings.model.target.as_deref() == Some(PYNQ) && !is_core {
+    let (target, unit) = (settings.model.target.as_deref(), settings.model.unit.as_deref());
+    let kind = target.and_then(|target| targets::find_unit(target, unit));
+    if kind.is_some_and(|kind| kind.default_board().is_some()) {
         return Err(Failure::usage("`pynq` is a board, and boards are reached from the command line").with_hint(
             "collect with `opcollect --target pynq --host`, or from a core that is simulated: `unit=\"fpga\"`",
         ));

@@ -4,6 +4,8 @@
 //! predictor is. A table is told how wide its paper is and drops, wraps or stacks what does not fit; it never cuts a
 //! number.
 
+#![warn(missing_docs)]
+
 mod number;
 pub mod page;
 mod paper;

@@ -61,7 +61,9 @@ std::string library(const std::string &source, std::string &log) {
   std::string path = stem + ".so", own = stem + "-" + std::to_string(getpid());
   if (!access(path.c_str(), F_OK)) return path;
   std::ofstream(own + ".cpp") << text;
-  std::string flags = "g++ -O1 -shared -fPIC -w -fno-strict-aliasing -std=c++20 -fpermissive ";
+  std::string flags = "g++ -O1 -shared -fPIC -w -fno-strict-aliasing -std=c++20 -fpermissive "
+                      // A GPU has no access to a vector at an address that is not a multiple of its size.
+                      "-fsanitize=alignment -fsanitize-undefined-trap-on-error ";
   bool is_made = !system((flags + own + ".cpp -o " + own + ".so </dev/null >" + own + ".log 2>&1").c_str());
   log = read(own + ".log");
   // Whole or not at all, since others may look for it.

@@ -7,9 +7,9 @@ use engine::campaign::graphs::LoadedModels;
 use engine::campaign::{Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, attempts, collect, planned_tasks};
 use job::BuildJob;
 use job::revision::Revisions;
-use job::target::Target;
 use measure::affinity;
 use std::collections::BTreeSet;
+use targets::Target;
 
 /// Builds in the order in which they are asked for, by the number of the draw.
 pub fn given(builds: impl IntoIterator<Item = Build>) -> impl FnMut(&BuildJob) -> Option<Build> {

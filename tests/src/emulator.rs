@@ -71,6 +71,8 @@ pub fn compile(source: &Path, out: &Path, include: &[&Path]) {
     compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
     if source.extension().is_some_and(|suffix| suffix == "cpp") {
         compiler.args(["-std=c++20", "-fpermissive"]);
+        // A GPU has no access to a vector at an address that is not a multiple of its size.
+        compiler.args(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
     }
     for folder in include {
         compiler.arg("-I").arg(folder);

@@ -6,7 +6,6 @@
 
 use bench::{Ability, Bench, Build, WorkerLimits, Workers};
 use job::space::{self, Schedule};
-use job::target::{self, Target};
 use job::{Artifact, BuildJob, RunJob, RunReply};
 use measure::{Method, Plan, affinity};
 use models::fuse::Fuse;
@@ -14,6 +13,7 @@ use models::{Graph, Task};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
+use targets::Target;
 
 /// No build or run of a case's small tasks takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -66,7 +66,7 @@ impl Tasks {
         let mut workers = Workers::new(program, &limits);
         let versions = workers.capability(Ability::Build).map_err(|fault| format!("no builder starts: {fault:?}"))?;
         let cpu = versions.get("cpu").cloned().unwrap_or_default();
-        let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
+        let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
         let allowed = affinity::allowed().map_err(|error| error.to_string())?;
         let cpus = allowed.get(..1).ok_or("no CPU is allowed")?;
         let mut results = Vec::with_capacity(self.tasks.len());

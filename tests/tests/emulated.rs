@@ -21,7 +21,6 @@ use engine::network;
 use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
 use job::space::{self, Knobs, Schedule, Setting, Space};
-use job::target::{self, Target};
 use job::{Artifact, BuildJob, Engine, Measured, NetworkJob, RunJob, RunReply};
 use measure::counters::{Backend, CounterRequest, Refusal, Step};
 use measure::{Cache, Method, Plan, Warning};
@@ -32,6 +31,7 @@ use profile::{Profile, SortBy, export, page};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use targets::Target;
 use tests::campaigns::{self, given};
 use tests::emulator::{self, Behaviour, FOLDER_VARIABLE, SOURCES, compile};
 use zoo::transformers;
@@ -97,6 +97,9 @@ const POINTS: &[(&str, &str)] = &[
         "sum=block sum_threads=32 sum_elements=2 sum_fetch=8",
     ),
     ("matmul:m=3,n=7,k=96", "sum=block sum_threads=64 sum_elements=1"),
+    ("matmul:m=64,n=64,k=64", "stage=shared pad_rows=1 fetch=4 split_r=8"),
+    ("dense:m=64,n=64,k=64,bias=1", "stage=shared pad_rows=1 fetch=2 split_r=8"),
+    ("dense(f16[32,64], const f16[48,64])", "stage=shared pad_rows=1 fetch=2 split_r=8"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1,bias=1", "split_k=4"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1", "sum=block sum_threads=32 sum_elements=2"),
     ("dense(f16[2,96], const f16[12,96])", "split_k=2"),
@@ -179,7 +182,7 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
 
 /// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
-    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
     let open = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
     for (text, points) in TASKS.iter().copied().chain(open.iter().map(|text| (*text, 2))) {
@@ -424,6 +427,8 @@ fn on_emulated_device(folder: &Path) {
         fs::rename(folder.join(HIDDEN), folder.join(PROFILER)).expect("a file can be renamed");
         workers.recycle_runners();
         expect_counted(&mut workers, &jobs[0].1);
+        expect_counted_by_an_older_cupti(&mut workers, &jobs[1].1, folder);
+        expect_no_impossible_share(&mut workers, &jobs[1].1, folder);
         expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
         expect_counters_refused(&mut workers, &jobs[0].1, folder);
         expect_fault_costs_no_record(&mut workers, &jobs[0].1, folder);
@@ -527,6 +532,21 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
     }
 }
 
+/// Releases of CUPTI before 13.1 refuse structures with fields that came later.
+fn expect_counted_by_an_older_cupti(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _older = Behaviour::new(folder, "cupti-13.0");
+    let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
+    assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5), "{measured:?}");
+}
+
+/// A share far above 100 % is no share.
+fn expect_no_impossible_share(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _disagreeing = Behaviour::new(folder, "passes-disagree");
+    let measured = measured(workers, &with_counters(job, &["gpu_sm_percent"]));
+    let refusal = refusal(&measured, "gpu_sm_percent");
+    assert!(refusal.why.contains("is 198 %: the passes it was counted in disagree"), "{refusal:?}");
+}
+
 /// Short runs are counted many at once; sums are those of one all the same.
 fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let _fixed = Behaviour::new(folder, "fixed-clock");
@@ -596,7 +616,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             features: Default::default(),
         }))
     };
-    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
     let (outcomes, records) = campaigns::run(&config, &target, &mut Prebuilt::new(workers, given(jobs.map(built))));
     let told = campaigns::told(&records);

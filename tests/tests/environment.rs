@@ -1,4 +1,4 @@
-//! Whatever the programs and scripts read from their environment stands in `docs/environment.md`.
+//! Whatever the programs and scripts read from their environment stands in `docs/reference/environment.md`.
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
@@ -65,11 +65,11 @@ fn read_by_scripts() -> BTreeSet<String> {
 
 #[test]
 fn every_variable_is_documented() {
-    let page = text("docs/environment.md");
+    let page = text("docs/reference/environment.md");
     let read: BTreeSet<String> = read_by_sources().union(&read_by_scripts()).cloned().collect();
     for known in ["OPCOLLECT_TVM", "NO_COLOR", "SLURM_ARRAY_TASK_ID", "XGBOOST_LIB_DIR", "CARGO_TARGET_DIR"] {
         assert!(read.contains(known), "the search finds `{known}`: {read:?}");
     }
     let missing: Vec<&String> = read.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/environment.md does not say what {missing:?} are for");
+    assert!(missing.is_empty(), "docs/reference/environment.md does not say what {missing:?} are for");
 }

@@ -13,13 +13,13 @@ use datasets::{Outcome, Record};
 use engine::campaign::Config;
 use expect_test::{Expect, expect};
 use job::Packing;
-use job::target::{self, Target};
 use job::{Artifact, RunReply};
 use measure::affinity;
 use models::Task;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use targets::Target;
 use tests::campaigns::{self, given, run as run_campaign, told};
 use worker::Fault;
 
@@ -211,7 +211,7 @@ fn config(task: &str, sampler: &str, schedules: usize) -> Config {
 }
 
 fn cpu() -> Target {
-    target::llvm("x86-64", &[], 1)
+    targets::llvm("x86-64", &[], 1)
 }
 
 fn built(deed: &str) -> Build {

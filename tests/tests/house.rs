@@ -176,6 +176,88 @@ fn code(document: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Limits of the pages that a newcomer reads first, in lines.
+const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
+/// Words that the pages avoid because a reader must guess what they stand for, as whole words.
+const BANNED: [&str; 16] = [
+    "in turns",
+    "beside",
+    "besides",
+    "whoever",
+    "somebody",
+    "nobody",
+    "everybody",
+    "anybody",
+    "mend",
+    "manieth",
+    "passes over",
+    "passed over",
+    "in their place",
+    "in its place",
+    "told",
+    "hears",
+];
+
+/// Lines of a page with a banned word, outside of code.
+fn banned_words(path: &str, document: &str) -> Vec<String> {
+    let mut is_block = false;
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(document.lines()) {
+        is_block ^= line.trim_start().starts_with("```");
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+        let words = prose.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
+        let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+        let banned = BANNED.iter().filter(|word| !is_block && words.contains(&format!(" {word} ")));
+        found.extend(banned.map(|word| format!("{path}:{number}: write something plainer than `{word}`")));
+    }
+    found
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(document: &str) -> BTreeSet<String> {
+    let headings = document.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let kept = line.trim_start_matches('#').trim().to_lowercase();
+            kept.chars().filter(|&c| c.is_alphanumeric() || "-_ ".contains(c)).collect::<String>().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn documents_have_the_shape_that_readers_expect() {
+    let mut wrong = Vec::new();
+    for (path, most) in LINES_MAX {
+        let lines = text(path).lines().count();
+        if lines > most {
+            wrong.push(format!("{path} has {lines} lines, more than {most}"));
+        }
+    }
+    let summary = text("docs/SUMMARY.md");
+    for path in files(".md").iter().filter(|path| path.starts_with("docs/") && *path != "docs/SUMMARY.md") {
+        let inside = path.trim_start_matches("docs/");
+        if !summary.contains(&format!("]({inside})")) {
+            wrong.push(format!("docs/SUMMARY.md does not list {inside}"));
+        }
+    }
+    for path in files(".md") {
+        let document = text(&path);
+        if !path.starts_with("docs/reference/") {
+            wrong.extend(banned_words(&path, &document));
+        }
+        let folder = root().join(&path).parent().expect("a document lies in a folder").to_owned();
+        for link in document.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((page, anchor)) = link.split_once('#').filter(|_| !link.contains("://")) else { continue };
+            let page = if page.is_empty() { root().join(&path) } else { folder.join(page) };
+            let has = std::fs::read_to_string(&page).is_ok_and(|page| anchors(&page).contains(anchor));
+            if !has {
+                wrong.push(format!("{path}: there is no heading for the link `{link}`"));
+            }
+        }
+    }
+    no_faults(wrong);
+}
+
 /// What is wrong with a command line that begins with one of our programs.
 fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
     let mut words =

@@ -1,4 +1,4 @@
-//! The statements of `docs/queries.md`, each run by its engine where that is installed; and a real PostgreSQL, killed in the middle.
+//! The statements of `docs/guide/queries.md`, each run by its engine where that is installed; and a real PostgreSQL, killed in the middle.
 #![allow(missing_docs)]
 
 use nix::unistd::Uid;
@@ -13,7 +13,7 @@ const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname 
 
 /// Blocks of the document by what stands behind their fence.
 fn blocks(fence: &str) -> Vec<String> {
-    let document = text("docs/queries.md");
+    let document = text("docs/guide/queries.md");
     let parts = document.split("```").skip(1).step_by(2);
     let of_fence = parts.filter_map(|part| part.split_once('\n')).filter(|(first, _)| *first == fence);
     let found: Vec<String> = of_fence.map(|(_, rest)| rest.to_owned()).collect();

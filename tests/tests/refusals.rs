@@ -693,7 +693,7 @@ fn a_partner_that_is_not_built() {
     let said = || {
         expect![[r#"
             error: 4 of 4 tasks belong to PyTorch's library (`cpu-vendor`), and its worker `opcollect-torch` is not built
-            hint: run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, which builds with it from then on; docs/torch.md says more
+            hint: run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, which builds with it from then on; docs/guide/torch.md says more
         "#]]
     };
     for options in [["--target", "cpu-vendor, llvm"], ["--backend", "torch"]] {

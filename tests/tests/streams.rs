@@ -14,10 +14,9 @@ use engine::network::{self, Made};
 use executor::program::Numbers;
 use job::listing::CodeWishes;
 use job::space::{self, Schedule, Setting};
-use job::target::{self, Target};
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
-use models::operator::PoolMode;
+use models::operators::{Concat, Conv, Dense, GlobalPool, Pool, PoolMode, Unary};
 use models::stages::{Group, STREAMS_MOST, Stage};
 use models::{
     Choice, Const, Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, Task, TensorType, UnaryOp, ValueId,
@@ -26,6 +25,7 @@ use readers::{Options, onnx};
 use reference::Tensor;
 use std::fs;
 use std::path::{Path, PathBuf};
+use targets::Target;
 use tests::emulator::{Behaviour, Emulator};
 use tests::{Bench, Ran, run, stores};
 
@@ -44,9 +44,9 @@ fn conv(builder: &mut GraphBuilder, x: ValueId, out: i64, kernel: i64) -> ValueI
     let seed = u64::from(builder.next().0);
     let weight = builder.constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
     let pads = vec![(kernel - 1) / 2; 4];
-    let op = Op::Conv { strides: vec![1; 2], pads, dilations: vec![1; 2], groups: 1 };
+    let op = Op::Conv(Conv { strides: vec![1; 2], pads, dilations: vec![1; 2], groups: 1 });
     let y = builder.push(op, &[x, weight]).expect("a convolution");
-    builder.push(Op::Unary { function: UnaryOp::Relu }, &[y]).expect("an activation")
+    builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[y]).expect("an activation")
 }
 
 /// Two blocks of four branches that differ in length, joined, as Inception has them.
@@ -54,7 +54,7 @@ fn inception() -> Graph {
     let mut builder = GraphBuilder::new("inception");
     let mut x = builder.input("x", TensorType::f32(&[1, 4, 6, 6])).expect("an input");
     for _ in 0..2 {
-        let pool = Op::Pool {
+        let pool = Op::Pool(Pool {
             mode: PoolMode::Max,
             kernel: vec![3; 2],
             strides: vec![1; 2],
@@ -62,7 +62,7 @@ fn inception() -> Graph {
             dilations: vec![1; 2],
             ceil: false,
             count_pad: false,
-        };
+        });
         let short = conv(&mut builder, x, 4, 1);
         let narrow = conv(&mut builder, x, 6, 1);
         let middle = conv(&mut builder, narrow, 4, 3);
@@ -71,9 +71,9 @@ fn inception() -> Graph {
         let long = conv(&mut builder, wide, 5, 3);
         let pooled = builder.push(pool, &[x]).expect("a pool");
         let pooled = conv(&mut builder, pooled, 3, 1);
-        x = builder.push(Op::Concat { axis: 1 }, &[short, middle, long, pooled]).expect("joined branches");
+        x = builder.push(Op::Concat(Concat { axis: 1 }), &[short, middle, long, pooled]).expect("joined branches");
     }
-    let mean = builder.push(Op::GlobalPool { mode: PoolMode::Average }, &[x]).expect("means");
+    let mean = builder.push(Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x]).expect("means");
     builder.finish(&[x, mean]).expect("a graph")
 }
 
@@ -84,7 +84,7 @@ fn products() -> Graph {
     let product = |seed: u64| {
         let weight = TensorType::f32(&[24, 256]);
         let weight = builder.constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
-        builder.push(Op::Dense, &[x, weight]).expect("a product")
+        builder.push(Op::Dense(Dense {}), &[x, weight]).expect("a product")
     };
     let products: Vec<ValueId> = (1..=4).map(product).collect();
     builder.finish(&products).expect("a graph")
@@ -116,7 +116,7 @@ impl Rig {
         let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
         fs::write(emulator.path().join("inputs.bin"), bytes).expect("inputs can be written");
         let workers = Workers::new(&emulator.worker(&common::worker()), &common::limits());
-        let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+        let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
         Rig { emulator, workers, target, graph, plan, inputs }
     }
 

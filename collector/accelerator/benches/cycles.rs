@@ -1,7 +1,7 @@
-//! How many simulated cycles a second one core of the host makes: `cargo bench -p accelerator`.
+//! Throughput of the timing simulation in cycles per second on one host core: `cargo bench -p accelerator`.
 //!
-//! Layers of several kinds, each simulated until a second has gone; the median of rounds is told, with the slowest and the
-//! fastest. The sum of cycles is printed, so that no work can vanish.
+//! Simulates layers of several kinds, each for one second, and prints the median of rounds with the minimum and the
+//! maximum. The sum of cycles is printed, so that the compiler cannot remove the work.
 
 #![allow(clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! Fits the parameters of the timing model to published times, and prints what remains.
+//! Fits the parameters of the timing model to published times and prints the remaining errors.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,6 +1,6 @@
-//! A core as its board reaches it: the registers of four blocks, memory that lies in one piece, and a wait that ends.
+//! Board interface of a core: the registers of four blocks, contiguous memory, and a wait with a time limit.
 //!
-//! **Nobody has run this on hardware.** It was tried on a bus that computes what a core would when its registers say so.
+//! **Not run on hardware.** It was tested on a bus that simulates the core's response to its registers.
 
 use crate::core::Core;
 
@@ -15,59 +15,59 @@ pub enum Block {
 }
 
 impl Block {
-    /// All of them, in the order of their addresses.
+    /// All blocks in the order of their addresses.
     pub const ALL: [Block; 4] = [Block::Fetch, Block::Load, Block::Compute, Block::Store];
 }
 
-/// Places of registers in their blocks.
+/// Offsets and values of registers.
 pub mod registers {
-    /// From the begin of a block to that of the next.
+    /// Distance between two blocks.
     pub const BLOCK_BYTES: u64 = 0x1000;
-    /// What a block does.
+    /// Control register of a block.
     pub const CONTROL: u32 = 0x00;
-    /// Of the block that fetches: how many instructions.
+    /// Fetch block: number of instructions.
     pub const COUNT: u32 = 0x10;
-    /// Of the block that fetches: where they are.
+    /// Fetch block: address of the instructions.
     pub const INSTRUCTIONS: u32 = 0x18;
-    /// Where elements are counted from: data of the block that loads, results of the one that stores.
+    /// Base address of data in the load block and of results in the store block.
     pub const BASE: u32 = 0x10;
-    /// The same of weights.
+    /// Base address of weights.
     pub const WEIGHTS: u32 = 0x18;
-    /// Of the block that computes: what `DONE` says before a program ends.
+    /// Compute block: value of `DONE` before a program ends.
     pub const NOT_DONE: u32 = 0x10;
-    /// Whether the program ended.
+    /// Compute block: whether the program has ended.
     pub const DONE: u32 = 0x18;
-    /// Where micro-operations are counted from.
+    /// Base address of micro-operations.
     pub const MICRO_OPS: u32 = 0x20;
-    /// Where sums are counted from.
+    /// Base address of sums.
     pub const SUMS: u32 = 0x28;
-    /// Begins once.
+    /// Starts a block once.
     pub const START: u32 = 0x01;
-    /// Begins, and again whenever it ended.
+    /// Starts a block with automatic restart.
     pub const RESTART: u32 = 0x81;
 }
 
-/// Registers, memory and a clock of a board, and its fabric.
+/// Registers, memory, clock and fabric of a board.
 pub trait Bus {
     /// Writes a register.
     fn write(&mut self, block: Block, register: u32, value: u32);
     /// Reads a register.
     fn read(&mut self, block: Block, register: u32) -> u32;
-    /// Bytes of the memory that lies in one piece.
+    /// Returns the size of the contiguous memory.
     fn bytes(&self) -> u64;
-    /// Where it begins for the core.
+    /// Returns the physical address of the memory.
     fn address(&self) -> u64;
-    /// Puts bytes there, from a place of it on. All of them have to fit.
+    /// Copies bytes to an offset of the memory. They must fit.
     fn put(&mut self, at: u64, bytes: &[u8]);
-    /// So many bytes from there, all of which have to be in it.
+    /// Copies `count` bytes from an offset of the memory. They must lie inside.
     fn get(&mut self, at: u64, count: u64) -> Vec<u8>;
-    /// Nanoseconds of a clock that never goes back.
+    /// Returns a monotonic time in nanoseconds.
     fn now_ns(&mut self) -> u64;
-    /// Brings a core onto the fabric by the file of its bitstream; without one it is there already.
+    /// Loads a core's bitstream file. Without a file the core is already loaded.
     fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String>;
 }
 
-/// Why a core did not come to an end.
+/// Why a core did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LaunchError {
@@ -77,7 +77,7 @@ pub enum LaunchError {
     TimedOut(u64),
 }
 
-/// Runs so many instructions from this address on; the nanoseconds from the first register to the end.
+/// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end.
 pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
     bus.write(Block::Compute, registers::NOT_DONE, 0);
     if is_done(bus) {

@@ -1,30 +1,29 @@
-//! What a core has: blocks, widths and buffers, and the boards it is known on.
+//! Configuration of a core (blocks, widths, buffers), and the supported boards.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one micro-operation.
 pub(crate) const MICRO_OP_BYTES: u64 = 4;
 
-/// A configuration. Elements of data and weights have 8 bits, sums 32.
+/// Configuration of a core. Data and weights are 8-bit, sums 32-bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
-    /// Rows of data in one element.
+    /// Rows of data per element.
     pub batch: u32,
-    /// Channels in one element, of data and of results.
+    /// Channels per element of data and results.
     pub block: u32,
-    /// Micro-operations that fit on it.
+    /// Capacity of the micro-operation buffer.
     pub micro_ops: u32,
-    /// Elements of data that fit.
+    /// Capacity of the data buffer in elements.
     pub data: u32,
-    /// Elements of weights that fit.
+    /// Capacity of the weight buffer in elements.
     pub weights: u32,
-    /// Elements of sums that fit; results have as much room of their own.
+    /// Capacity of the sum buffer in elements; the result buffer has the same.
     pub sums: u32,
-    /// Steps from one product into a sum to the next into the same: the pipeline reads no sum that it is about to write.
+    /// Minimum distance in steps between two products into the same sum, due to the pipeline's read-after-write hazard.
     pub distance: u32,
 }
 
-/// The memories of a core, by the numbers that instructions give them.
+/// Buffers of a core, in the order of their numbers in instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Buffer {
@@ -35,31 +34,31 @@ pub enum Buffer {
     Results,
 }
 
-/// A configuration that instructions cannot be written for.
+/// An unsupported configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no core: {1}")]
 pub struct CoreError(pub String, pub String);
 
-/// A board with a core that is known to fit it.
+/// A board with cores that fit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
-    /// Its name.
+    /// Name of the board.
     pub name: &'static str,
-    /// The chip.
+    /// Name of the chip.
     pub chip: &'static str,
-    /// Clock of the core, in MHz.
+    /// Clock of the core in MHz.
     pub clock_mhz: u32,
-    /// Width of the port to memory, in bits.
+    /// Width of the memory port in bits.
     pub port_bits: u32,
-    /// Names of the configurations that bitstreams were published of.
+    /// Configurations with published bitstreams.
     pub cores: &'static [&'static str],
-    /// The parameters that times are simulated with when nothing is said.
+    /// Default timing parameters.
     pub timing: &'static str,
     /// Address of the first block of registers.
     pub registers: u64,
 }
 
-/// All boards.
+/// Returns all boards.
 pub fn boards() -> &'static [Board] {
     const ZYNQ: Board = Board {
         name: "pynq-z1",
@@ -86,7 +85,7 @@ impl Core {
     /// Names of the published configurations.
     pub const NAMES: [&str; 2] = ["1x16", "4x8"];
 
-    /// A published configuration.
+    /// Returns a published configuration.
     pub fn named(name: &str) -> Result<Core, CoreError> {
         let core = Core { batch: 1, block: 16, micro_ops: 8192, data: 2048, weights: 1024, sums: 2048, distance: 3 };
         match name {
@@ -99,7 +98,7 @@ impl Core {
         }
     }
 
-    /// That instructions can be written for it.
+    /// Checks that instructions can be encoded for the configuration.
     pub fn check(&self) -> Result<(), CoreError> {
         let refuse = |why: String| Err(CoreError(format!("{}x{}", self.batch, self.block), why));
         for (name, number) in [
@@ -127,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Elements of a memory.
+    /// Returns the capacity of a buffer in elements.
     pub fn depth(&self, buffer: Buffer) -> u32 {
         match buffer {
             Buffer::MicroOps => self.micro_ops,
@@ -137,7 +136,7 @@ impl Core {
         }
     }
 
-    /// Bytes of one element of a memory.
+    /// Returns the size of an element of a buffer in bytes.
     pub fn element_bytes(&self, buffer: Buffer) -> u64 {
         let (batch, block) = (u64::from(self.batch), u64::from(self.block));
         match buffer {
@@ -148,12 +147,12 @@ impl Core {
         }
     }
 
-    /// Multiply-adds of one cycle.
+    /// Returns the multiply-adds per cycle.
     pub fn macs_per_cycle(&self) -> u64 {
         u64::from(self.batch) * u64::from(self.block) * u64::from(self.block)
     }
 
-    /// Bits that say which micro-operation, sum, element of data and weight.
+    /// Returns the index widths of micro-operations, sums, data and weights.
     pub(crate) fn index_bits(&self) -> [u32; 4] {
         [self.micro_ops, self.sums, self.data, self.weights].map(bits)
     }
@@ -164,10 +163,10 @@ fn bits(depth: u32) -> u32 {
 }
 
 impl Buffer {
-    /// All of them, in the order of their numbers.
+    /// All buffers in the order of their numbers.
     pub const ALL: [Buffer; 5] = [Buffer::MicroOps, Buffer::Weights, Buffer::Data, Buffer::Sums, Buffer::Results];
 
-    /// Its name.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Buffer::MicroOps => "micro-operations",

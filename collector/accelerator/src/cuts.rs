@@ -1,11 +1,11 @@
-//! The cuts that a layer may have, and the one that it gets when nobody asks for another.
+//! Tilings of a layer: the choices of each knob, and the default.
 
 use crate::core::Core;
 use crate::fit::fits;
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer};
 
-/// What each knob may be, whether or not all go together.
+/// Returns the choices of each knob. Not all combinations fit.
 pub fn choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
     let [height, width] = layer.output();
     let [batches, _, blocks_out] = layer.blocks(core);
@@ -22,12 +22,12 @@ pub fn choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
     ]
 }
 
-/// A cut that fits and keeps the core busy: two threads where there can be, then the largest tile, then the deepest loads.
-/// Nothing where nothing fits.
+/// Returns a tiling that fits and keeps the core busy: two virtual threads if possible, then the largest tile, then the
+/// deepest loads. Returns `None` if no tiling fits.
 pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     let [batches, heights, widths, depths, blocks, oc_threads, h_threads] = choices(core, layer);
     let mut best: Option<((u64, u64, u64, u64), Knobs)> = None;
-    // Whole rows make long bursts, so the widest that fits is looked for first.
+    // Whole rows make long bursts, so the widest tiles are tried first.
     for &tile_w in widths.iter().rev() {
         for (&tile_h, &tile_co) in heights.iter().flat_map(|h| blocks.iter().map(move |c| (h, c))) {
             for (&oc, &h) in oc_threads.iter().flat_map(|o| h_threads.iter().map(move |h| (o, h))) {
@@ -51,13 +51,13 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     best.map(|(_, knobs)| knobs)
 }
 
-/// The order of preference: work in pairs of threads, the sums of a tile for each element it loads, its sums, its depth.
+/// Returns the sort key of a tiling: number of virtual threads, sums per loaded element, sums, depth.
 fn score(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);
     let sums = places * u64::from(tile_co);
     let taps = u64::from(layer.kernel[0] * layer.kernel[1]);
-    // An element of weights is 16 vectors of data.
+    // One element of weights is as large as 16 elements of data.
     let loaded = match layer.kind {
         Kind::Elementwise => 4 * sums,
         Kind::Depthwise => sums + 16 * u64::from(tile_co) * taps,

@@ -1,18 +1,17 @@
-//! Whether a cut fits on a core, and what lies where if it does.
+//! Feasibility of a tiling on a core, and the resulting buffer layout.
 
 use crate::core::{Buffer, Core};
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer, Post};
 use crate::layout::{operand_bytes, result_bytes};
 
-/// Instructions that one program may have: a buffer has at most 2^25 bytes.
+/// Maximum number of instructions of a program, due to the maximum size of a buffer.
 pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
-/// Memory that a board is asked for.
 const MOST_BYTES: u64 = 1 << 30;
-/// Zeros that an instruction can put on one side.
+/// Maximum padding on one side, due to the instruction format.
 const MOST_PADS: u32 = 15;
 
-/// Why a cut does not fit.
+/// Why a tiling does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Misfit {
@@ -32,35 +31,31 @@ pub enum Misfit {
     Empty,
 }
 
-/// What lies where, for one thread; the next thread's begins where it ends.
+/// Buffer layout of one virtual thread. The next thread's part follows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Rows and places of data under a tile.
+    /// Rows and columns of input data under a tile.
     pub under: [u32; 2],
-    /// Blocks of data of a tile.
+    /// Channel blocks of data per tile.
     pub data_blocks: u32,
-    /// Elements of data.
     pub data: u32,
-    /// Elements of weights.
     pub weights: u32,
-    /// Sums of the tile itself.
     pub tile: u32,
-    /// Sums, with what steps after the sum read and with fillers.
+    /// Sums including operands of post-processing and fillers.
     pub sums: u32,
-    /// Whether a tile has so few sums that all windows of a row are between two products into one.
+    /// Whether a tile has fewer rows of sums than the minimum distance, so that columns must be iterated innermost.
     pub is_narrow: bool,
-    /// Products into sums that nobody reads, so that the same sum comes late enough again.
+    /// Dummy products into unused sums that enforce the minimum distance.
     pub fillers: u32,
-    /// Threads.
     pub threads: u32,
 }
 
-/// Whether a cut fits.
+/// Checks whether a tiling fits.
 pub fn fits(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<(), Misfit> {
     plan(core, layer, knobs).map(|_| ())
 }
 
-/// What lies where.
+/// Returns the buffer layout of a tiling.
 pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Misfit> {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
@@ -164,7 +159,7 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// At most so many instructions has the program.
+/// Returns an upper bound of a program's instructions.
 fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.numbers().map(u64::from).into();
     let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
@@ -180,7 +175,6 @@ fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     tiles.saturating_mul(of_tile)
 }
 
-/// Knobs as 64-bit numbers.
 struct Wide {
     tile_b: u64,
     tile_h: u64,

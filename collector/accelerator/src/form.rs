@@ -1,16 +1,16 @@
-//! Tasks that a core computes: bytes in, sums of 32 bits, shifts in place of scales, bytes out.
+//! Tasks that a core can execute: 8-bit inputs, 32-bit sums, shifts instead of scales, 8-bit results.
 
 use crate::instruction::AluOp;
 use crate::layer::{Kind, Layer, Post, Tensors};
+use models::operators::{BiasAdd, Binary, Cast, Clip, Conv, Dense, QConv, Requantize, Unary};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, UnaryOp};
 
-/// Why a task is the CPU's.
+/// Why a task must run on the CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CpuReason(String);
 
 impl CpuReason {
-    /// For this reason.
     pub(crate) fn new(why: impl Into<String>) -> CpuReason {
         CpuReason(why.into())
     }
@@ -20,19 +20,20 @@ fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
-/// The same layer in numbers of the core: bytes that stand for scaled numbers around zero, and scales that are powers of two.
-/// Shapes and work are those of the task; how good its answers would be is not said.
+/// Converts a task to the core's number format: symmetric 8-bit values and power-of-two scales. Shapes and work stay
+/// the same. The accuracy of the result is not considered.
 pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     if layer_of(task).is_ok() {
         return Ok(task.clone());
     }
     let anchor = &task.steps[0];
     let (op, is_sum) = match &anchor.op {
-        Op::Conv { strides, pads, dilations, groups } | Op::QConv { strides, pads, dilations, groups, .. } => {
+        Op::Conv(Conv { strides, pads, dilations, groups })
+        | Op::QConv(QConv { strides, pads, dilations, groups, .. }) => {
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
-            (Op::Conv { strides, pads, dilations, groups: *groups }, true)
+            (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), true)
         }
-        Op::Dense | Op::QDense { .. } => (Op::Dense, true),
+        Op::Dense(_) | Op::QDense(_) => (Op::Dense(Dense {}), true),
         op => (op.clone(), false),
     };
     let mut form = Form { parameters: Vec::new(), steps: Vec::new() };
@@ -43,26 +44,26 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     let operands = operands.collect::<Result<Vec<Operand>, CpuReason>>()?;
     form.step(op, operands, &anchor.output);
     let rest = &task.steps[1..];
-    let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize { .. }));
-    let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd { .. }, .. }));
+    let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize(_)));
+    let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd(_), .. }));
     if is_sum && !is_requantised && !has_bias {
         form.shift(&anchor.output);
     }
     for (place, step) in rest.iter().enumerate() {
         match &step.op {
-            Op::Requantize { to, low, high, .. } => {
+            Op::Requantize(Requantize { to, low, high, .. }) => {
                 if *to == DType::U8 {
                     return cpu("its result has no sign, and the core's have one");
                 }
                 form.shift(&step.output);
-                form.then(Op::Clip { low: *low as f64, high: *high as f64 }, &step.output);
+                form.then(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
             }
-            Op::Clip { low, .. } => {
+            Op::Clip(Clip { low, .. }) => {
                 let low = if *low < 0.0 { -128.0 } else { 0.0 };
-                form.then(Op::Clip { low, high: 127.0 }, &step.output);
+                form.then(Op::Clip(Clip { low, high: 127.0 }), &step.output);
             }
-            Op::Cast { .. } => {}
-            op @ (Op::BiasAdd { .. } | Op::Binary { .. } | Op::Unary { .. }) => {
+            Op::Cast(_) => {}
+            op @ (Op::BiasAdd(_) | Op::Binary(_) | Op::Unary(_)) => {
                 let other = step.inputs.iter().find(|operand| matches!(operand, Operand::Parameter(_)));
                 let other = other.map(|operand| parameter(task, *operand)).transpose()?;
                 let before = Operand::Step(form.steps.len() - 1);
@@ -76,11 +77,11 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
         }
     }
     let last = task.steps[task.steps.len() - 1].output.clone();
-    let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip { .. }, .. }));
+    let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip(_), .. }));
     if !is_clipped {
-        form.then(Op::Clip { low: -128.0, high: 127.0 }, &last);
+        form.then(Op::Clip(Clip { low: -128.0, high: 127.0 }), &last);
     }
-    form.then(Op::Cast { to: DType::I8 }, &last);
+    form.then(Op::Cast(Cast { to: DType::I8 }), &last);
     let task = Task { parameters: form.parameters, steps: form.steps };
     layer_of(&task)?;
     task.check().map_err(|error| CpuReason(error.to_string()))?;
@@ -100,7 +101,7 @@ impl Form {
     }
 
     fn step(&mut self, op: Op, inputs: Vec<Operand>, like: &TensorType) {
-        let dtype = if let Op::Cast { to } = &op { *to } else { DType::I32 };
+        let dtype = if let Op::Cast(Cast { to }) = &op { *to } else { DType::I32 };
         self.steps.push(Step { op, inputs, output: TensorType { dtype, shape: like.shape.clone() } });
     }
 
@@ -109,7 +110,7 @@ impl Form {
         self.step(op, vec![before], like);
     }
 
-    /// A scale of each channel, as a shift.
+    /// Adds a per-channel scale as a shift.
     fn shift(&mut self, like: &TensorType) {
         let extents = like.extents().unwrap_or_default();
         let shape = match extents.len() {
@@ -118,7 +119,7 @@ impl Form {
         };
         let shifts = Parameter { ty: TensorType::new(DType::I32, &shape), is_constant: true };
         let (before, by) = (Operand::Step(self.steps.len() - 1), self.parameter(&shifts, DType::I32));
-        self.step(Op::Binary { function: BinaryOp::ShiftRight }, vec![before, by], like);
+        self.step(Op::Binary(Binary { function: BinaryOp::ShiftRight }), vec![before, by], like);
     }
 }
 
@@ -129,7 +130,7 @@ fn parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
     }
 }
 
-/// The layer that a task in the core's form is.
+/// Returns the layer of a task in the core's form.
 pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     let anchor = &task.steps[0];
     let extents = |operand: usize| {
@@ -139,14 +140,14 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
         small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("it is too large".to_owned()))
     };
     let mut layer = match &anchor.op {
-        Op::Conv { strides, pads, dilations, groups } => {
+        Op::Conv(Conv { strides, pads, dilations, groups }) => {
             convolution(&extents(0)?, &extents(1)?, [strides, pads, dilations], *groups)?
         }
-        Op::Dense => {
+        Op::Dense(_) => {
             let (data, weights) = (extents(0)?, extents(1)?);
             matrix(Kind::Convolution, &data, weights[0])?
         }
-        Op::Binary { .. } | Op::Unary { .. } | Op::Clip { .. } => {
+        Op::Binary(_) | Op::Unary(_) | Op::Clip(_) => {
             let data = extents(0)?;
             match data.as_slice() {
                 &[images, channels, height, width] => elementwise([images, channels, height, width]),
@@ -166,7 +167,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     Ok(layer)
 }
 
-/// That data and weights are bytes, sums have 32 bits, and the result is bytes.
+/// Checks that data, weights and result are 8-bit and sums 32-bit.
 fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
     let bytes = if layer.kind == Kind::Elementwise { 0 } else { 2 };
     for (place, parameter) in task.parameters.iter().enumerate() {
@@ -176,7 +177,7 @@ fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
         }
     }
     let (last, before) = task.steps.split_last().expect("a task has a step");
-    if last.op != (Op::Cast { to: DType::I8 }) || before.iter().any(|step| step.output.dtype != DType::I32) {
+    if last.op != (Op::Cast(Cast { to: DType::I8 })) || before.iter().any(|step| step.output.dtype != DType::I32) {
         return cpu("its result has no 8 bits, and the core writes bytes");
     }
     Ok(())
@@ -238,9 +239,9 @@ fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
     }
 }
 
-/// Rows of channels, in one row of places: the rows fill whole elements of any core's batch.
+/// Returns an operation on a matrix as a layer with one image row. The matrix rows fill the batch of any core.
 fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
-    /// What the rows in one element are a multiple of, where there are enough.
+    /// Rows per element on the core with the largest batch.
     const BATCH: u32 = 4;
     let Some((&channels_in, rows)) = data.split_last() else { return cpu("it has no dimensions") };
     let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));
@@ -264,10 +265,9 @@ fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReaso
     })
 }
 
-/// What a step does to sums.
 fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
     let per = |op: AluOp, next: &mut usize| {
-        // Of an elementwise task's first step the first operand is the data itself.
+        // The first operand of an element-wise task's first step is the data.
         let reads = step.inputs.iter().filter_map(|operand| match operand {
             Operand::Parameter(place) => Some(*place),
             Operand::Step(_) => None,
@@ -284,9 +284,9 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         let is_vector = shape.iter().product::<i64>() == channels;
         let is_channels = is_vector
             && match layer.tensors {
-                // Of an image's dimensions the last two are places; a bias says its own.
+                // The last two dimensions of an image are spatial. A bias names its axis.
                 Tensors::Images => match shape.len() {
-                    1 => matches!(step.op, Op::BiasAdd { .. }),
+                    1 => matches!(step.op, Op::BiasAdd(_)),
                     rank => rank >= 3 && shape[rank - 3] == channels,
                 },
                 Tensors::Matrix { .. } => shape.last() == Some(&channels),
@@ -298,16 +298,16 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         }
     };
     match &step.op {
-        Op::BiasAdd { axis } => {
+        Op::BiasAdd(BiasAdd { axis }) => {
             let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
             if *axis != channel { cpu("its bias is none of channels") } else { per(AluOp::Add, next) }
         }
-        Op::Binary { function: BinaryOp::Add } => per(AluOp::Add, next),
-        Op::Binary { function: BinaryOp::Max } => per(AluOp::Max, next),
-        Op::Binary { function: BinaryOp::Min } => per(AluOp::Min, next),
-        Op::Binary { function: BinaryOp::ShiftRight } => per(AluOp::ShiftRight, next),
-        Op::Unary { function: UnaryOp::Relu } => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
-        Op::Clip { low, high } => match (whole(*low), whole(*high)) {
+        Op::Binary(Binary { function: BinaryOp::Add }) => per(AluOp::Add, next),
+        Op::Binary(Binary { function: BinaryOp::Max }) => per(AluOp::Max, next),
+        Op::Binary(Binary { function: BinaryOp::Min }) => per(AluOp::Min, next),
+        Op::Binary(Binary { function: BinaryOp::ShiftRight }) => per(AluOp::ShiftRight, next),
+        Op::Unary(Unary { function: UnaryOp::Relu }) => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
+        Op::Clip(Clip { low, high }) => match (whole(*low), whole(*high)) {
             (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
             _ => cpu(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
         },

@@ -1,28 +1,28 @@
-//! A simulated bus that a test changes in a few places, such as a core that hangs.
+//! A simulated bus with hooks for tests, such as a core that hangs.
 
 use crate::bus::{Block, Bus};
 use crate::core::Core;
 use crate::simulated::SimulatedBus;
 
-/// What is different from a simulated bus.
+/// Hooks on the accesses to a simulated bus.
 pub trait Hooks {
-    /// Returns whether a write of a register reaches the bus.
+    /// Returns whether a register write reaches the bus.
     fn on_write(&mut self, _block: Block, _register: u32, _value: u32) -> bool {
         true
     }
 
-    /// Gets the register that is read.
+    /// Called before a register is read.
     fn on_read(&mut self, _block: Block, _register: u32) {}
 
-    /// May change bytes that are read from memory.
+    /// Called with bytes that were read from memory, which it may change.
     fn on_get(&mut self, _bytes: &mut [u8]) {}
 }
 
 /// A simulated bus with hooks.
 pub struct HookedBus<H> {
-    /// The bus behind the hooks.
+    /// Bus behind the hooks.
     pub bus: SimulatedBus,
-    /// The hooks.
+    /// Hooks.
     pub hooks: H,
 }
 

@@ -1,19 +1,19 @@
-//! A program as it lies in a board's memory, with the values of a run.
+//! Memory image of a program for a board, with the operands of a run.
 
 use crate::instruction::{DecodeError, Instruction, decode, encode};
 use crate::layout::{LayoutError, pack, unpack};
 use crate::program::{ALIGNMENT, Program, Role};
 
-/// What is put into memory for a run.
+/// Memory content for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Operands and micro-operations, each with its place in the program's memory.
+    /// Operands and micro-operations with their offsets in the program's memory.
     pub parts: Vec<(u64, Vec<u8>)>,
-    /// Instructions whose places count from the begin of all memory, as they lie in it. They may lie anywhere.
+    /// Encoded instructions with absolute addresses. They may be placed anywhere.
     pub instructions: Vec<u8>,
 }
 
-/// Why there is no image.
+/// Why an image cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ImageError {
@@ -28,7 +28,7 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// Of a program whose memory begins at this address.
+    /// Creates the image of a program whose memory begins at the given address.
     pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<Image, ImageError> {
         let wanted = program.layer.operands();
         if wanted.len() != operands.len() {
@@ -48,18 +48,17 @@ impl Image {
     }
 }
 
-/// Where a program's result lies in its memory, and how many bytes it has there.
+/// Returns the offset and the size of the result in the program's memory.
 pub fn result_place(program: &Program) -> (u64, u64) {
     program.region(Role::Result).map_or((0, 0), |region| (region.begin, region.bytes))
 }
 
-/// A result as others want it, from how it lay in memory.
+/// Converts a result from the core's layout to the external one.
 pub fn result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
     unpack(&program.core, &program.layer, packed)
 }
 
-/// The instructions with places in the memory that begins at an address. All base registers are zero, so places count from
-/// the begin of all memory.
+/// Encodes the instructions with absolute addresses, since all base registers are zero.
 fn relocated(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
     let core = &program.core;
     let mut bytes = Vec::with_capacity(16 * program.instructions.len());

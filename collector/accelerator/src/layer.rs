@@ -1,85 +1,86 @@
-//! What is computed: a convolution, a product of matrices as one, or a walk over elements, and what becomes of each sum.
+//! Layers that a core executes: convolutions, matrix products and element-wise operations, with post-processing of
+//! sums.
 
 use crate::core::Core;
 use crate::instruction::AluOp;
 use serde::{Deserialize, Serialize};
 
-/// A layer of bytes. Operands are its data, its weights where it has any, and what its steps after the sum read, in order.
+/// A layer on 8-bit data. Its operands are the data, the weights if any, and the operands of post-processing in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// What is summed.
+    /// Kind of reduction.
     pub kind: Kind,
-    /// How operands and the result lie outside of the core.
+    /// External layout of operands and result.
     pub tensors: Tensors,
-    /// Images; of matrices, rows side by side.
+    /// Number of images; for matrices, rows per element.
     pub images: u32,
-    /// Channels of the data.
+    /// Input channels.
     pub channels_in: u32,
-    /// Rows of an image.
+    /// Height of an image.
     pub height: u32,
-    /// Places of a row.
+    /// Width of an image.
     pub width: u32,
-    /// Channels of the result.
+    /// Output channels.
     pub channels_out: u32,
-    /// Rows and columns of a window.
+    /// Height and width of the window.
     pub kernel: [u32; 2],
-    /// From one window to the next, down and along.
+    /// Vertical and horizontal stride.
     pub strides: [u32; 2],
-    /// Zeros above, to the left, below and to the right.
+    /// Padding at the top, left, bottom and right.
     pub pads: [u32; 4],
-    /// What becomes of a sum before its lowest byte is the result.
+    /// Post-processing of sums before truncation to 8 bits.
     pub post: Vec<Post>,
 }
 
-/// What is summed.
+/// Kind of reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// All channels of a window.
     Convolution,
-    /// One channel of a window, by weights that are zero for all others.
+    /// One channel of a window, with zero weights for all others.
     Depthwise,
-    /// Nothing: sums of 32 bits are the data.
+    /// No reduction: the data are 32-bit sums.
     Elementwise,
 }
 
-/// How tensors lie outside of the core.
+/// External layout of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tensors {
     /// Images, channels, rows, columns.
     Images,
-    /// So many rows of channels. Neighbouring rows are images of one place.
+    /// Rows of channels. Adjacent rows become images at the same position.
     Matrix {
-        /// Rows.
+        /// Number of rows.
         rows: u32,
     },
 }
 
-/// What becomes of a sum.
+/// Post-processing of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Post {
-    /// By a number.
+    /// Operation with an immediate.
     Immediate(AluOp, i16),
-    /// By a number of its channel, 32 bits.
+    /// Operation with a 32-bit value per channel.
     PerChannel(AluOp),
-    /// By a number of its own, 32 bits.
+    /// Operation with a 32-bit value per element.
     Tensor(AluOp),
 }
 
-/// What an operand is.
+/// Role of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// Bytes, or sums where nothing is summed.
+    /// 8-bit data, or 32-bit sums of an element-wise layer.
     Data,
-    /// Bytes.
+    /// 8-bit weights.
     Weights,
-    /// A number for each channel.
+    /// One value per channel.
     PerChannel,
-    /// A number for each element of the result.
+    /// One value per element of the result.
     Tensor,
 }
 
 impl Layer {
-    /// Its operands in order.
+    /// Returns the operands in order.
     pub fn operands(&self) -> Vec<Operand> {
         let mut operands = vec![Operand::Data];
         if self.kind != Kind::Elementwise {
@@ -93,7 +94,7 @@ impl Layer {
         operands
     }
 
-    /// Rows and places of the result.
+    /// Returns the height and width of the result.
     pub fn output(&self) -> [u32; 2] {
         let [top, left, bottom, right] = self.pads;
         let places = |extent: u32, kernel: u32, stride: u32, pads: u32| {
@@ -105,7 +106,7 @@ impl Layer {
         ]
     }
 
-    /// Elements of batch, of channels of the data and of channels of the result, on a core.
+    /// Returns the numbers of batch elements, input channel blocks and output channel blocks on a core.
     pub fn blocks(&self, core: &Core) -> [u32; 3] {
         [
             self.images.div_ceil(core.batch),
@@ -114,7 +115,7 @@ impl Layer {
         ]
     }
 
-    /// Blocks of channels that one block of the result sums.
+    /// Returns the input channel blocks that are reduced into one output block.
     pub fn summed_blocks(&self, core: &Core) -> u32 {
         match self.kind {
             Kind::Convolution => self.blocks(core)[1],
@@ -123,7 +124,7 @@ impl Layer {
         }
     }
 
-    /// Multiply-adds that it asks for.
+    /// Returns the number of multiply-adds.
     pub fn macs(&self) -> u64 {
         let [rows, columns] = self.output().map(u64::from);
         let images = match self.tensors {

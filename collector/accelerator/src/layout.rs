@@ -1,9 +1,9 @@
-//! Tensors as a core wants them in memory, and results as others want them.
+//! Conversion of tensors between the external layout and the core's blocked layout.
 
 use crate::core::Core;
 use crate::layer::{Kind, Layer, Operand, Tensors};
 
-/// A tensor of another size than its layer says.
+/// A tensor whose size does not match its layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a tensor of {given} bytes is no {operand:?} of this layer, which has {wanted}")]
 pub struct LayoutError {
@@ -12,7 +12,7 @@ pub struct LayoutError {
     wanted: usize,
 }
 
-/// Extents of an image in elements of a core.
+/// Extents of an image in the core's blocks.
 struct Blocked {
     channels: u32,
     height: u32,
@@ -20,7 +20,7 @@ struct Blocked {
     channel_blocks: u32,
 }
 
-/// The bytes of an operand as they lie in memory for the core, zeros where channels and images are missing.
+/// Converts an operand to the core's layout, with zeros for missing channels and images.
 pub fn pack(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Result<Vec<u8>, LayoutError> {
     let [batches, blocks_in, blocks_out] = layer.blocks(core);
     let wanted = match operand {
@@ -59,7 +59,7 @@ pub fn pack(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Resul
     })
 }
 
-/// The bytes of a result as others want them.
+/// Converts a result to the external layout.
 pub fn unpack(core: &Core, layer: &Layer, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
     let image = result_image(core, layer);
     let wanted = packed_elements(core, &image, layer.blocks(core)[0]);
@@ -71,13 +71,11 @@ pub fn unpack(core: &Core, layer: &Layer, packed: &[u8]) -> Result<Vec<u8>, Layo
     Ok(bytes)
 }
 
-/// Bytes that a result has as the core writes it.
 pub(crate) fn result_bytes(core: &Core, layer: &Layer) -> u64 {
     let ([height, width], [batches, _, blocks]) = (layer.output(), layer.blocks(core));
     product(&[batches, blocks, height, width, core.batch, core.block])
 }
 
-/// Bytes that an operand has as the core reads it.
 pub(crate) fn operand_bytes(core: &Core, layer: &Layer, operand: Operand) -> u64 {
     let ([batches, blocks_in, blocks_out], [height, width]) = (layer.blocks(core), layer.output());
     let Core { batch, block, .. } = *core;
@@ -132,7 +130,7 @@ fn scatter(core: &Core, layer: &Layer, image: &Blocked, batches: u32, bytes: &[u
     packed
 }
 
-/// The place of every element outside, and in elements of the core.
+/// Calls `visit` with the external index and the blocked index of every element.
 fn each(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize, usize)) {
     let [batch, block] = [core.batch, core.block].map(|extent| extent as usize);
     let [height, width, channels] = [image.height, image.width, image.channels].map(|extent| extent as usize);
@@ -165,8 +163,8 @@ fn each(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize
     }
 }
 
-/// Blocks of channels of the result, of the data, taps, and a square of channels. Of a depthwise layer the squares are
-/// diagonal.
+/// Packs weights as output blocks, input blocks, taps and square blocks of channels. The squares of a depthwise layer
+/// are diagonal.
 fn weights(core: &Core, layer: &Layer, bytes: &[u8]) -> Vec<u8> {
     let block = core.block as usize;
     let taps = (layer.kernel[0] * layer.kernel[1]) as usize;

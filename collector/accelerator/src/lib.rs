@@ -1,17 +1,17 @@
-//! A core for products of small blocks of bytes on a board's fabric, with its host's part, all without the board.
+//! Simulator, code generator and host interface of an FPGA core for blocked 8-bit matrix products. No board is needed.
 //!
-//! A [`Layer`] says what is computed, [`Knobs`] how it is cut, and [`generate`] makes the [`Program`] of it: instructions of
-//! 128 bits for three modules that run beside each other and wait for each other by tokens. [`check`] refuses programs that
-//! would go wrong on the fabric, [`Machine`] computes what one computes, bit by bit, and [`simulate`] says how many cycles it
-//! takes. An [`Image`] is a program as it lies in a board's memory, and [`launch`] runs that by the registers of a [`Bus`], of
-//! which [`SimulatedBus`] is one without a board. Nothing here measures anything: all times are counts of cycles of
-//! a model whose parameters have a name and a provenance.
+//! A [`Layer`] describes the computation and [`Knobs`] its tiling. [`generate`] compiles them to a [`Program`]: 128-bit
+//! instructions for three concurrent modules that synchronise by tokens. [`check`] rejects programs that would fail on
+//! hardware, [`Machine`] executes them bit-exactly, and [`simulate`] counts their cycles. An [`Image`] is a program's
+//! memory content for a board, and [`launch`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
+//! This crate measures nothing: all times are cycle counts of a model whose parameters have a name and a provenance.
 //!
-//! Instructions, registers and layout are those of the core VTA of Apache TVM's history, so that its bitstreams run them.
+//! Instructions, registers and layout are compatible with VTA, a former core of Apache TVM, and run on its bitstreams.
 
 #![forbid(unsafe_code)]
 
-/// Raised whenever the same layer and cut become another program, or are timed otherwise: times of before are not known then.
+/// Revision of code generation and timing. Raised whenever the program or the cycles of any layer change, which
+/// invalidates earlier times.
 pub const REVISION: u32 = 1;
 
 mod bus;

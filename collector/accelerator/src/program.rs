@@ -1,79 +1,78 @@
-//! What runs: instructions, micro-operations, and where in memory everything lies.
+//! Compiled programs: instructions, micro-operations and memory regions.
 
 use crate::core::{Buffer, Core};
 use crate::layer::Layer;
 use serde::{Deserialize, Serialize};
 
-/// Buffers begin at multiples of this: of all sizes of elements, and of pages.
+/// Alignment of regions, a multiple of all element sizes and of the page size.
 pub(crate) const ALIGNMENT: u64 = 4096;
 
-/// Everything that a run needs but the values.
+/// Everything that a run needs except operands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// What it runs on.
+    /// Core that the program runs on.
     pub core: Core,
-    /// What it computes.
+    /// Layer that the program computes.
     pub layer: Layer,
-    /// Its instructions as the core reads them.
+    /// Encoded instructions.
     pub instructions: Vec<[u64; 2]>,
-    /// Its micro-operations as the core reads them.
+    /// Encoded micro-operations.
     pub micro_ops: Vec<u32>,
-    /// What lies where in memory; places of instructions are from the begin of it.
+    /// Memory regions. Addresses in instructions are relative to the start of the memory.
     pub regions: Vec<Region>,
 }
 
-/// A part of memory.
+/// A region of the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
-    /// What is in it.
+    /// Content of the region.
     pub role: Role,
-    /// The memory of the core that it is read into, or written from.
+    /// Buffer of the core that the region is loaded to or stored from.
     pub buffer: Buffer,
-    /// Its first byte.
+    /// Offset of the region.
     pub begin: u64,
-    /// Its bytes.
+    /// Size of the region.
     pub bytes: u64,
 }
 
-/// What is in a part of memory.
+/// Content of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// The operand of this place.
+    /// Operand with this index.
     Operand(usize),
     /// Micro-operations.
     MicroOps,
-    /// The result.
+    /// Result.
     Result,
 }
 
 impl Program {
-    /// The part of memory with this role.
+    /// Returns the region with a role.
     pub fn region(&self, role: Role) -> Option<&Region> {
         self.regions.iter().find(|region| region.role == role)
     }
 
-    /// Bytes of memory of all its parts.
+    /// Returns the size of the whole memory.
     pub fn memory_bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.begin.saturating_add(region.bytes)).max().unwrap_or(0)
     }
 
-    /// Its micro-operations as bytes.
+    /// Returns the micro-operations as bytes.
     pub fn micro_op_bytes(&self) -> Vec<u8> {
         self.micro_ops.iter().flat_map(|bits| bits.to_le_bytes()).collect()
     }
 
-    /// Its instructions as bytes.
+    /// Returns the instructions as bytes.
     pub fn instruction_bytes(&self) -> Vec<u8> {
         self.instructions.iter().flatten().flat_map(|half| half.to_le_bytes()).collect()
     }
 }
 
-/// Parts of memory one after the other.
 #[derive(Default)]
 pub(crate) struct Regions(pub Vec<Region>);
 
 impl Regions {
-    /// Adds one; says the place of its first element.
+    /// Appends a region and returns the index of its first element.
     pub fn add(&mut self, core: &Core, role: Role, buffer: Buffer, bytes: u64) -> u32 {
         let end = self.0.last().map_or(0, |last| last.begin + last.bytes);
         let begin = end.next_multiple_of(ALIGNMENT);

@@ -1,19 +1,20 @@
-//! A quantised layer with its numbers, as a core computes it.
+//! Conversion of a quantised layer with its constants to the core's form.
 //!
-//! A core has shifts and no multiplier behind its sums. So the scale of each channel becomes the power of two above it, and what
-//! is left of it, between a half and one, goes into the channel's weights, which are rounded once more: that is all that is lost.
-//! Zero points are exact: that of the result is added before the shift, and that of the data, which pads do not have, is what
-//! the weights inside of the image sum up to.
+//! A core has shifts but no multiplier after its sums. The scale of each channel is therefore rounded up to a power of
+//! two, and the remaining factor between one half and one is folded into the channel's weights. Rounding the weights
+//! again is the only loss. Zero points are exact: the result's is added before the shift, and the data's contributes
+//! the sum of the weights inside the image, since padding has no zero point.
 
 use crate::form::{CpuReason, layer_of};
+use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
-/// A layer of the core's own form with all that it reads beside its data.
+/// A layer in the core's form with all operands except its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// In the core's form; its first parameter is the data.
+    /// Task in the core's form. Its first parameter is the data.
     pub task: Task,
-    /// The bytes of the other parameters.
+    /// Bytes of the other parameters.
     pub constants: Vec<Vec<u8>>,
 }
 
@@ -21,12 +22,11 @@ fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason::new(why))
 }
 
-/// Sums of bytes and what is added to them stay inside of this, so that no addition of 32 bits runs over.
+/// Bound of intermediate sums, so that 32-bit additions do not overflow.
 const SUM_MAX: f64 = 2_147_483_647.0;
-/// More bits than a sum has are none.
+/// Maximum shift, below the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
-/// The parts of a quantised layer.
 struct Parts<'a> {
     x_zero: f64,
     op: Op,
@@ -38,7 +38,7 @@ struct Parts<'a> {
     high: i64,
 }
 
-/// The layer that a quantised task is with these constants, one for each parameter that is known.
+/// Converts a quantised task with the values of its constant parameters.
 pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded, CpuReason> {
     let parts = parts(task, constants)?;
     let channels = parts.channels(task)?;
@@ -89,7 +89,7 @@ fn sum(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
-/// The task in the core's form: sums, what is added, shifts, bounds, bytes.
+/// Builds the task in the core's form: sums, addition, shifts, clipping, truncation.
 fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
@@ -107,17 +107,17 @@ fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> T
     let mut steps = Vec::new();
     let mut step = |op: Op, inputs: Vec<Operand>, dtype: DType| steps.push(Step { op, inputs, output: like(dtype) });
     step(parts.op.clone(), vec![Operand::Parameter(0), Operand::Parameter(1)], DType::I32);
-    let add = Op::Binary { function: BinaryOp::Add };
+    let add = Op::Binary(Binary { function: BinaryOp::Add });
     step(add, vec![Operand::Step(0), Operand::Parameter(2)], DType::I32);
-    let shift = Op::Binary { function: BinaryOp::ShiftRight };
+    let shift = Op::Binary(Binary { function: BinaryOp::ShiftRight });
     step(shift, vec![Operand::Step(1), Operand::Parameter(3)], DType::I32);
-    let clip = Op::Clip { low: parts.low as f64, high: parts.high as f64 };
+    let clip = Op::Clip(Clip { low: parts.low as f64, high: parts.high as f64 });
     step(clip, vec![Operand::Step(2)], DType::I32);
-    step(Op::Cast { to: DType::I8 }, vec![Operand::Step(3)], DType::I8);
+    step(Op::Cast(Cast { to: DType::I8 }), vec![Operand::Step(3)], DType::I8);
     Task { parameters, steps }
 }
 
-/// What a quantised layer consists of; everything else is the CPU's.
+/// Decomposes a quantised layer. Any other task must run on the CPU.
 fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
@@ -125,11 +125,11 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     };
     let anchor = &task.steps[0];
     let (op, x_zero, w_zero) = match &anchor.op {
-        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+        Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }) => {
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
-            (Op::Conv { strides, pads, dilations, groups: *groups }, *x_zero, *w_zero)
+            (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), *x_zero, *w_zero)
         }
-        Op::QDense { x_zero, w_zero } => (Op::Dense, *x_zero, *w_zero),
+        Op::QDense(QDense { x_zero, w_zero }) => (Op::Dense(Dense {}), *x_zero, *w_zero),
         op => return cpu(format!("`{}` is no quantised sum of products", op.name())),
     };
     if w_zero != 0 {
@@ -147,13 +147,13 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     };
     let (bias, last) = match &task.steps[1..] {
         [last] => (None, last),
-        [Step { op: Op::BiasAdd { .. }, inputs, .. }, last] => match numbers(&inputs[1]) {
+        [Step { op: Op::BiasAdd(_), inputs, .. }, last] => match numbers(&inputs[1]) {
             Some(bias) if !bias.is_empty() => (Some(bias), last),
             _ => return cpu("its bias is no constant"),
         },
         _ => return cpu("more follows its sums than a bias and a change of scale"),
     };
-    let Op::Requantize { to: DType::I8, zero, low, high, .. } = last.op else {
+    let Op::Requantize(Requantize { to: DType::I8, zero, low, high, .. }) = last.op else {
         return cpu(format!("`{}` follows its sums, and the core writes bytes with a sign", last.op.name()));
     };
     match numbers(&last.inputs[1]) {
@@ -164,17 +164,17 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     }
 }
 
-/// What the zero point of the data adds to sums.
+/// Contribution of the data's zero point to sums.
 enum Correction {
     PerChannel(Vec<f64>),
-    /// Of one image.
+    /// Values of one image.
     PerElement(Vec<f64>),
 }
 
 impl Parts<'_> {
     fn channels(&self, task: &Task) -> Result<usize, CpuReason> {
         let extents = task.steps[0].output.extents().unwrap_or_default();
-        let place = if matches!(self.op, Op::Conv { .. }) { 1 } else { extents.len().saturating_sub(1) };
+        let place = if matches!(self.op, Op::Conv(_)) { 1 } else { extents.len().saturating_sub(1) };
         let channels = extents.get(place).and_then(|&channels| usize::try_from(channels).ok());
         let is_cut = |channels: &usize| *channels > 0 && self.weights.len().is_multiple_of(*channels);
         channels.filter(is_cut).ok_or_else(|| CpuReason::new("its weights are not cut into channels"))
@@ -186,7 +186,7 @@ impl Parts<'_> {
         }
         let own = weights.len() / channels.max(1);
         let all = || weights.chunks(own.max(1)).map(|own| -self.x_zero * own.iter().sum::<f64>()).collect();
-        let Op::Conv { strides, pads, dilations, .. } = &self.op else {
+        let Op::Conv(Conv { strides, pads, dilations, .. }) = &self.op else {
             return Ok(Some(Correction::PerChannel(all())));
         };
         if pads.iter().all(|&pad| pad == 0) {
@@ -209,7 +209,7 @@ impl Parts<'_> {
         let taps = usize::try_from(rows * columns).unwrap_or(0);
         let mut corrections = Vec::new();
         for own in weights.chunks(own.max(1)) {
-            // Of a channel's weights the last two dimensions are the window's.
+            // The last two dimensions of a channel's weights are the window.
             let sums: Vec<f64> = (0..taps).map(|tap| own.iter().skip(tap).step_by(taps).sum()).collect();
             for (y, x) in (0..out_rows).flat_map(|y| (0..out_columns).map(move |x| (y, x))) {
                 let inside = |row: i64, column: i64| {

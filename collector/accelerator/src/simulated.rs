@@ -1,6 +1,6 @@
-//! A board that is not there: memory, and a core that computes what its registers say, bit by bit.
+//! Simulated board: memory, and a bit-exact core that responds to its registers.
 //!
-//! Its clock counts how often somebody looked at it, so it says nothing of time; it only makes every wait end.
+//! The clock advances with every read of it. It carries no information about speed and only makes waits end.
 
 use crate::bus::{Block, Bus, registers};
 use crate::core::Core;
@@ -8,12 +8,12 @@ use crate::functional::{Place, execute};
 use crate::stream::{INSTRUCTION_BYTES, read_stream};
 use std::collections::BTreeMap;
 
-/// A program of more steps does not end here: a core would take ten seconds for them.
+/// Step limit of a program. Longer programs appear to hang.
 const MOST_STEPS: u64 = 1 << 30;
-/// How far a look moves the clock.
+/// Time that passes per read of the clock.
 const LOOK_NS: u64 = 1000;
 
-/// A core beside its memory.
+/// A simulated core with its memory.
 pub struct SimulatedBus {
     core: Core,
     memory: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct SimulatedBus {
 }
 
 impl SimulatedBus {
-    /// So many bytes of memory that begin at an address.
+    /// Creates a bus with the given memory.
     pub fn new(core: Core, address: u64, bytes: usize) -> SimulatedBus {
         let (values, memory) = (BTreeMap::new(), vec![0; bytes]);
         SimulatedBus { core, memory, address, values, is_done: false, now_ns: 0, runs: 0 }
@@ -35,12 +35,11 @@ impl SimulatedBus {
         self.values.get(&(block, register)).copied().unwrap_or(0)
     }
 
-    /// Whether every block was told to begin.
     fn is_started(&self) -> bool {
         Block::ALL.into_iter().all(|block| self.value(block, registers::CONTROL) & registers::START != 0)
     }
 
-    /// Computes; a program that leaves memory or stands still is never done.
+    /// Runs the program. Programs that deadlock or leave their memory never finish.
     fn compute(&mut self) -> Option<()> {
         let count = u64::from(self.value(Block::Fetch, registers::COUNT));
         let at = u64::from(self.value(Block::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;
@@ -61,7 +60,7 @@ impl Bus for SimulatedBus {
         }
         if register == registers::CONTROL && self.is_started() {
             self.is_done = self.compute().is_some();
-            // A block that fetches begins once; the others begin again by themselves.
+            // The fetch block starts once; the other blocks restart automatically.
             self.values.remove(&(Block::Fetch, registers::CONTROL));
         }
     }

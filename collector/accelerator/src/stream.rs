@@ -1,14 +1,14 @@
-//! Instructions as they lie in a board's memory, from whoever put them there.
+//! Decoding and validation of untrusted instructions in a board's memory.
 
 use crate::check::is_empty;
 use crate::core::{Buffer, Core};
 use crate::instruction::{DecodeError, Instruction, Memory, decode};
 use std::ops::Range;
 
-/// Bytes of an instruction.
+/// Size of an instruction in bytes.
 pub const INSTRUCTION_BYTES: u64 = 16;
 
-/// Why a core must not be given these instructions.
+/// Why instructions must not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StreamError {
@@ -22,7 +22,7 @@ pub enum StreamError {
     End,
 }
 
-/// Reads instructions from their bytes.
+/// Decodes instructions.
 pub fn read_stream(core: &Core, bytes: &[u8]) -> Result<Vec<Instruction>, StreamError> {
     let (halves, _) = bytes.as_chunks::<8>();
     let (pairs, _) = halves.as_chunks::<2>();
@@ -32,7 +32,7 @@ pub fn read_stream(core: &Core, bytes: &[u8]) -> Result<Vec<Instruction>, Stream
     decoded.collect()
 }
 
-/// Refuses instructions that would read or write memory that is not theirs: a core asks nobody before it does.
+/// Rejects instructions that access foreign memory, since the core performs no checks itself.
 pub fn check_places(
     core: &Core,
     instructions: &[Instruction],
@@ -59,7 +59,7 @@ pub fn check_places(
     Ok(())
 }
 
-/// From the first byte of memory that a rectangle touches to behind its last.
+/// Returns the range of memory bytes that a rectangle covers.
 fn touched(core: &Core, memory: &Memory) -> Range<u64> {
     let element = core.element_bytes(memory.buffer);
     let begin = u64::from(memory.in_memory);

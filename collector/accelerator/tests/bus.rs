@@ -1,4 +1,4 @@
-//! Programs by the registers of a bus whose core computes what one would. No board was ever seen.
+//! Programs run by the registers of a simulated bus. No test uses a board.
 
 #[allow(dead_code)]
 mod common;
@@ -14,7 +14,7 @@ use reference::Tensor;
 
 const ADDRESS: u64 = 0x1000_0000;
 
-/// Notes what is written, and may be of a core that never ends.
+/// Hooks that record register writes and can simulate a core that never finishes.
 struct Noted {
     written: Vec<(Block, u32, u32)>,
     ends: bool,
@@ -46,7 +46,6 @@ fn noted(program: &Program) -> HookedBus<Noted> {
     HookedBus { bus, hooks: Noted { written: Vec::new(), ends: true } }
 }
 
-/// Puts an image into memory and runs it.
 fn run(bus: &mut dyn Bus, program: &Program, image: &Image) -> Result<(Vec<u8>, u64), LaunchError> {
     let begin = program.memory_bytes().next_multiple_of(4096);
     image.parts.iter().for_each(|(at, bytes)| bus.put(*at, bytes));

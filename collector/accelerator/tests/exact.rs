@@ -1,4 +1,4 @@
-//! What the core computes is what the reference computes, bit by bit, for layers and cuts that are drawn.
+//! Bit-exact agreement with the reference for random layers and tilings.
 
 #[allow(dead_code)]
 mod common;
@@ -15,7 +15,7 @@ fn pick(random: &mut ChaCha8Rng, from: &[i64]) -> i64 {
     from[random.random_range(0..from.len())]
 }
 
-/// What may follow a sum over channels.
+/// Generates random post-processing of a convolution.
 fn rest(random: &mut ChaCha8Rng, [n, c, h, w]: [i64; 4]) -> String {
     let mut text = String::new();
     if random.random_bool(0.6) {
@@ -65,7 +65,7 @@ fn elementwise(random: &mut ChaCha8Rng) -> String {
     format!(r#"binary(i32[{shape}], i32[{shape}]) function="{op}" {relu}{CLIPPED}"#)
 }
 
-/// So many layers of a kind on both cores, each in three orders of modules.
+/// Checks random layers of a kind on random cores, each in three orders of modules.
 fn layers(count: u64, seed: u64, draw: impl Fn(&mut ChaCha8Rng) -> String) {
     let mut seen = 0;
     let mut random = random(seed);

@@ -1,4 +1,4 @@
-//! Instructions are read as they are written, bit by bit, and written where the hardware has its fields.
+//! Round trips of instructions through their encoding, and field positions of the hardware.
 
 use accelerator::{
     Alu, AluOp, Buffer, Core, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
@@ -22,7 +22,7 @@ fn fields_lie_where_the_hardware_has_them() {
         stride: 9,
         pads: Pads { top: 1, bottom: 2, left: 3, right: 4 },
     });
-    // Opcode 0, bits 4 and 6, memory 2 from bit 7, 5 from bit 10, 7 from bit 26.
+    // Opcode 0, bits 4 and 6, buffer 2 from bit 7, 5 from bit 10, 7 from bit 26.
     let low = 1 << 4 | 1 << 6 | 2 << 7 | 5 << 10 | 7 << 26;
     let high = 3 | 4 << 16 | 9 << 32 | 1 << 48 | 2 << 52 | 3 << 56 | 4 << 60;
     assert_eq!(encode(&core(), &load), [low, high]);
@@ -48,7 +48,7 @@ fn what_is_no_instruction_is_refused() {
     assert_eq!(refused(1 << 58, 0), DecodeError::Rest);
     assert_eq!(refused(3, 1), DecodeError::Rest);
     assert_eq!(refused(3 | 1 << 3, 0), DecodeError::Rest);
-    // Multiplying sums is in no published bitstream.
+    // No published bitstream supports multiplication of sums.
     assert_eq!(refused(4, 4 << 44), DecodeError::Alu(4));
     assert_eq!(refused(4, 1 << 50), DecodeError::Rest);
 }

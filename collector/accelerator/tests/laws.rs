@@ -1,4 +1,4 @@
-//! What must hold of cycles, whatever the parameters are.
+//! Properties of cycle counts that hold for all parameters.
 
 use accelerator::{
     AluOp, Core, Kind, Knobs, Layer, Post, Tensors, Timing, TimingSet, choices, default_knobs, fits, generate,
@@ -75,7 +75,7 @@ fn lanes_do_one_thing_at_a_time_and_what_waits_for_a_token_comes_later() {
     assert_eq!(timed.unwrap().cycles, ends.into_iter().max().unwrap());
 }
 
-/// Who changes a program or its cycles has to raise `REVISION`, because times of before are then of something else.
+/// A change of programs or cycles requires a new `REVISION`, since it invalidates earlier times.
 #[test]
 fn programs_and_cycles_are_those_of_this_revision() {
     let mut digest = 0xcbf2_9ce4_8422_2325u64;

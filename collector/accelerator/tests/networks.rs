@@ -1,4 +1,4 @@
-//! Every layer of a network that the core computes, by its default cut, bit by bit.
+//! Bit-exactness of all supported layers of networks with their default tiling.
 
 #[allow(dead_code)]
 mod common;
@@ -51,7 +51,7 @@ fn every_layer_of_resnet_18_is_exact() {
 
 #[test]
 fn layers_of_mobilenet_are_exact_depthwise_ones_too() {
-    // The largest are like those of the network above and would take seconds.
+    // The largest layers resemble those of the previous network and would be slow.
     let (exact, left) = exact_layers("mobilenet-v2", 4_000_000);
     assert!(exact >= 8, "{exact} {left:?}");
 }

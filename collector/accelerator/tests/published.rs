@@ -1,7 +1,7 @@
-//! Simulated times beside published ones.
+//! Comparison of simulated with published times.
 //!
-//! The parameters were fitted to every other row of the tables A and B, the first included. The rows between were never
-//! looked at while fitting; of table C, whose boards had slower operations on sums, only that one number was.
+//! The parameters were fitted to every second row of tables A and B, starting with the first. The rows between are held
+//! out. Table C, whose boards had slower ALU operations, was used only to fit that parameter.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -16,7 +16,7 @@ fn set(name: &str) -> Timing {
     TimingSet::named(name).unwrap().timing
 }
 
-/// The mean and the largest part by which times are off.
+/// Returns the mean and the maximum relative error.
 fn errors(rows: &[&Row], timing: &Timing) -> (f64, f64) {
     let errors: Vec<f64> = rows
         .iter()
@@ -45,7 +45,7 @@ fn times_are_those_of_boards() {
     }
 }
 
-/// How often a network has each layer, by its channels, kernel and stride.
+/// Returns how often a network contains a layer, by its channels, kernel and stride.
 fn occurrences(layer: &Layer, network: &str) -> f64 {
     let deep = network.starts_with("resnet34");
     match (layer.kernel[0], layer.strides[0], layer.channels_in) {
@@ -99,10 +99,10 @@ fn cycles_are_those_of_the_hardware_s_description() {
             assert!((0.9..=1.1).contains(&ratio), "{network} {step}: {ratio}");
         }
     }
-    // What is published of this layer is the sum of so many runs.
+    // Number of runs that the published sum of this layer covers.
     const RUNS: f64 = 5.0;
     let c2 = a.iter().find(|row| row.layer.channels_in == 64 && row.layer.channels_out == 64).unwrap();
-    // The description has no rule about sums that come again, and all tiles are 1.
+    // The RTL has no minimum distance between products into the same sum, and all tiles are 1.
     let core = Core { distance: 1, ..Core::named("1x16").unwrap() };
     let layer = Layer { post: measured_steps(), ..c2.layer.clone() };
     let program = accelerator::generate(&core, &layer, &Knobs::LEAST).unwrap();

@@ -1,4 +1,4 @@
-//! Quantised layers whose scales became shifts: what is lost is what rounding weights once more loses, and nothing else.
+//! Conversion of quantised layers to shifts: rounding the weights again is the only loss.
 
 #[allow(dead_code)]
 mod common;
@@ -17,7 +17,7 @@ const LAYERS: &[&str] = &[
     r#"q_dense(i8[1,33], const i8[17,33]) x_zero=9 w_zero=0 | requantize(_, const f32[17]) to="i8" axis=1 zero=0 low=-128 high=127"#,
 ];
 
-/// Values for the parameters of a task; scales are multiplied by `scale`.
+/// Generates values of a task's parameters. `scale` returns the scales.
 fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<Tensor> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let parameters = task.parameters.iter().map(|parameter| {
@@ -34,7 +34,7 @@ fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<
     parameters.collect()
 }
 
-/// The folded layer's constants as the reference wants them, and what the core computes of the same data.
+/// Returns the reference result of the folded layer, and the core's result for the same data.
 fn computed(task: &Task, values: &[Tensor]) -> (Tensor, Vec<u8>) {
     let known: Vec<Option<Vec<f64>>> = values
         .iter()
@@ -79,7 +79,7 @@ fn scales_that_are_powers_of_two_lose_nothing_but_ties() {
         assert_eq!(wanted.bytes(), core, "{text}");
         let file = reference::evaluate(&task, &values).expect(text).numbers();
         let off: Vec<f64> = file.iter().zip(wanted.numbers()).map(|(file, core)| core - file).collect();
-        // A half goes up on the core, and to the even number in files.
+        // The core rounds halves up, files round them to even.
         assert!(off.iter().all(|off| *off == 0.0 || *off == 1.0), "{text}: {off:?}");
         assert!(off.iter().filter(|off| **off != 0.0).count() <= 1 + off.len() / 50, "{text}: {off:?}");
     }

@@ -1,4 +1,4 @@
-//! Programs that were damaged: a token that is gone or an address that moved is refused, or shows in what is computed.
+//! Damaged programs: a removed token or a changed address is rejected or detected in the result.
 
 #[allow(dead_code)]
 mod common;
@@ -12,7 +12,7 @@ const LAYER: &str = r#"conv(i8[1,32,6,6], const i8[32,32,3,3]) strides=[1,1] pad
     | bias_add(_, const i32[32]) axis=1 | binary(_, const i32[32,1,1]) function="shift_right"
     | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
 
-/// Whether somebody notices: the check, the machine, or a comparison in some order of modules.
+/// Returns whether the check, the machine or a comparison in some order detects the damage.
 fn is_noticed(program: &Program, operands: &[&[u8]], wanted: &[u8]) -> bool {
     check(program).is_err()
         || (0..4).any(|order| !matches!(Machine::compute(program, operands, order), Ok((bytes, _)) if bytes == wanted))
@@ -40,7 +40,7 @@ fn every_damage_is_noticed() {
             assert!(is_noticed(&wrong, &operands, wanted.bytes()), "instruction {place} as {bits:x?}");
         };
         let [low, high] = program.instructions[place];
-        // Each token that is there, gone.
+        // Removes each token.
         (3..7).for_each(|bit| changed([low & !(1 << bit), high]));
         if let Ok(Instruction::Load(mut memory)) = decode(&core, [low, high])
             && memory.columns > 0

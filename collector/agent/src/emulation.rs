@@ -1,8 +1,8 @@
-//! Whether this process runs on the processor that it was built for: a time taken on an emulator is none of a board.
+//! Detection of emulators: times from an emulator are no times of a board.
 
 use std::fs;
 
-/// The sign of an emulator that was found; what cannot be read counts as one.
+/// Returns the evidence of an emulator. Unreadable files count as evidence.
 pub fn sign() -> Option<String> {
     let unreadable = |what: &str| Some(format!("`{what}` cannot be read"));
     let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };

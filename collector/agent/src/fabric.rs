@@ -1,17 +1,15 @@
-//! What a session's core is: a board's own, by its registers, or one that is not there.
+//! Accelerator core of a session: the board's own, accessed by its registers, or a simulated one.
 
 use crate::native::Devmem;
 use accelerator::{Bus, Core, SimulatedBus};
 use remote::fabric::FabricKind;
 
-/// Where the memory of a simulated core begins.
 const ADDRESS: u64 = 0x1000_0000;
-/// A simulated core has at most so much.
 const BYTES_MAX: usize = 1 << 30;
-/// And no fraction of a page.
+/// Granularity of a simulated core's memory.
 const PAGE_BYTES: usize = 4096;
 
-/// What `--fpga` means.
+/// Parses the value of `--fpga`.
 pub fn kind_of(word: &str) -> Result<Option<FabricKind>, String> {
     match word {
         "none" => Ok(None),
@@ -21,7 +19,7 @@ pub fn kind_of(word: &str) -> Result<Option<FabricKind>, String> {
     }
 }
 
-/// The word for a kind.
+/// Returns the value of `--fpga` for a kind.
 pub fn word(kind: FabricKind) -> &'static str {
     match kind {
         FabricKind::Devmem => "devmem",
@@ -29,7 +27,7 @@ pub fn word(kind: FabricKind) -> &'static str {
     }
 }
 
-/// Opens it; a simulated one has at most so much memory.
+/// Opens the fabric. `memory_bytes` limits the memory of a simulated core.
 pub fn open(kind: FabricKind, memory_bytes: usize) -> Result<Box<dyn Bus>, String> {
     match kind {
         FabricKind::Devmem => Ok(Box::new(Devmem::open()?)),

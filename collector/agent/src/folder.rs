@@ -1,4 +1,5 @@
-//! The folder of a session's files. Its agent holds a lock in it, so that the next agent can tell what a killed one left behind.
+//! Folder of a session's files. Its agent holds a lock in it, so that the next agent recognises folders of killed
+//! agents.
 
 use nix::libc::O_NOFOLLOW;
 use nix::unistd::geteuid;
@@ -11,22 +12,21 @@ use tempfile::TempDir;
 const PREFIX: &str = "opcollect-board-";
 /// Clients cannot name files that begin with a dot.
 const LOCK: &str = ".lock";
-/// A file that is there from the start of a run on a board's core to its end: where it is left, the core may still be at work.
+/// File that exists while a board's core runs. If it is left behind, the core may still be running.
 pub const CORE_AT_WORK: &str = ".core-at-work";
 
-/// A folder that ends with this value.
+/// A folder that is removed on drop.
 pub struct SessionFolder {
     folder: TempDir,
     _lock: File,
 }
 
 impl SessionFolder {
-    /// Makes a folder.
     pub fn new() -> io::Result<SessionFolder> {
         loop {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
             let lock = File::create(folder.path().join(LOCK))?;
-            // An agent that starts may take the folder for a leftover until the lock is held.
+            // Until the lock is held, a starting agent may take the folder for a leftover and remove it.
             let is_swept = matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || lock.metadata()?.nlink() == 0;
             if !is_swept {
                 return Ok(SessionFolder { folder, _lock: lock });
@@ -34,12 +34,11 @@ impl SessionFolder {
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Keeps the folder where it has the mark of a core at work, and removes it otherwise.
+    /// Keeps the folder if it marks a running core, and removes it otherwise.
     pub fn into_marked(mut self) -> Option<MarkedFolder> {
         let path = self.path().to_owned();
         path.join(CORE_AT_WORK).exists().then(|| {
@@ -49,35 +48,35 @@ impl SessionFolder {
     }
 }
 
-/// A folder of an ended session with the mark of a core at work. It stays on disk when this value is dropped, so that the next
-/// agent finds the mark.
+/// A folder of an ended session that marks a running core. It stays on disk when this value is dropped, so that the
+/// next agent finds the mark.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,
 }
 
 impl MarkedFolder {
-    /// Removes the folder, once another one has the mark or the core has ended.
+    /// Removes the folder. Called once another folder has the mark or the core has finished.
     pub fn remove(self) {
-        // A folder that cannot be removed hinders no session.
+        // A folder that cannot be removed does not affect later sessions.
         let _ = std::fs::remove_dir_all(self.path);
     }
 }
 
-/// Removes folders of this user's agents that have ended without doing so, except those with the mark of a core at work: these
-/// are returned to an agent that serves the core by `/dev/mem`, and left alone by any other agent.
+/// Removes folders that this user's agents left behind. Folders that mark a running core are returned to an agent that
+/// serves the core by `/dev/mem`, and kept by any other agent.
 pub fn sweep(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
     let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {
         let is_named = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        // Neither call follows links.
+        // Neither call follows symbolic links.
         let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
         if !is_named || !is_own {
             continue;
         }
         let path = entry.path();
         let is_marked = || path.join(CORE_AT_WORK).exists();
-        // Without the lock: an agent that serves the core may look for it at this moment.
+        // Checked without taking the lock, since an agent that serves the core may be trying to take it.
         if is_marked() && !serves_devmem {
             continue;
         }
@@ -85,7 +84,7 @@ pub fn sweep(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
         if let Ok(lock) = lock
             && lock.try_lock().is_ok()
         {
-            // Its session may have set the mark since.
+            // The session may have set the mark in the meantime.
             let (is_marked, folder) = (is_marked(), MarkedFolder { path, _lock: lock });
             match is_marked {
                 true if serves_devmem => marked.push(folder),
@@ -143,7 +142,7 @@ mod tests {
             assert_eq!(marked.len(), 1);
             assert!(sweep(parent.path(), true).is_empty(), "two agents have the folder");
             assert!(sweep(parent.path(), false).is_empty());
-            // The agent ends before it serves a session.
+            // Simulates an agent that ends before it serves a session.
             drop(marked);
             assert!(path.join(CORE_AT_WORK).exists());
         }

@@ -1,4 +1,4 @@
-//! The process that listens: gives each client a process of its own, and is there again when that ends.
+//! Listening process of the agent. It starts one process per session and survives its crash.
 
 use crate::admission::{Admission, greet_all, has_hung_up};
 use crate::fabric;
@@ -24,44 +24,43 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// A client is given this long to receive why its session ended.
+/// Time limit for sending a client the reason why its session ended.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// A session has this long to end by itself once its client has closed the connection.
+/// Time that a session gets to end after its client has closed the connection.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
-/// The same while requests of the client are unread.
+/// `CLOSED_GRACE` while requests of the client are unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
-/// How often the tracker is asked.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The exit code of a session whose client asked the agent to end.
+/// Exit code of a session whose client requested the agent to exit.
 pub const LEAVING: u8 = 17;
 
-/// How an agent serves.
+/// Configuration of an agent.
 #[derive(Clone)]
 pub struct Options {
-    /// The address to listen on.
+    /// Address to listen on.
     pub bind: IpAddr,
-    /// The port; 0 takes any.
+    /// Port; 0 selects a free one.
     pub port: u16,
-    /// The key of direct clients, and of the device at a tracker.
+    /// Key of direct clients, and of the device at a tracker.
     pub key: String,
-    /// The secret that clients must send.
+    /// Secret that clients must send.
     pub secret: Option<String>,
-    /// The tracker to register with.
+    /// Tracker to register with.
     pub tracker: Option<Address>,
-    /// A session ends after so long, whatever its client asked for.
+    /// Maximum duration of a session, whatever its client requests.
     pub session: Duration,
-    /// Memory for tensors of a session.
+    /// Limit of a session's tensor memory.
     pub memory_bytes: usize,
-    /// What serves as a core on a fabric.
+    /// Fabric to serve.
     pub fabric: Option<FabricKind>,
-    /// Whether this runs on an emulator.
+    /// Whether the agent runs on an emulator.
     pub is_emulated: bool,
-    /// The program, with its arguments, that starts programs like this one, where the system cannot.
+    /// Command prefix that runs programs of this architecture where the system cannot, for example an emulator.
     pub through: Vec<OsString>,
 }
 
-/// Why an agent does not serve.
+/// Why an agent cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ServeError {
@@ -78,7 +77,7 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
-/// Listens.
+/// Opens the listening socket.
 pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
     if !options.bind.is_loopback() && options.secret.is_none() {
         return Err(ServeError::Open(options.bind));
@@ -87,7 +86,7 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
     TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }
 
-/// Serves one client after the other, until one asks the agent to end; messages for the log go to `tell`.
+/// Serves clients sequentially until one requests the agent to exit. Log messages go to `tell`.
 pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
     let serves_devmem = options.fabric == Some(FabricKind::Devmem);
@@ -121,16 +120,14 @@ pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Resu
     }
 }
 
-/// How a session ended.
 enum End {
     Fine,
-    /// Its client wants the agent to end, too.
     Leaving,
     Bad(String),
 }
 
-/// Sees to a session from beginning to end. A board's core may be at work longer than the session, which the next one has to know:
-/// folders of ended sessions with the mark stay until the folder of the next session has it.
+/// Runs a session. A board's core may outlive its session and the next session must know: folders with the mark are
+/// kept until the next session's folder has it.
 fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<MarkedFolder>) -> std::io::Result<End> {
     let folder = SessionFolder::new()?;
     if !marked.is_empty() {
@@ -143,7 +140,6 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<Mar
     end
 }
 
-/// Runs a session in this folder.
 fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<End> {
     let mut child = match start(stream, options, folder) {
         Ok(child) => child,
@@ -175,7 +171,7 @@ fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::
             (said, format!("ended after its {seconds} s"))
         }
     };
-    // A client that waits for an answer hears why there is none. One that has gone hears nothing.
+    // A client that waits for a reply receives the reason. A client that has gone receives nothing.
     let mut waiting = Waiting::new(stream.try_clone()?, FAREWELL);
     let _ = Packet::exception(said).send(&mut waiting);
     Ok(End::Bad(end))
@@ -189,7 +185,7 @@ fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Resul
             command.args(words).arg(std::env::current_exe()?);
             command
         }
-        // This very program, even where another one lies in its place by now.
+        // The running executable, even if its file was replaced.
         None => Command::new("/proc/self/exe"),
     };
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
@@ -201,18 +197,14 @@ fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Resul
     command.spawn()
 }
 
-/// How a session's process came to its end.
 enum How {
-    /// It ended by itself.
     By(ExitStatus),
-    /// It took too long.
     Late,
-    /// Its client closed the connection.
     Left,
 }
 
-/// Waits for a session's process, and kills it if it takes too long or its client has closed the connection: an endless kernel
-/// would block the board for all other clients.
+/// Waits for a session's process. Kills it if it exceeds its limit or its client has closed the connection: an endless
+/// kernel would block the board for all other clients.
 fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -236,7 +228,7 @@ fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Resu
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
     };
-    // What a session started ends with it. Until it is waited for, its number is no other process's.
+    // Kills the session's remaining process group. Its id cannot be reused before the child is reaped.
     let _ = killpg(process, Signal::SIGKILL);
     let status = child.wait()?;
     Ok(how.unwrap_or(How::By(status)))
@@ -248,7 +240,8 @@ fn has_ended(process: Pid) -> std::io::Result<bool> {
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// How long a session has to end by itself once its client has closed the connection: longer while requests are unread.
+/// Returns how long a session may continue after its client has closed the connection; longer while requests are
+/// unread.
 fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
     let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);

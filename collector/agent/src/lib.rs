@@ -1,9 +1,9 @@
-//! The board agent: serves sessions of TVM's RPC, without TVM or Python, to TVM's clients and ours.
+//! Board agent: serves TVM RPC sessions to TVM's clients and this project's, without TVM or Python.
 //!
-//! The front process listens, registers with a tracker and greets clients (`admission`); every session runs in a process of its
-//! own, which may crash or hang: the front sees it end, says so to the client and is there for the next one. What a session can
-//! do is in `session`: kernel libraries on this machine's CPU, and measuring them as the local runner does. `fabric` is the core
-//! on a board's fabric, or one that is not there. `native` is the fence around what is loaded and mapped.
+//! The front process listens, registers with a tracker and greets clients (`admission`). Each session runs in its own
+//! process, which may crash or hang: the front process reports that to the client and continues with the next one.
+//! `session` implements the requests: loading kernel libraries on the CPU and measuring them like the local runner.
+//! `fabric` is a real or simulated accelerator core. `native` contains all unsafe code.
 
 mod admission;
 pub mod emulation;

@@ -1,4 +1,4 @@
-//! `opcollect-board`: measures kernels for somebody else, on a board that has neither TVM nor Python.
+//! `opcollect-board`: measures kernels for remote clients, on a board without TVM and Python.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use agent::fabric;
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 
 fn serve(options: &Options) -> Result<(), String> {
     if let Some(kind) = options.fabric {
-        // Each session opens its own; what is missing is said before there is one.
+        // Each session opens its own fabric. Opening one here reports missing parts before the first session.
         fabric::open(kind, options.memory_bytes).map(drop)?;
     }
     let listener = front::listen(options).map_err(|error| error.to_string())?;
@@ -92,9 +92,9 @@ fn serve(options: &Options) -> Result<(), String> {
     front::serve(listener, options, |news| eprintln!("{news}")).map_err(|error| error.to_string())
 }
 
-/// The part of a session's own process; its connection is its standard input.
+/// Runs the session process, whose standard input is the client's connection.
 fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
-    // A session does not outlive the process that watches it.
+    // Ends the session if its supervising process dies.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;
     let open = |kind| fabric::open(kind, memory).map(|bus| OnFabric::new(kind, bus));
@@ -164,7 +164,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The secret of a file. On a command line everybody on the machine could read it.
+/// Reads the secret from a file. A command line would be readable by all users of the machine.
 fn secret(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
     let secret = text.trim();
@@ -174,7 +174,7 @@ fn secret(path: &str) -> Result<String, String> {
     Ok(secret.to_owned())
 }
 
-/// Half of the memory that is free, in bytes, and at least a little.
+/// Returns half of the available memory in bytes, with a lower limit.
 fn half_of_free() -> usize {
     const LEAST: usize = 64 << 20;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

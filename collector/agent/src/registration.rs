@@ -1,17 +1,15 @@
-//! What a tracker knows of this agent: which sessions it offers. A tracker that is not there is asked again and again.
+//! Registration of the agent at a tracker. An unavailable tracker is retried without end.
 
 use remote::{Address, RemoteError, Tracker};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// A tracker is given so long to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What was lent and never used is offered anew after so many looks.
+/// Number of checks after which an assigned but unused session is offered again.
 const LOOKS: u32 = 3;
-/// A tracker that did not answer is left alone for so long.
+/// Delay before an unavailable tracker is retried.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// An agent's place at a tracker.
 pub struct Registration {
     address: Address,
     key: String,
@@ -19,12 +17,12 @@ pub struct Registration {
     tracker: Option<Tracker>,
     lent_for: u32,
     again_at: Instant,
-    /// Whether somebody was told that the tracker is not there.
+    /// Whether the unavailability of the tracker has been reported.
     is_told: bool,
 }
 
 impl Registration {
-    /// Of an agent that listens at this port; nothing is said before the first look.
+    /// Creates the registration without contacting the tracker.
     pub fn new(address: Address, key: &str, port: u16) -> Registration {
         Registration {
             address,
@@ -37,9 +35,10 @@ impl Registration {
         }
     }
 
-    /// Sees to it that a session is offered; what went wrong, once until it is right again. `offered` is the key of the session
-    /// that is offered already. `set_key` gets the key of another one before the tracker does, and none where the tracker is
-    /// not there; it returns false where a client has got the board since, so that no session is offered.
+    /// Ensures that a session is offered. Returns an error only once per outage. `offered` is the key of the session
+    /// that is already offered. `set_key` receives the key of a new one before the tracker does, or `None` if the
+    /// tracker is unavailable. It returns false if a client has occupied the board in the meantime, and then no session
+    /// is offered.
     pub fn look(&mut self, offered: Option<&str>, set_key: impl Fn(Option<String>) -> bool) -> Result<(), RemoteError> {
         if Instant::now() < self.again_at {
             return Ok(());
@@ -74,16 +73,15 @@ impl Registration {
         }
         self.lent_for = 0;
         let match_key = format!("{}:{}", self.key, chance());
-        // The tracker may lend the session before it answers.
+        // The tracker may assign the session before it replies.
         if set_key(Some(match_key.clone())) { tracker.put(&self.key, self.port, &match_key, PATIENCE) } else { Ok(()) }
     }
 }
 
-/// What nobody can foresee, as text.
 fn chance() -> String {
     let mut bytes = [0; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    // Without chance there is no key that only the tracker's clients know, so nobody is let in.
+    // Without randomness the key could be guessed, so no client is admitted.
     read.expect("every machine that runs this has /dev/urandom");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! What one client does takes the board from no other: silent clients, clients that disappear, kernels without an end, and agents
-//! that are killed. All with the real program.
+//! Clients cannot block the board for others: silent clients, disappearing clients, endless kernels and killed agents.
+//! All tests use the real program.
 #![allow(missing_docs)]
 
 mod common;
@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An environment variable with the address of an agent, for a test that is the client of another one.
+/// Environment variable with the address of an agent, for the process that acts as the client of another test.
 const CLIENT_VARIABLE: &str = "OPCOLLECT_TEST_CLIENT";
 
 fn tcp(address: &Address) -> TcpStream {
     TcpStream::connect((address.host.as_str(), address.port)).expect("the agent listens")
 }
 
-/// The bytes by which a client without a key begins.
+/// Returns the first bytes of a client without a key.
 fn greeting() -> Vec<u8> {
     [&MAGIC.to_le_bytes()[..], &7_i32.to_le_bytes(), b"client:"].concat()
 }
 
-/// A session with a kernel that has no end.
+/// Opens a session and returns the handle of a kernel that never ends.
 fn endless(address: &Address, kernels: &[u8]) -> (Session, u64) {
     let mut session = Session::open(address, &Key::default(), LONG).expect("the agent listens");
     let library = load(&mut session, kernels);
@@ -38,7 +38,6 @@ fn endless(address: &Address, kernels: &[u8]) -> (Session, u64) {
     (session, function)
 }
 
-/// Waits until something holds; a test that waits in vain fails.
 fn wait(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + LONG;
     while !holds() {
@@ -47,7 +46,7 @@ fn wait(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Folders of sessions in this folder.
+/// Returns the session folders in `parent`.
 fn folders(parent: &Path) -> Vec<PathBuf> {
     let entries = parent.read_dir().expect("it is there").map(|entry| entry.expect("it is there").path());
     entries.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"opc"))).collect()
@@ -66,13 +65,13 @@ fn silent_clients_delay_no_other() {
     for (place, stream) in silent.iter_mut().enumerate() {
         stream.write_all(&whole[..place % whole.len()]).unwrap_or_default();
     }
-    // One after the other they would take minutes.
+    // Sequential greetings would exceed the time limit.
     let mut session = agent.session();
     assert!(session.function(HOST).expect("the agent is there").is_some());
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.child.id())).expect("it runs");
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("it has threads").trim();
     assert!(threads.parse::<usize>().is_ok_and(|threads| threads <= 70), "{threads} threads");
-    // The oldest of too many greetings has ended, and so does one that takes too long.
+    // Excess greetings end early, and each remaining one ends at its time limit.
     for mut stream in silent {
         stream.set_read_timeout(Some(LONG)).expect("a limit");
         assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "a silent client is answered");
@@ -91,14 +90,14 @@ fn a_second_client_gets_the_answer_busy_at_once() {
     };
     let said = busy(greet_server(&agent.address, &Key::default(), LONG).map(drop));
     assert_eq!(said, format!("{} is busy with another client", agent.address));
-    // The code at which TVM's clients end.
+    // Verdict at which TVM's clients report an error.
     let mut stream = tcp(&agent.address);
     stream.write_all(&greeting()).expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the agent closes the connection");
     assert_eq!(answer, (MAGIC + 1).to_le_bytes());
     busy(Session::open(&agent.address, &Key::default(), Duration::from_millis(300)).map(drop));
-    // A client with more time gets the board after the first one.
+    // A client with a longer time limit is admitted after the first one leaves.
     std::thread::scope(|scope| {
         let second = scope.spawn(|| agent.session().function(HOST));
         std::thread::sleep(Duration::from_millis(100));
@@ -119,7 +118,7 @@ fn a_wrong_key_is_refused_before_the_agent_says_whether_it_is_busy() {
     ));
 }
 
-/// The next message of an agent to its tracker.
+/// Reads the next message of the agent to its tracker.
 fn message(stream: &mut TcpStream) -> String {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("the agent asks");
@@ -128,11 +127,11 @@ fn message(stream: &mut TcpStream) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// The match key of the session that an agent offers next, and answers what is asked before.
+/// Acknowledges all messages up to the next offer and returns its match key.
 fn offered(stream: &mut TcpStream) -> Key {
     loop {
         let text = message(stream);
-        // A registration, or a session: `[3, "board", [PORT, "MATCH KEY"], null]`.
+        // Either a registration or an offer: `[3, "board", [PORT, "MATCH KEY"], null]`.
         if let Some(rest) = text.strip_prefix("[3,") {
             let name = rest.split('"').nth(3).expect("a match key").to_owned();
             return Key { name, ..Key::default() };
@@ -145,7 +144,7 @@ fn answer_success(stream: &mut TcpStream) {
     stream.write_all(&[&1_i32.to_le_bytes()[..], b"0"].concat()).expect("the agent waits");
 }
 
-/// Whether the agent still waits for an answer of its tracker.
+/// Returns whether the agent still waits for the tracker's reply.
 fn is_waiting(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a mode");
     let error = stream.peek(&mut [0]).err();
@@ -169,7 +168,7 @@ fn a_tracker_that_does_not_answer_delays_no_greeting() {
 
     tracker.write_all(&TRACKER_MAGIC.to_le_bytes()).expect("the agent waits");
     let key = offered(&mut tracker);
-    // A tracker may lend a session before it answers the agent.
+    // A tracker may assign a session before it replies to the agent.
     let first = greet(&key).expect("the key is the one that was offered");
     assert!(is_waiting(&tracker), "the client waited for the tracker");
     answer_success(&mut tracker);
@@ -180,7 +179,7 @@ fn a_tracker_that_does_not_answer_delays_no_greeting() {
     assert!(greet(&next).is_ok());
 }
 
-/// The agent frees the board a moment after a client has closed its connection; a client that comes in between waits for that.
+/// The agent frees the board shortly after a client has closed its connection. The next client waits for that.
 #[test]
 fn one_session_follows_another_without_a_pause() {
     let agent = Agent::start(&[]);
@@ -232,7 +231,7 @@ fn a_limit_is_one_of_requests_and_not_of_the_time_between_them() {
     );
 }
 
-/// The client of the test below, in a process of its own.
+/// Client process of the following test.
 #[test]
 fn client_in_an_endless_kernel() {
     let Some(address) = std::env::var(CLIENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return };
@@ -290,14 +289,14 @@ fn what_a_killed_agent_leaves_is_removed_by_the_next_one() {
     wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
-/// Whether there is no such process, or nothing of it but its exit status.
+/// Returns whether a process does not exist or is a zombie.
 fn has_ended(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
-/// A script takes the place of sessions on a board: it logs whether it finds the mark of a core that is at work, and leaves one, as
-/// a session does that is killed in a run.
+/// A script replaces the session process. It logs whether it finds the mark of a running core and leaves one, like a
+/// session that is killed during a run.
 #[test]
 fn a_core_that_is_at_work_is_known_to_the_next_session() {
     let parent = tempfile::tempdir().expect("a folder");
@@ -323,7 +322,7 @@ fn a_core_that_is_at_work_is_known_to_the_next_session() {
     wait("a folder is left", || folders(parent.path()).is_empty());
 }
 
-/// Whether the system looks for a client that has disappeared: the timer of the connection of this session.
+/// Checks the keepalive timer of a session's connection.
 #[test]
 fn the_system_looks_for_clients_that_have_disappeared() {
     let agent = Agent::start(&[]);
@@ -335,7 +334,8 @@ fn the_system_looks_for_clients_that_have_disappeared() {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("there is a table of connections");
         table.lines().any(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            // Local and remote address, state, queues, and the timer: 2 is that of keepalive, in hundredths of a second.
+            // Fields: local and remote address, state, queues, and timer. Timer 2 is keepalive, in hundredths of a
+            // second.
             fields.len() > 5 && fields[1].ends_with(&ends.0) && fields[2].ends_with(&ends.1) && {
                 let (kind, left) = fields[5].split_once(':').unwrap_or_default();
                 kind == "02" && u64::from_str_radix(left, 16).is_ok_and(|left| left <= 1500)

@@ -1,5 +1,5 @@
-//! A core on a fabric by the real program and its session: programs that are right in every byte, and requests that are wrong.
-//! The core is simulated; no board was ever seen.
+//! A simulated core on the fabric, served by the real program: exact results of programs, and rejection of invalid
+//! requests. No test uses a board.
 #![allow(missing_docs)]
 
 mod common;
@@ -66,7 +66,7 @@ fn ran(session: &mut Session, instructions: i64, count: usize) -> Ran {
     }
 }
 
-/// A task with its program and numbers that are not all small.
+/// Returns the program of a task, its inputs and the expected result.
 fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
     let (core, task) = (Core::named(core).expect("a core"), Task::from_text(text).expect("a task"));
     let layer = layer_of(&task).expect("a layer");
@@ -77,7 +77,7 @@ fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
     (program, inputs, wanted)
 }
 
-/// The handles of a program's memory and instructions.
+/// Uploads a program and returns the handles of its memory and its instructions.
 fn upload(session: &mut Session, program: &Program, inputs: &[Tensor]) -> (i64, i64) {
     let memory = number(session, ALLOCATE, &[program.memory_bytes() as i64]);
     let address = number(session, ADDRESS, &[memory]) as u64;
@@ -102,7 +102,7 @@ fn layers_are_right_in_every_byte_and_again() {
         let told: Fabric = serde_json::from_str(&told).expect("JSON");
         let fabric = Fabric { kind: FabricKind::Simulated, core: Some(core.to_owned()), memory_bytes: 16 << 20 };
         assert_eq!(told, fabric);
-        // Something before it, so that places have to be moved.
+        // A preceding block makes relocation necessary.
         number(&mut session, ALLOCATE, &[4097]);
         let (memory, instructions) = upload(&mut session, &layer, &inputs);
         let (at, bytes) = result_place(&layer);
@@ -154,7 +154,7 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
     }
     let long = vec![Value::Int(memory), Value::Int(1), Value::Bytes(vec![0; layer.memory_bytes() as usize])];
     assert!(refused(session.call_named(WRITE, long)).contains("are not in a block"));
-    // Nobody's memory but the session's: the program's own is given back, and another one's lies there.
+    // A freed block becomes part of another block, so the program may no longer access it.
     number(&mut session, ALLOCATE, &[1]);
     session.call_named(FREE, vec![Value::Int(memory)]).expect("it was there");
     assert!(refusal(&mut session, FREE, &[memory]).contains("no block"));
@@ -169,7 +169,7 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
     assert!(refusal(&mut session, ALLOCATE, &[1]).contains("at most 1024 blocks"));
 }
 
-/// Instructions that take a core a second and more.
+/// Returns instructions that keep a core busy for longer than the time limit.
 fn slow(core: &Core) -> Vec<u8> {
     let steps = Steps { begin: 0, end: 1, outer: 16_383, inner: 16_383 };
     let (tokens, none) = (Tokens::default(), [0; 2]);
@@ -184,7 +184,7 @@ fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
     let mut session = agent.session();
     let core = Core::named("1x16").expect("a core");
     program(&mut session, "1x16");
-    // It waits for a token that nobody gives.
+    // Waits for a token that is never pushed.
     let tokens = Tokens { pop_next: true, ..Tokens::default() };
     let buffer = accelerator::Buffer::Data;
     let (rows, columns, stride, pads) = (0, 0, 0, Pads::default());
@@ -225,7 +225,7 @@ fn a_session_that_is_killed_leaves_nothing_behind() {
     let mut session = agent.session();
     assert!(refusal(&mut session, FREE, &[handle]).contains("no block"));
     number(&mut session, ALLOCATE, &[16 << 20]);
-    // A client that goes without a word is as good.
+    // A client may also leave without freeing its blocks.
     drop(session);
     number(&mut agent.session(), ALLOCATE, &[16 << 20]);
 }

@@ -1,6 +1,6 @@
-//! Sessions with the real program: what a client can do there, and what cannot harm the next one.
+//! Sessions with the real program: supported requests, and isolation of sessions from each other.
 
-// A test that is skipped says so aloud.
+// Skipped tests print a message.
 #![allow(clippy::print_stderr)]
 #![allow(missing_docs)]
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const FLOAT: DataType = DataType { code: 2, bits: 32, lanes: 1 };
 
-/// Two tensors of so many numbers: 0, 1, 2 …, and zeros.
+/// Allocates two tensors of `count` numbers: 0, 1, 2 … and zeros.
 fn tensors(session: &mut Session, count: i64) -> [Tensor; 2] {
     let [from, to] = [0; 2].map(|_| session.allocate(FLOAT, &[count]).expect("memory"));
     let numbers: Vec<u8> = (0..count).flat_map(|number| (number as f32).to_le_bytes()).collect();
@@ -43,7 +43,7 @@ fn a_kernel_is_uploaded_filled_run_and_measured() {
     let mut session = agent.session();
     let library = load(&mut session, &kernels);
     let main = kernel(&mut session, library, "main");
-    // More than one packet's piece.
+    // Larger than one piece of a copy.
     let count = 3 << 20;
     let [from, to] = tensors(&mut session, count);
     let arguments = || vec![Value::Tensor(from.clone()), Value::Tensor(to.clone())];
@@ -87,7 +87,7 @@ fn what_ends_a_session_does_not_end_the_agent() {
         let why = refusal(session.call(function, vec![Value::Tensor(from), Value::Tensor(to)]));
         assert!(why.contains("the session crashed") && why.contains(sign), "{name}: {why}");
     }
-    // The client's own limit of a session is shorter than the agent's.
+    // The client's session limit is shorter than the agent's.
     let key = Key { timeout: Some(Duration::from_millis(500)), ..Key::default() };
     let mut session = Session::open(&agent.address, &key, LONG).expect("the agent is there");
     let library = load(&mut session, &kernels);
@@ -97,7 +97,7 @@ fn what_ends_a_session_does_not_end_the_agent() {
     assert!(agent.session().function(HOST).expect("the agent is there").is_some());
 }
 
-/// Code that never ends blocks a board only as long as its client stays connected.
+/// An endless kernel blocks a board only while its client is connected.
 #[test]
 fn a_board_is_free_soon_after_its_client_has_gone() {
     let Some(kernels) = kernels() else { return };
@@ -178,7 +178,7 @@ fn beyond_loopback_a_secret_is_wanted() {
     assert!(refused.status.code() == Some(3) && said.contains("--secret-file") && said.contains("tunnel"), "{said}");
 }
 
-/// A server that does this with whoever connects, and then keeps silent.
+/// Starts a server that runs `does` on each connection and then stays silent.
 fn stranger(does: impl Fn(&mut std::net::TcpStream) + Send + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -204,9 +204,9 @@ fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
         let tracker = Tracker::open(&silent, Duration::from_millis(300)).map(drop);
         assert!(matches!(tracker, Err(RemoteError::TimedOut { .. })), "{tracker:?}");
     }
-    // Four waits of 0.3 s; a test must not depend on more than that they end.
+    // Each attempt waits for its time limit. The bound is generous, since only termination matters.
     assert!(is_late.elapsed() < Duration::from_secs(30));
-    // One byte now and then does not put the end off.
+    // Single bytes at intervals do not extend the deadline.
     let drips = stranger(|stream| {
         let mut stream = stream.try_clone().expect("a copy");
         std::thread::spawn(move || {

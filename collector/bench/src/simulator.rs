@@ -5,12 +5,12 @@
 use crate::{Ability, Bench, Build, Done, Ran, Ticket, Versions, Work};
 use accelerator::{Core, Machine, Program, Timing, check, generate, layer_of, simulate};
 use job::space::{Schedule, core_knobs};
-use job::target::Fabric;
 use job::{Artifact, BuildJob, Check, RunJob, RunReply, Simulated};
 use models::Task;
 use reference::{Tensor, evaluate, random_inputs};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Instant, SystemTime};
+use targets::Fabric;
 use worker::Fault;
 
 /// A core and the model of its times.

@@ -1,5 +1,4 @@
-//! What devices and programs recorded of their own runs: captures of TPUs, traces as streams of events, and traces that are
-//! asked in SQL.
+//! Recordings of devices and programs: TPU captures, event streams of traces, and SQL queries on traces.
 
 pub mod events;
 pub mod times;

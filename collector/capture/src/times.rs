@@ -1,10 +1,10 @@
-//! Times that somebody took, as a row has them.
+//! Conversion of measured times to record columns.
 
 use datasets::Record;
 use measure::statistics::summarise;
 
-/// What samples in nanoseconds, in their order, say of a row, of which it keeps at most so many. False where there are none,
-/// and then nothing is set.
+/// Fills the time columns of a record from samples in nanoseconds, of which it keeps at most `kept`. Returns false and
+/// changes nothing if there are no samples.
 pub fn describe(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
     let mut sorted = samples_ns.to_vec();
     sorted.sort_by(f64::total_cmp);

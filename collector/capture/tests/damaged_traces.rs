@@ -1,4 +1,4 @@
-//! Whatever the bytes: host traces and Perfetto traces are read or refused, and what is read can be used.
+//! Damaged host traces and Perfetto traces are either read or rejected, and the results are usable.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "other tests use all of it")]
@@ -28,7 +28,7 @@ const HOST: &str = r#"{"traceEvents":[{"ph":"B","cat":"cpu_op","name":"outer","t
     {"ph":"X","cat":"tpudnn","name":"disable_profile","ts":30,"dur":10,"pid":1,"tid":1},
     {"ph":"X","cat":"tpudnn","name":"mm","ts":-5,"dur":10,"pid":1,"tid":1}]}"#;
 
-/// Reads a host trace, merges it, and counts the calls that the merged trace has.
+/// Merges a host trace and counts its calls in the result.
 fn merge(host: &[u8], tail_offset_ns: i64) -> Option<usize> {
     let tail = (timeline().tail_ns, Some(tail_offset_ns));
     let host = trace::host::parse(Path::new("host"), host, tail, &mut Losses::default()).ok()?;
@@ -49,7 +49,7 @@ fn times_at_the_edges_of_what_a_number_holds_are_merged_or_left_out() {
         for (place, field) in [("12", "ts"), ("10", "dur"), ("30", "ts"), ("20", "ts"), ("-5", "ts")] {
             let text = HOST.replace(&format!("\"{field}\":{place}"), &format!("\"{field}\":{time}"));
             for offset in [0, 1_000_000_000_000_000, -1_000_000_000_000_000] {
-                // What stands in the way of one event costs no other.
+                // An invalid event does not affect others.
                 assert!(merge(text.as_bytes(), offset).is_none_or(|calls| calls >= 1), "{text}");
             }
         }

@@ -1,4 +1,4 @@
-//! TPU captures from bytes to reports.
+//! TPU captures from raw bytes to reports.
 #![allow(missing_docs)]
 
 #[path = "tpu/card.rs"]
@@ -17,7 +17,7 @@ fn view(cores: &[(u32, File)], reading: &Reading) -> Timeline {
     read(&card::write(folder.path(), cores), reading).unwrap()
 }
 
-/// Begin, end, cycles and name of each record.
+/// Formats start, end, cycles and name of each record.
 fn lines(timeline: &Timeline, core: usize, engine: Engine) -> Vec<String> {
     let core = &timeline.cores[core];
     let line = |event: capture::tpu::event::Event<'_>| {
@@ -55,7 +55,7 @@ fn a_small_capture_gives_the_figures_worked_out_by_hand() {
 
 #[test]
 fn registers_say_what_a_matrix_product_costs() {
-    // Preamble: each handshake has a descriptor of its own, then a product of 78 x 384 and 384 x 64 in fp32.
+    // The preamble, in which each handshake has its own descriptor, then an fp32 product of 78 x 384 and 384 x 64.
     let send = card::descriptor(128, &[(3, 1, 1), (32, 5, 6), (37, 3, 3)]);
     let wait = card::descriptor(128, &[(41, 4, 15), (45, 5, 9)]);
     let product = card::descriptor(
@@ -72,14 +72,14 @@ fn registers_say_what_a_matrix_product_costs() {
     let event = timeline.core_event(&timeline.cores[0], Engine::Tiu, 0);
     assert_eq!(event.names().name, "mm2.nt");
     let work = capture::tpu::event::tiu::work(&event);
-    // 2 x 78 x 64 x 384 asked for; rows in steps of 64 lanes done; 512 operations a cycle.
+    // 2 x 78 x 64 x 384 operations of the algorithm; the hardware pads rows to 64 lanes; 512 operations per cycle.
     assert_eq!((work.asked, work.done, work.cycles), (3_833_856, 6_291_456, 7488));
     let mut registers = Vec::new();
     event.extra(&mut |prefix, name, value| registers.push((format!("{prefix}{name}"), value)));
     assert!(registers.contains(&("des_opd1_w".to_owned(), capture::tpu::event::Value::Big(384))));
 }
 
-/// A core of CV84X6 with commands of generators, and one product and one transfer that were issued as such.
+/// A core of CV84X6 with generator commands, and one ordinary product and transfer.
 fn generated_core() -> File {
     let tiu = [[2000, 2399, 0, 3 << 1], [3000, 3399, 1, 3 << 1]];
     let gdma = [0, 1, 2, 3].map(|id| [1900 + 500 * id, 2199 + 500 * id, id, 0, 4096, 64]);
@@ -162,7 +162,7 @@ fn conflicts_are_a_part_of_the_cycles_as_the_vendors_tool_rounds_them() {
         }
         String::from_utf8(ratios).unwrap()
     };
-    // Three of 400 cycles are 0.75 %: the tie goes to the even 0.8; of 400.0001 cycles they are a little less.
+    // Three of 400 cycles are 0.75 %, a tie that rounds to the even 0.8. Of 400.0001 cycles they are slightly less.
     assert_eq!(ratios(generated_core()), "0.8% 0.8% ");
     let product = card::descriptor(256, &[(0, 1, 1), (41, 4, 2), (45, 5, 5), (64, 16, 78), (96, 16, 64)]);
     let records = [[2000, 2399, 0, 3 << 1]];
@@ -170,12 +170,12 @@ fn conflicts_are_a_part_of_the_cycles_as_the_vendors_tool_rounds_them() {
     assert_eq!(ratios(File::default().tiu(&records).nodes(&nodes).extras(&[product])), "0.7% ");
 }
 
-/// Two records such as the profiler leaves when it is switched off: they move nothing, and no node is theirs.
+/// Two records that disabling the profiler causes: they move no data and have no node.
 const MARKERS: [[u32; 6]; 2] = [[9000, 9012, 0, 0, 0, 0], [9100, 9112, 1, 0, 0, 0]];
 
 #[test]
 fn markers_of_the_profiler_do_not_take_the_commands_of_the_last_kernel() {
-    // Two kernels of two transfers each: the markers span as many numbers as each of them.
+    // Two kernels of two transfers each: the markers span as many numbers as each kernel.
     let (mut tiu, mut gdma, mut nodes) = card::preamble();
     tiu.push([2000, 2499, 0, 0]);
     gdma.extend([[2000, 2999, 0, 0, 65536, 1024], [3000, 3199, 1, 8192, 0, 128]]);
@@ -200,7 +200,7 @@ fn markers_of_the_profiler_do_not_take_the_commands_of_the_last_kernel() {
     "#]]
     .assert_debug_eq(&lines(&timeline, 0, Engine::Gdma));
     assert_eq!(timeline.tail_ns, 9112 - 2000, "host calls are placed by the last record, markers included");
-    // The vendor's tool leaves the markers out too, but only after they took part: all commands are a kernel late.
+    // The vendor's tool removes the markers too, but only after the pairing, so all commands are shifted by one kernel.
     let compat = view(&[(0, file)], &Reading { compat: true, ..Reading::default() });
     expect![[r#"
         [
@@ -215,7 +215,7 @@ fn markers_of_the_profiler_do_not_take_the_commands_of_the_last_kernel() {
 
 #[test]
 fn a_last_kernel_of_messages_is_no_marker() {
-    // A kernel that ends the capture with a send and a wait, as the profiler would; both have commands.
+    // A kernel that ends the capture with a send and a wait like the profiler does, but both have commands.
     let ends = |markers: &[[u32; 6]]| {
         let (tiu, mut gdma, mut nodes) = card::preamble();
         gdma.extend([[2000, 2999, 0, 0, 65536, 1024], [3000, 3199, 1, 8192, 0, 128], [3300, 3499, 2, 8192, 0, 128]]);
@@ -228,7 +228,7 @@ fn a_last_kernel_of_messages_is_no_marker() {
         let timeline = view(&[(0, File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes))], &Reading::default());
         timeline.cores[0].streams[1].records.iter().filter(|record| record.command != u32::MAX).count()
     };
-    // Trimming drops the last pair of messages with and without the profiler's own behind it.
+    // Trimming drops the last pair of messages, whether or not the profiler's own pair follows.
     assert_eq!((ends(&[]), ends(&MARKERS)), (6, 6));
 }
 
@@ -256,12 +256,12 @@ fn markers_do_not_take_the_commands_of_a_compiled_model() {
 #[test]
 fn a_counter_that_begins_again_keeps_order_and_commands() {
     let straight = view(&[(0, small_core(0))], &Reading::default());
-    // The counter begins again between the two matrix commands.
+    // The counter wraps around between the two matrix commands.
     let turned = view(&[(0, small_core(0u32.wrapping_sub(2550)))], &Reading::default());
     for engine in [Engine::Tiu, Engine::Gdma] {
         assert_eq!(lines(&turned, 0, engine), lines(&straight, 0, engine));
     }
-    // The vendor's tool takes it for an overrun ring and puts the later records first.
+    // The vendor's tool treats it as an overrun ring buffer and moves the later records to the front.
     let compat = view(&[(0, small_core(0u32.wrapping_sub(2550)))], &Reading { compat: true, ..Reading::default() });
     assert_ne!(lines(&compat, 0, Engine::Tiu), lines(&straight, 0, Engine::Tiu));
 }
@@ -299,7 +299,7 @@ fn damage_costs_the_smallest_unit_and_is_told() {
     ];
     for (file, told, records) in cases {
         let folder = tempfile::tempdir().unwrap();
-        // A second core that is sound shows that one broken file does not cost the others.
+        // A second, intact core shows that a broken file does not affect others.
         let capture = card::write(folder.path(), &[(0, file.clone()), (1, small_core(5))]);
         let timeline = read(&capture, &Reading::default()).unwrap();
         let losses: Vec<String> = timeline.losses.described.iter().map(ToString::to_string).collect();
@@ -337,21 +337,21 @@ fn records_that_are_declared_and_missing_are_losses() {
     let both =
         format!("{none} TIU records that global.profile declares\n{none} GDMA records that global.profile declares");
     assert_eq!(told(&|capture| truncate(capture, 0)), both);
-    // Cut where the block of TIU records ends.
+    // Truncated at the end of the block of TIU records.
     assert_eq!(
         told(&|capture| truncate(capture, 8 + 4 * 16)),
         format!("{none} GDMA records that global.profile declares")
     );
-    // Cut between two GDMA records: the block says so, and so do the counts.
+    // Truncated between two GDMA records, which both the block and the counts reveal.
     let cut = told(&|capture| truncate(capture, 8 + 4 * 16 + 8 + 3 * 64));
     assert!(cut.contains("only 3 of the 4 GDMA records") && cut.contains("where only 192 are left"), "{cut}");
-    // Files that are not there at all.
+    // Missing files.
     assert_eq!(
         told(&|capture| add(capture, "core7_tiu_record=9\ncdma_port3_record=5")),
         "cdmlib0_7.profile: none of the 9 TIU records that global.profile declares\n\
          cdma_3.profile: none of the 5 CDMA records that global.profile declares"
     );
-    // A buffer that was full holds fewer than were counted.
+    // A full buffer contains fewer records than were counted.
     assert_eq!(told(&|capture| add(capture, "core1_tiu_record=4096")), "");
     assert_eq!(told(&|capture| add(capture, "core1_sdma_record=0\nunheard_of_record=7")), "");
 }
@@ -434,7 +434,6 @@ fn questions_about_the_trace_are_answered() {
     assert_eq!(rows.len(), 2);
 }
 
-/// A trace of two packets' worth: enough to be asked.
 fn small_trace(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("perfetto.pftrace");
     trace::write(&view(&[(0, small_core(0))], &Reading::default()), None, &path).unwrap();
@@ -518,7 +517,7 @@ fn host_calls_stand_beside_the_records() {
     let folder = tempfile::tempdir().unwrap();
     let mut timeline = view(&[(0, small_core(0))], &Reading::default());
     timeline.tail_offset_ns = Some(1000);
-    // A list, calls in two events, one that never ends, times as text, and a file that breaks off.
+    // A list, calls in two events, one without an end, times as text, and a truncated file.
     let host = r#"[{"ph":"B","cat":"cpu_op","name":"outer","ts":"10","pid":1,"tid":1},
         {"ph":"X","cat":"cpu_op","name":"inner","ts":12,"dur":3,"pid":1,"tid":1},
         {"ph":"E","ts":20,"pid":1,"tid":1}, {"ph":"B","cat":"cpu_op","name":"open","ts":25,"pid":1,"tid":2},
@@ -529,7 +528,7 @@ fn host_calls_stand_beside_the_records() {
     let tail = (timeline.tail_ns, timeline.tail_offset_ns);
     let host = trace::host::read(&file, tail, &mut losses).unwrap();
     assert_eq!(losses.count, 1, "the broken end is told");
-    // disable_profile ends at 40 us; the records' end is 1 us before.
+    // disable_profile ends at 40 µs; the records end 1 µs earlier.
     assert_eq!(host.zero_ns, Some(40_000 - 1000 - timeline.tail_ns));
     let path = folder.path().join("perfetto.pftrace");
     trace::write(&timeline, Some(&host), &path).unwrap();

@@ -5,7 +5,6 @@ use super::fleet::tracker_of_environment;
 use crate::options::{BoardFlags, Models};
 use bench::Access;
 use engine::boards::{BoardAddress, BoardOptions, BoardServer};
-use engine::campaign::config::PYNQ;
 use engine::failure::Failure;
 
 /// What a command says of a board.
@@ -33,20 +32,22 @@ impl<'a> Wanted<'a> {
 /// Returns how the board of a command is reached; None where the command measures on this machine.
 pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
-    let is_pynq = wanted.models.settings.target.as_deref() == Some(PYNQ)
-        && wanted.models.settings.unit.as_deref() != Some("fpga");
+    let settings = &wanted.models.settings;
+    let kind = settings.target.as_deref().and_then(|target| targets::find_unit(target, settings.unit.as_deref()));
+    let default_board = kind.and_then(|kind| kind.default_board());
+    let needs_board = default_board.is_some();
     let server = match (host, tracker) {
         (Some(host), _) => BoardServer::Host(host, *port),
         (None, Some(tracker)) => BoardServer::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match tracker_of_environment()? {
-            Some(tracker) if is_pynq || key.is_some() => BoardServer::Tracker(tracker),
-            _ => return refuse_without(wanted.boards, is_pynq).map(|()| None),
+            Some(tracker) if needs_board || key.is_some() => BoardServer::Tracker(tracker),
+            _ => return refuse_without(wanted.boards, needs_board).map(|()| None),
         },
     };
     let access = engine::boards::access(BoardAddress {
         server,
         key: key.as_deref(),
-        default_key: wanted.models.settings.board.as_deref().or_else(|| is_pynq.then_some("pynq-z1")),
+        default_key: settings.board.as_deref().or(default_board),
         secret_file: secret_file.as_deref(),
         wait_seconds: *board_wait,
     });
@@ -54,10 +55,10 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
-fn refuse_without(boards: &BoardFlags, is_pynq: bool) -> Result<()> {
+fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
-                        docs/boards.md says how a board is set up";
-    if is_pynq {
+                        docs/guide/boards.md says how a board is set up";
+    if needs_board {
         return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
     }
     let given = [

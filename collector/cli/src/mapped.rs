@@ -5,11 +5,11 @@ use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
 use crate::options::{ModelRun, Sampling, Sweep, Tuning};
-use engine::campaign::config::PYNQ;
 use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
 use engine::units::{self, CpuBoard, UnitsOptions, UnitsReport};
 use report::{Table, duration, figures, words};
+use targets::PYNQ;
 
 /// Computes it and says so.
 pub fn run(arguments: &ModelRun) -> Result<u8> {

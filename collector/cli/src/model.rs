@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
-    if arguments.models.settings.unit.as_deref() == Some("fpga") {
+    let unit = arguments.models.settings.unit.as_deref().and_then(targets::with_unit);
+    if unit.is_some_and(|kind| kind.task_form().is_some()) {
         return mapped::run(arguments);
     }
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &arguments.running.sampling);

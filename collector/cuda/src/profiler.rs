@@ -4,12 +4,13 @@
 //! repeats it, which is right for work that gives the same result each time, and leaves the caches as the caller wants
 //! them. One range holds the whole work of a pass. Host objects, which know the metrics of a chip, need a driver too.
 
-use super::cupti::{Cupti, CuptiError, Result, Words};
+use super::cupti::{Cupti, CuptiError, Result, Status, Words};
 use super::driver::Device;
 use super::parameters::{self as given, Functions, Handle};
 pub use super::parameters::{Layout, layouts};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::mem::offset_of;
 use std::rc::Rc;
 
 /// Ranges are marked by the caller.
@@ -104,12 +105,7 @@ impl Profiler {
         }
         // SAFETY: a terminated text of CUPTI's own, copied at once.
         let name = unsafe { CStr::from_ptr(named.chip) }.to_owned();
-        let mut open =
-            given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
-        call!(&calls, availability, open)?;
-        let mut availability = Image::new(open.image_bytes)?;
-        open.image = availability.address();
-        call!(&calls, availability, open)?;
+        let availability = availability(&calls, device)?;
         Ok(Profiler { calls: Rc::new(calls), chip: Rc::new(Chip { name, availability }) })
     }
 
@@ -192,6 +188,25 @@ impl Profiler {
         }
         Err(CuptiError::Unsupported(format!("{passes} passes did not suffice")).into())
     }
+}
+
+/// The image of the counters that the device lets be read. Releases before 13.1 refuse a structure with the field that
+/// asks for counters of the whole device, and include these counters anyway.
+fn availability(calls: &Calls, device: &Device) -> Result<Image> {
+    const INVALID_PARAMETER: Status = 1;
+    let mut given =
+        given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
+    let first = call!(calls, availability, given);
+    if first.as_ref().is_err_and(|error| error.status() == Some(INVALID_PARAMETER)) {
+        given.size = offset_of!(given::Availability, with_device_counters);
+        call!(calls, availability, given)?;
+    } else {
+        first?;
+    }
+    let mut image = Image::new(given.image_bytes)?;
+    given.image = image.address();
+    call!(calls, availability, given)?;
+    Ok(image)
 }
 
 impl Config {

@@ -1,4 +1,4 @@
-//! What may have made a difference, side by side: versions, settings and hosts of nights, and code of lines.
+//! Candidate causes of a difference: versions, settings and hosts of nights, and the generated code of lines.
 
 use super::cell::text;
 use super::history::{Facts, Night, Side};
@@ -6,7 +6,7 @@ use datasets::{ColumnId, Record};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Columns that hold for all records of a night, as a rule.
+/// Columns that usually have one value per night.
 const OF_NIGHT: [ColumnId; 13] = [
     ColumnId::host,
     ColumnId::host_class,
@@ -23,7 +23,7 @@ const OF_NIGHT: [ColumnId; 13] = [
     ColumnId::plan,
 ];
 
-/// Columns of the code of one line.
+/// Columns that describe the code of a line.
 const OF_LINE: [ColumnId; 6] = [
     ColumnId::code_revision,
     ColumnId::code_bytes,
@@ -33,13 +33,12 @@ const OF_LINE: [ColumnId; 6] = [
     ColumnId::cpus,
 ];
 
-/// Values of a column that is not a list of everything.
 const VALUES_MAX: usize = 16;
 
-/// A column whose values differ between the sides.
+/// A column whose values differ between the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
     /// Values before.
     pub before: BTreeSet<String>,
@@ -47,12 +46,10 @@ pub struct Cause {
     pub after: BTreeSet<String>,
 }
 
-/// Adds what a record says of its night.
 pub(super) fn of_night(record: &Record, facts: &mut Facts) {
     note(record, &OF_NIGHT, facts);
 }
 
-/// Adds what a record says of its code.
 pub(super) fn of_line(record: &Record, facts: &mut Facts) {
     note(record, &OF_LINE, facts);
 }
@@ -67,7 +64,7 @@ fn note(record: &Record, columns: &[ColumnId], facts: &mut Facts) {
     }
 }
 
-/// What differs between nights of two sides.
+/// Returns the columns whose values differ between the nights of the two sides.
 pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
     let of = |side: Side| {
         let mut all = Facts::new();
@@ -79,11 +76,10 @@ pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
         all
     };
     let (before, after) = (of(Side::Before), of(Side::After));
-    // Beside a side without nights everything would differ.
+    // If one side has no nights, every column would differ.
     if before.is_empty() || after.is_empty() { Vec::new() } else { differences(&before, &after) }
 }
 
-/// Columns whose values differ.
 pub(super) fn differences(before: &Facts, after: &Facts) -> Vec<Cause> {
     let names: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
     let of = |facts: &Facts, name: &str| facts.get(name).cloned().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Cells of records as texts that are compared, and hashes as they are shown.
+//! Conversion of record cells to comparable text, and abbreviation of hashes.
 
 use datasets::Cell;
 
-/// A cell as a text.
+/// Formats a cell for comparison. Empty cells and lists have no text.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Null | Cell::List(_) => None,
@@ -14,7 +14,8 @@ pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// As much of a hash as tells it from others in a table. A store may hold any text for one.
+/// Returns a prefix of a hash that is long enough to identify it in a table. Counts characters, since a store may
+/// contain arbitrary text in place of a hash.
 pub(super) fn first_signs(hash: &str) -> String {
     hash.chars().take(6).collect()
 }

@@ -1,25 +1,26 @@
-//! Student's distribution and what estimating variances needs, by their usual series; checked against tables.
+//! Student's t distribution, gamma functions and multiple-testing correction. Tests compare them with published tables.
 
-/// The logarithm of the gamma function, for positive numbers.
+/// Returns the logarithm of the gamma function for positive numbers.
 pub(super) fn ln_gamma(x: f64) -> f64 {
     let (x, shift) = raised(x, f64::ln);
     let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5));
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
-/// Its first derivative.
+/// Returns the first derivative of `ln_gamma`.
 pub(super) fn digamma(x: f64) -> f64 {
     let (x, shift) = raised(x, |x| 1.0 / x);
     x.ln() - 0.5 / x - 1.0 / (12.0 * x.powi(2)) + 1.0 / (120.0 * x.powi(4)) - 1.0 / (252.0 * x.powi(6)) - shift
 }
 
-/// Its second derivative.
+/// Returns the second derivative of `ln_gamma`.
 pub(super) fn trigamma(x: f64) -> f64 {
     let (x, shift) = raised(x, |x| 1.0 / (x * x));
     1.0 / x + 0.5 / x.powi(2) + 1.0 / (6.0 * x.powi(3)) - 1.0 / (30.0 * x.powi(5)) + 1.0 / (42.0 * x.powi(7)) + shift
 }
 
-/// A number at which the series are exact, and the sum of a function over the steps to it.
+/// Raises `x` to a range in which the asymptotic series are accurate. Returns the raised number and the sum of `step`
+/// over the recurrence steps.
 fn raised(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut sum = 0.0;
     while x < 8.0 {
@@ -29,7 +30,7 @@ fn raised(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     (x, sum)
 }
 
-/// The chance that Student's t with so many degrees of freedom lies at least as far from zero on either side.
+/// Returns the two-sided tail probability of Student's t.
 pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -37,7 +38,7 @@ pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// How far from zero Student's t lies with this chance on either side together.
+/// Returns the two-sided critical value of Student's t at a tail probability.
 pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {
@@ -47,7 +48,7 @@ pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     high
 }
 
-/// The regularised incomplete beta function, by its continued fraction.
+/// Returns the regularised incomplete beta function, evaluated by its continued fraction.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -62,7 +63,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Lentz's way through the continued fraction of the incomplete beta function.
+/// Evaluates the continued fraction of the incomplete beta function by Lentz's method.
 fn fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
@@ -86,7 +87,8 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
     result
 }
 
-/// For each of many tests the least share of chance findings at which it counts as found (Benjamini and Hochberg).
+/// Returns the q-value of each test (Benjamini and Hochberg): the smallest false discovery rate at which it is
+/// significant.
 pub(super) fn adjusted(tails: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..tails.len()).collect();
     order.sort_by(|&one, &other| tails[other].total_cmp(&tails[one]));
@@ -113,7 +115,7 @@ mod tests {
         near(ln_gamma(10.0), 12.801_827_5);
         near(digamma(1.0), -0.577_215_7);
         near(trigamma(1.0), 1.644_934_1);
-        // Quantiles of Student's distribution as every table has them.
+        // Quantiles from published tables of Student's t.
         for (freedom, reach) in [(1.0, 12.7062), (2.0, 4.3027), (5.0, 2.5706), (30.0, 2.0423), (1000.0, 1.9623)] {
             near(student_reach(0.05, freedom), reach);
             near(student_tails(reach, freedom), 0.05);

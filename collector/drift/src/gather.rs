@@ -1,4 +1,4 @@
-//! From records to lines over nights.
+//! Conversion of records to lines over nights.
 
 use super::causes::{of_line, of_night};
 use super::cell::text;
@@ -7,23 +7,22 @@ use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Half of a 95 % interval, in standard errors.
+/// Half-width of a 95 % interval in standard errors.
 const HALF: f64 = 1.96;
-/// What the run ids of `opcollect night` begin with.
 const NIGHT: &str = "night-";
 
-/// Takes records, in any order.
+/// Collects records in any order and builds a [`History`].
 #[derive(Debug, Default)]
 pub struct Gather {
     nights: BTreeMap<(Side, String), Night>,
     lines: BTreeMap<Identity, Gathered>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
-    /// Measurements of sentinels without an interval, which are left out.
+    /// Number of sentinel measurements that were skipped because they have no interval.
     doubtful_sentinels: usize,
-    /// Whether the best schedule of a task counts, whichever that is.
+    /// Whether a line is a task with its best schedule of each night, instead of a fixed schedule.
     by_task: bool,
-    /// Whether hosts are told apart.
+    /// Whether each host has its own lines and nights.
     by_host: bool,
 }
 
@@ -35,7 +34,6 @@ struct Gathered {
     losses: BTreeMap<Side, usize>,
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     log_ns: f64,
@@ -43,7 +41,7 @@ struct Time {
     at_us: i64,
 }
 
-/// The night of a record: its run where `opcollect night` made it, otherwise the day of the noon before, in UTC.
+/// Returns the night of a record: the run of `opcollect night`, or else the UTC date of the preceding noon.
 pub fn night_of(record: &Record) -> String {
     const DAY_US: i64 = 86_400_000_000;
     match record.run_id.starts_with(NIGHT) {
@@ -52,7 +50,6 @@ pub fn night_of(record: &Record) -> String {
     }
 }
 
-/// The date of a day since 1970, by the civil calendar.
 fn date(days: i64) -> String {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -67,12 +64,13 @@ fn date(days: i64) -> String {
 }
 
 impl Gather {
-    /// Nothing yet. Lines are schedules, or tasks by their best schedule; hosts are told apart or not.
+    /// Creates an empty collection. `by_task` makes a line of each task with its best schedule, `by_host` separates
+    /// hosts.
     pub fn new(by_task: bool, by_host: bool) -> Gather {
         Gather { by_task, by_host, ..Gather::default() }
     }
 
-    /// Takes a record of a side.
+    /// Adds a record to a side.
     pub fn take(&mut self, record: &Record, side: Side) {
         if record.source != Source::Measured {
             *self.left_out.entry(record.source.name()).or_default() += 1;
@@ -87,13 +85,14 @@ impl Gather {
             *line.losses.entry(side).or_default() += 1;
             return;
         };
-        // What a sentinel shows is taken out of all other lines, so it must be known how well it is known.
+        // The machine's factor is estimated from sentinels and applied to all other lines, so its own error must be
+        // known.
         if aspect.is_some() && record.uncertainty_within_visit().is_none() {
             self.doubtful_sentinels += 1;
             return;
         }
         let night = night_of(record);
-        // Each host has a machine of its own.
+        // Each host has its own machine factor, so each host gets its own night.
         let label = if self.by_host { format!("{night} {}", record.host) } else { night };
         let key = (side, label);
         let doubt = doubt_of(record, median_ns);
@@ -114,7 +113,7 @@ impl Gather {
         of_night(record, &mut night.facts);
     }
 
-    /// All that was taken.
+    /// Builds the history of all added records.
     pub fn finish(self) -> History {
         let mut nights: Vec<((Side, String), Night)> = self.nights.into_iter().collect();
         nights.sort_by_key(|(key, night)| (night.side, night.first_us, key.clone()));
@@ -147,10 +146,11 @@ impl Gather {
     }
 }
 
-/// The standard error of a median, relatively. What something disturbed may be anything down to its least sample: who disturbs
-/// one look does so in much of it, and the interval of the median knows nothing of that.
+/// Returns the relative standard error of a median. If the samples of a visit were disturbed, the undisturbed median
+/// can be as low as the minimum. A disturbance often covers most of a visit, and the interval of the median does not
+/// include that.
 fn doubt_of(record: &Record, median_ns: f64) -> f64 {
-    /// Samples that scatter no more than this were hardly disturbed.
+    /// Relative interval up to which a visit counts as undisturbed.
     const QUIET: f64 = 0.02;
     let within = record.uncertainty_within_visit();
     let own = within.unwrap_or(DOUBTED) / HALF;
@@ -187,7 +187,7 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
     }
 }
 
-/// What the measurements of a night say together: their mean, or of several schedules the least.
+/// Combines the measurements of one night: their mean, or the best time if they belong to several schedules.
 fn point(night: usize, times: &[Time], is_best: bool) -> Point {
     if is_best {
         let upper = |time: &&Time| time.log_ns + HALF * time.doubt;
@@ -211,15 +211,15 @@ fn variance(times: &[Time]) -> Option<f64> {
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
 }
 
-/// How much looks of one night differ, over all nights together.
+/// Returns the pooled variance of measurements within a night, and its degrees of freedom.
 fn looks<'a>(nights: impl Iterator<Item = &'a Vec<Time>>) -> (f64, f64) {
     let known = nights.filter_map(|times| Some((variance(times)?, times.len() as f64 - 1.0)));
     let (squares, freedom) = known.fold((0.0, 0.0), |(squares, all), (own, more)| (squares + own * more, all + more));
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// How much the repetitions of a sentinel move from one to the next: half the mean square of their steps, so that what goes
-/// slowly through a night does not count.
+/// Returns the variance between consecutive repetitions of a sentinel: half the mean squared step, so that slow trends
+/// within a night do not count.
 fn unrest(times: &[Time]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn nights_go_from_noon_to_noon() {
         let night = |seconds: i64| night_of(&Record { started_at_us: seconds * 1_000_000, ..Record::default() });
-        // 2024-02-29 13:00 and the morning after.
+        // 2024-02-29 13:00 UTC and the next morning.
         assert_eq!(night(1_709_211_600), "2024-02-29");
         assert_eq!(night(1_709_211_600 + 20 * 3600), "2024-02-29");
         assert_eq!(night(1_709_211_600 + 24 * 3600), "2024-03-01");

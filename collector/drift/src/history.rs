@@ -1,116 +1,116 @@
-//! Lines over nights, as plain data.
+//! Lines over nights as plain data.
 
 use super::sentinels::Aspect;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which of two sides a night belongs to.
+/// One of the two sides of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// What is compared with.
+    /// The baseline.
     Before,
-    /// What is asked about.
+    /// The side that is compared with the baseline.
     After,
 }
 
-/// What may differ besides the time: name of a column to the values that were seen.
+/// Values of each column that may explain a difference, by column name.
 pub type Facts = BTreeMap<&'static str, BTreeSet<String>>;
 
-/// A stretch of measuring: a night of `opcollect night`, or what was measured from one noon to the next.
+/// A measurement session: a run of `opcollect night`, or all records from one noon to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Night {
-    /// Its name.
+    /// Name of the night.
     pub label: String,
-    /// Its side.
+    /// Side of the comparison.
     pub side: Side,
-    /// When its first record was begun, in microseconds since 1970.
+    /// Start of the first record, in microseconds since 1970.
     pub first_us: i64,
-    /// When its last one was.
+    /// Start of the last record, in microseconds since 1970.
     pub last_us: i64,
-    /// Records of it that have a time.
+    /// Number of records with a time.
     pub records: usize,
-    /// Versions, settings and hosts of its records.
+    /// Versions, settings and hosts.
     pub facts: Facts,
 }
 
-/// What is the same at all points of a line.
+/// Key of a line: everything that is equal at all of its points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Identity {
     /// Kind of the anchor operator.
     pub op_kind: String,
-    /// The task for a reader.
+    /// Readable form of the task.
     pub task: String,
-    /// Its hash.
+    /// Hash of the task.
     pub task_hash: String,
-    /// Hash of the schedule; nothing where the best schedule of each night counts.
+    /// Hash of the schedule; `None` if the best schedule of each night counts.
     pub schedule_hash: Option<String>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<i64>,
     /// State of the caches.
     pub cache_state: Option<&'static str>,
-    /// Hash of the network that ran around it, where it was timed in its place.
+    /// Hash of the surrounding network, if the operator was timed in the network.
     pub network: Option<String>,
-    /// Target, device and way of running beside others, as one text.
+    /// Target, device and co-run mode as one text.
     pub place: String,
-    /// How the times came about.
+    /// Source of the times.
     pub source: &'static str,
-    /// The host, where several are looked at on one side.
+    /// Host, if hosts are separated.
     pub host: Option<String>,
 }
 
-/// What is known of a line in one night.
+/// A line's time in one night.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Place of the night.
+    /// Index of the night.
     pub night: usize,
-    /// The logarithm of its time in nanoseconds, the mean over repetitions.
+    /// Natural logarithm of the time in nanoseconds, averaged over repetitions.
     pub log_ns: f64,
-    /// Standard error of that.
+    /// Standard error of `log_ns`.
     pub doubt: f64,
-    /// Repetitions.
+    /// Number of repetitions.
     pub count: usize,
 }
 
-/// One task by one schedule over nights.
+/// Times of one task with one schedule over nights.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is.
+    /// Key of the line.
     pub identity: Identity,
-    /// What it tests, where it is a sentinel.
+    /// Property of the machine that the line tests, if it is a sentinel.
     pub aspect: Option<Aspect>,
-    /// One point for each night that has it, in the order of nights.
+    /// Points in the order of nights; nights without a measurement are absent.
     pub points: Vec<Point>,
-    /// The variance of a look among those of the same night, and its degrees of freedom.
+    /// Variance of single measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),
-    /// What may differ besides the time, by side.
+    /// Values that may explain a difference, by side.
     pub facts: BTreeMap<Side, Facts>,
-    /// How attempts ended that gave no time, by side.
+    /// Number of failed attempts, by side.
     pub losses: BTreeMap<Side, usize>,
 }
 
 impl Line {
-    /// Its points of a side.
+    /// Returns the points of one side.
     pub fn of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a Point> {
         self.points.iter().filter(move |point| nights[point.night].side == side)
     }
 }
 
-/// Everything that was gathered.
+/// All nights and lines of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
-    /// Nights, those before the others, each side by time.
+    /// Nights ordered by side, then by time.
     pub nights: Vec<Night>,
-    /// Lines, sentinels among them.
+    /// Lines, including sentinels.
     pub lines: Vec<Line>,
-    /// How much a median moves from one repetition to the next within a night, as a variance of logarithms; from sentinels.
+    /// Variance of `log_ns` between repetitions within a night, estimated from sentinels.
     pub unrest: Option<f64>,
-    /// What to know of the records.
+    /// Remarks about the records.
     pub notes: Vec<String>,
 }
 
 impl History {
-    /// Leaves out all nights before but the last ones.
+    /// Keeps only the last `nights` nights of the baseline.
     pub fn keep_last(&mut self, nights: usize) {
         let before = self.nights.iter().filter(|night| night.side == Side::Before).count();
         let left_out = before.saturating_sub(nights);

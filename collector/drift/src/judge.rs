@@ -1,4 +1,4 @@
-//! Two sides compared, line by line and then together.
+//! Comparison of the two sides, line by line and then with a common false discovery rate.
 
 use super::causes::{Cause, between, differences};
 use super::cell::first_signs;
@@ -11,15 +11,15 @@ use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Intervals of medians are of many samples.
+/// Degrees of freedom of a median's interval, which rests on many samples.
 const SINGLE_FREEDOM: f64 = 30.0;
 
-/// What counts as a change.
+/// Criteria of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Of all that are called changed, the share that may be so by chance.
+    /// Accepted share of false positives among the reported changes.
     pub false_discoveries: f64,
-    /// Changes up to this share of the time before do not count.
+    /// Relative change that is still considered equal.
     pub threshold: f64,
 }
 
@@ -29,101 +29,100 @@ impl Default for Bounds {
     }
 }
 
-/// What is said of a line.
+/// Result of the comparison of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It takes longer, beyond chance and threshold.
+    /// Significantly slower, by more than the threshold.
     Slower,
-    /// It takes less.
+    /// Significantly faster, by more than the threshold.
     Faster,
-    /// Whatever changed is below the threshold.
+    /// Any change is below the threshold.
     Same,
-    /// It is not known well enough to say.
+    /// The uncertainty is too large for a decision.
     Unclear,
 }
 
-/// A line on both sides.
+/// A line that was measured on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// What it is.
+    /// Key of the line.
     #[serde(flatten)]
     pub identity: Identity,
-    /// Time before, the mean over nights, in nanoseconds.
+    /// Baseline time in nanoseconds, averaged over nights.
     pub before_ns: f64,
-    /// Time after, likewise.
+    /// Time after the change in nanoseconds, averaged over nights.
     pub after_ns: f64,
-    /// Time after over time before, without what the machine did.
+    /// Time after over time before, corrected for the machine.
     pub ratio: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `ratio`.
     pub interval: (f64, f64),
-    /// The least share of chance findings at which it counts as changed.
+    /// Smallest false discovery rate at which the change is significant.
     pub q_value: f64,
-    /// What is said of it.
+    /// Result of the comparison.
     pub verdict: Verdict,
-    /// Nights on either side.
+    /// Number of nights before and after.
     pub nights: (usize, usize),
-    /// What of its code differs.
+    /// Differences in the line's code.
     pub causes: Vec<Cause>,
 }
 
-/// All that two sides say.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
-    /// The nights of both.
+    /// Nights of both sides.
     pub nights: Vec<Night>,
-    /// How the machine fared.
+    /// Speed of the machine over the nights.
     pub machine: Machine,
-    /// Machine after over machine before, by its sentinels.
+    /// Ratio of the machine's factors after and before, from sentinels.
     pub machine_ratio: f64,
-    /// The same by aspect.
+    /// `machine_ratio` by aspect.
     pub machine_aspects: Vec<(Aspect, f64)>,
-    /// Lines on both sides: what got slower first, then faster, then the others, the largest change first.
+    /// Lines on both sides: slower, then faster, then all others, each sorted by the size of the change.
     pub changes: Vec<Change>,
-    /// Lines with a time before, and only losses after.
+    /// Lines that have a time before but only failures after.
     pub lost: Vec<Identity>,
-    /// Lines seen on one side alone.
+    /// Numbers of lines that exist only before and only after.
     pub only: (usize, usize),
-    /// What differs between the sides as a whole.
+    /// Columns that differ between the sides.
     pub causes: Vec<Cause>,
-    /// A change by this share would have been seen in half of the lines.
+    /// Relative change that is detectable in half of the lines.
     pub seen_from: Option<f64>,
-    /// What counted as a change.
+    /// Criteria that were applied.
     pub bounds: Bounds,
-    /// What to know.
+    /// Remarks about the comparison.
     pub notes: Vec<String>,
 }
 
 impl Drift {
-    /// Lines with this verdict.
+    /// Returns the number of lines with a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Whether anything got slower, or lost its time.
+    /// Returns whether any line became slower or lost its time.
     pub fn has_regressed(&self) -> bool {
         self.count(Verdict::Slower) > 0 || !self.lost.is_empty()
     }
 }
 
-/// What one line says by itself.
+/// Statistics of one line before the joint decision.
 struct Seen<'a> {
     line: &'a Line,
     means: (f64, f64),
     nights: (usize, usize),
     difference: f64,
-    /// Variance of a night around its side's mean, and its degrees of freedom.
+    /// Variance of nights within their side, and its degrees of freedom.
     spread: (f64, f64),
-    /// Variance of the difference by what medians say of themselves, and by what is known of the machine.
+    /// Variance of the difference: from the standard errors of medians, and from the machine's factor.
     own: f64,
     of_machine: f64,
-    /// Variance of the difference, in variances of one look.
+    /// Variance of the difference in multiples of the variance of a single measurement.
     looks: f64,
-    /// What of its code differs.
     causes: Vec<Cause>,
 }
 
-/// Judges all lines of a history.
+/// Compares all lines of a history.
 pub fn judge(history: &History, bounds: Bounds) -> Drift {
     let (machine, of_machine) = machine(history);
     let mut notes = [history.notes.clone(), of_machine].concat();
@@ -131,7 +130,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
     let seen: Vec<Seen> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
     let prior = Prior::of(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
-    // What looks of one night say of one another, where nights say nothing.
+    // Single nights have no variance between nights. The variance between measurements of a night replaces it.
     let of_looks = Prior::of(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
     let mut judged: Vec<(f64, f64)> = seen
         .iter()
@@ -212,7 +211,7 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     if before.is_empty() || after.is_empty() {
         return None;
     }
-    // Of the mean of the points of either side, by what each says.
+    // Variance of the difference of the sides' means, from the variance of each point.
     let of_means = |of_point: &dyn Fn(&Point) -> f64| -> f64 {
         [&before, &after]
             .map(|points| points.iter().map(|point| of_point(point)).sum::<f64>() / (points.len() as f64).powi(2))
@@ -240,13 +239,14 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     })
 }
 
-/// For each line the share of chance findings among those that changed as much as it and in its direction, by what changed as much in
-/// the other one: one look at a line may be disturbed from its beginning to its end, on either side alike, and says nothing of it.
-/// Only lines whose code is the same are taken to have changed by chance.
+/// Estimates the false discovery rate of each line from the changes in the opposite direction. A single measurement can
+/// be disturbed as a whole, which its interval does not show, but disturbances affect both sides alike. The number of
+/// equally large changes in the other direction therefore estimates the number of false positives. Only lines with
+/// unchanged code count as such.
 fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
-    // Down and up: how many are there, and how many of them have the same code.
+    // Counts by direction: all lines, and lines with unchanged code.
     let (mut all, mut same) = ([0usize; 2], [0usize; 2]);
     let mut shares = vec![1.0; scores.len()];
     for &place in &order {
@@ -255,7 +255,7 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
         same[side] += usize::from(is_same_code[place]);
         shares[place] = same[1 - side] as f64 / all[side] as f64;
     }
-    // Who changed more is found where who changed less is.
+    // Makes the shares monotonic: a larger change is at least as significant as a smaller one.
     let mut least = [f64::INFINITY; 2];
     for &place in order.iter().rev() {
         let side = usize::from(scores[place] > 0.0);
@@ -265,7 +265,6 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     shares
 }
 
-/// The network around a line, its threads and its host.
 type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
 fn around<'a>(one: &Seen<'a>) -> Option<Around<'a>> {
@@ -273,10 +272,10 @@ fn around<'a>(one: &Seen<'a>) -> Option<Around<'a>> {
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
-/// By how much the operators of a network moved together. Timed in their places they share a stretch of time, and what happened
-/// to the machine in it.
+/// Returns the median shift of the operators of each network. Operators timed in the network share one period of time
+/// and its disturbances.
 fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
-    /// Of fewer, one that changed is half of them.
+    /// With fewer operators, a single changed operator would dominate the median.
     const LEAST: usize = 4;
     let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
     for (around, one) in seen.iter().filter_map(|one| Some((around(one)?, one))) {
@@ -303,7 +302,6 @@ fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<S
     told.collect()
 }
 
-/// The variance of the difference of a line.
 fn variance(one: &Seen<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {
@@ -317,16 +315,16 @@ fn freedom(one: &Seen<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
-/// How much farther all lines lie from their middle than they say, taking most of them as unchanged.
+/// Returns how much wider the lines scatter than their standard errors predict, assuming that most lines are unchanged.
 fn spread_of_all(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> f64 {
-    /// From the median of absolute values to the standard deviation, of a normal distribution.
+    /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
     const NORMAL: f64 = 1.4826;
     let mut sizes: Vec<f64> = scores(seen, judged).into_iter().map(f64::abs).collect();
     sizes.sort_by(f64::total_cmp);
     NORMAL * median(&sizes)
 }
 
-/// The difference of each line in its standard deviations.
+/// Returns each line's difference in standard deviations.
 fn scores(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
     seen.iter().zip(judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect()
 }

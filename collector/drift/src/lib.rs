@@ -1,8 +1,9 @@
-//! What changed between nights, stores, versions or hosts: the machine, or the code on it.
+//! Detection of changes between nights, stores, versions or hosts, separated into effects of the machine and of the
+//! code.
 //!
-//! Every task becomes a *line*: the same task, schedule, threads and cache state over nights. *Sentinels* are lines of fixed
-//! machine code, so what moves them is the machine; it is taken out of all others. What is left is judged for all lines
-//! together, so that of those that are called changed only a set share is called so by chance. Pure: records in, values out.
+//! A *line* is the same task, schedule, thread count and cache state over nights. *Sentinels* are lines with fixed
+//! machine code: their changes are attributed to the machine and removed from all other lines. The remaining changes
+//! are judged jointly, with a bound on the false discovery rate. The crate does no I/O.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How the machine fared each night, by its sentinels; or, where there are none, by the middle of all lines.
+//! Speed of the machine in each night, from sentinels or, without sentinels, from the median of all lines.
 
 use super::history::{History, Line};
 use super::sentinels::{ASPECTS, Aspect};
@@ -6,25 +6,25 @@ use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fewer lines say nothing of a machine.
+/// Minimum number of lines for an estimate of the machine's factor.
 const LINES_MIN: usize = 10;
-/// Turns in which levels of lines and of nights are fitted to each other.
+/// Iterations of the alternating fit of line levels and night levels.
 const TURNS: usize = 20;
 
-/// The machine over nights, as logarithms of times over those of a usual night.
+/// The machine's factor per night: logarithm of times relative to a typical night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// By night.
+    /// Factor by night.
     pub log_factor: Vec<f64>,
-    /// Standard error of that for one line, which may depend more on one aspect than on another.
+    /// Standard error of `log_factor` for a single line, which may depend on one aspect more than on others.
     pub doubt: Vec<f64>,
-    /// The same by what sentinels test, for nights that have them.
+    /// Factors by aspect, for nights with sentinels of that aspect.
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
-    /// Sentinels that were seen in two nights or more.
+    /// Number of sentinels measured in at least two nights.
     pub sentinels: usize,
 }
 
-/// How the machine fared, and what to know of that.
+/// Estimates the machine's factor in each night and returns remarks about the estimate.
 pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
     let nights = history.nights.len();
     let has_two = |line: &&Line| line.points.len() > 1;
@@ -82,14 +82,15 @@ fn by_middle(lines: &[&Line], nights: usize) -> Machine {
     Machine { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
 }
 
-/// The variance of the mean of some lines in a night, by what they say of themselves.
+/// Returns the variance of the mean of the given lines in a night, from their standard errors.
 fn own_doubt(lines: &[&Line], night: usize) -> f64 {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
     let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
     doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
 }
 
-/// Levels of nights such that each time is about the level of its line times that of its night; the usual night is at 0.
+/// Fits an additive model: the logarithm of a time is the level of its line plus the level of its night. The typical
+/// night has level 0.
 fn levels(lines: &[&Line], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
     let mut of_nights = vec![0.0; nights];
     let mut is_seen = vec![false; nights];

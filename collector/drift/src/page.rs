@@ -1,4 +1,4 @@
-//! The page: what changed, a heat map of nights and operators, and a curve for each line that changed.
+//! HTML report: changes, a heat map of nights and operators, and a curve for each changed line.
 
 use super::history::{History, Line, Side};
 use super::judge::{Drift, Verdict};
@@ -11,16 +11,13 @@ use report::{duration, number, percent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Curves on one page.
 const CURVES: usize = 200;
-/// Room of one night, and of one operator, in the map.
 const CELL: (f64, f64) = (54.0, 22.0);
-/// Room for names beside the map, and for labels above it.
+/// Size of the map's margins: names on the left, labels above.
 const MARGIN: (f64, f64) = (190.0, 30.0);
-/// One curve.
 const CURVE: (f64, f64) = (520.0, 120.0);
 
-/// The whole page.
+/// Renders the whole page.
 pub fn page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> String {
     let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escaped(name), escaped(&verdict(drift)));
     for note in &drift.notes {
@@ -77,13 +74,15 @@ fn changes(history: &History, drift: &Drift) -> String {
     body
 }
 
-/// Middle of the corrected times of each operator in each night, over the operator's first night; colours by size.
+/// Renders the heat map: the median of each operator's corrected times per night, relative to the operator's first
+/// night.
 fn map(history: &History, machine: &Machine) -> String {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
         let corrected = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
-        // One point alone says nothing, and where a line begins it is not unchanged.
+        // A line with one point shows no change. The first night of a line is no evidence that the operator is
+        // unchanged there.
         let [first, later @ ..] = &line.points[..] else { continue };
         let row = rests.entry(&line.identity.op_kind).or_insert_with(|| vec![Vec::new(); history.nights.len()]);
         later.iter().for_each(|point| row[point.night].push(corrected(point) - corrected(first)));
@@ -144,18 +143,18 @@ fn map(history: &History, machine: &Machine) -> String {
     out + "</svg>"
 }
 
-/// The end of a label says most: the day, with the time of day where a night is named by both.
+/// Shortens a label to its distinguishing end: the day, and the time of day if the label contains it.
 fn short(label: &str) -> String {
     let signs: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| signs[from..to].iter().collect::<String>();
     match signs.iter().position(|sign| *sign == '-') {
-        // `20261122-213000`, and a host after it.
+        // Pattern `20261122-213000`, optionally followed by a host.
         Some(8) if signs.len() >= 15 => format!("{} {}:{}", text(6, 8), text(9, 11), text(11, 13)),
         _ => text(signs.len().saturating_sub(8), signs.len()),
     }
 }
 
-/// A line over nights, over its first night, with the interval of each point.
+/// Renders a line over nights relative to its first night, with the interval of each point.
 fn curve(line: &Line, history: &History, machine: &Machine) -> String {
     let Some(first) = line.points.first() else { return String::new() };
     let of = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];

@@ -1,26 +1,26 @@
-//! What variances of many lines say of the variance of one: each was seen in few nights, so it is drawn towards what all are like.
+//! Empirical Bayes estimate of variances: each line has few nights, so its variance is shrunk towards that of all
+//! lines.
 //!
-//! Variances are taken to be drawn from a scaled inverse chi-square distribution, whose scale and freedom follow from mean and
-//! variance of their logarithms (Smyth 2004).
+//! Variances are assumed to follow a scaled inverse chi-square distribution. Its scale and degrees of freedom are
+//! fitted to the mean and the variance of the logarithms (Smyth 2004).
 
 use super::distributions::{digamma, trigamma};
 
-/// What the variance of a line is like before it is looked at.
+/// Prior distribution of a line's variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
-    /// Its scale.
+    /// Scale of the distribution.
     pub variance: f64,
-    /// How many degrees of freedom that knowledge is worth.
     pub freedom: f64,
 }
 
-/// No line is taken to know more than this of another.
+/// Upper limit of the prior's degrees of freedom.
 const FREEDOM_MAX: f64 = 1000.0;
-/// A clock that is coarse can make all repetitions equal; nothing is known better than this.
+/// Lower limit of a variance: a coarse clock can make all repetitions equal.
 const VARIANCE_LEAST: f64 = 1e-10;
 
 impl Prior {
-    /// From variances with their degrees of freedom; nothing where there are too few.
+    /// Fits the prior to variances with their degrees of freedom. Returns `None` if there are too few.
     pub fn of(found: &[(f64, f64)]) -> Option<Prior> {
         let known: Vec<(f64, f64)> =
             found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_LEAST), *f)).collect();
@@ -41,14 +41,14 @@ impl Prior {
         Some(Prior { variance: variance.max(VARIANCE_LEAST), freedom })
     }
 
-    /// What is thought of a variance after it was seen, and with how many degrees of freedom.
+    /// Returns the posterior variance and its degrees of freedom.
     pub fn with(self, variance: f64, freedom: f64) -> (f64, f64) {
         let together = self.freedom + freedom;
         ((self.freedom * self.variance + freedom * variance) / together, together)
     }
 }
 
-/// The degrees of freedom at which half of them have this trigamma.
+/// Inverts trigamma of half the degrees of freedom by bisection.
 fn freedom_of(trigamma_of_half: f64) -> f64 {
     if trigamma_of_half <= trigamma(FREEDOM_MAX / 2.0) {
         return FREEDOM_MAX;
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn lines_that_are_alike_teach_each_other_and_others_do_not() {
         let mut generator = ChaCha8Rng::seed_from_u64(5);
-        // Chi-square with four degrees of freedom: two exponentials.
+        // A chi-square variable with four degrees of freedom is the sum of two exponentials.
         let mut draw = |variance: f64| {
             let chi: f64 = (0..2).map(|_| -2.0 * generator.random::<f64>().max(1e-12).ln()).sum();
             (variance * chi / 4.0, 4.0)

@@ -1,27 +1,27 @@
-//! Fixed tasks that tell how the machine fares: no code of theirs changes from night to night, so what moves them is the machine.
+//! Sentinels: tasks whose code never changes, so that changes of their times are changes of the machine.
 
 use datasets::Record;
 use serde::Serialize;
 
-/// What a sentinel tests.
+/// Property of the machine that a sentinel tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aspect {
-    /// How fast one core computes.
+    /// Speed of one core.
     Arithmetic,
-    /// How fast memory is.
+    /// Speed of main memory.
     Bandwidth,
-    /// How fast a core's caches are.
+    /// Speed of a core's caches.
     Cache,
-    /// How well several threads begin and end together.
+    /// Cost of starting and joining several threads.
     Threads,
 }
 
-/// All of them.
+/// All aspects.
 pub const ASPECTS: [Aspect; 4] = [Aspect::Arithmetic, Aspect::Bandwidth, Aspect::Cache, Aspect::Threads];
 
 impl Aspect {
-    /// The word for a reader.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Aspect::Arithmetic => "arithmetic",
@@ -32,19 +32,19 @@ impl Aspect {
     }
 }
 
-/// One sentinel: an operator as `--modelsource simple` names it, and what it tests on one thread and on several.
+/// A sentinel: an operator of `--modelsource simple`, and the aspects it tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentinel {
-    /// Its text; extents are odd enough that no network has them.
+    /// Name of the operator. Its extents are chosen such that no network contains it.
     pub name: &'static str,
-    /// What it tests on one thread.
+    /// Aspect tested by one thread.
     pub alone: Aspect,
-    /// What it tests on several.
+    /// Aspect tested by several threads.
     pub together: Aspect,
 }
 
-/// The sentinels: a product whose operands stay in caches, sums over 64 MiB and over 192 KiB, and a task so short that on several
-/// threads it is mostly beginning and ending.
+/// Sentinels: a matrix product with operands in caches, element-wise operators on large and small tensors, and a task
+/// that is so short that on several threads it mostly measures their start and end.
 pub const SENTINELS: [Sentinel; 4] = [
     Sentinel { name: "matmul:m=251,n=257,k=263", alone: Aspect::Arithmetic, together: Aspect::Arithmetic },
     Sentinel { name: "relu:shape=8x1021x2053", alone: Aspect::Bandwidth, together: Aspect::Bandwidth },
@@ -52,7 +52,7 @@ pub const SENTINELS: [Sentinel; 4] = [
     Sentinel { name: "softmax:shape=61x509", alone: Aspect::Cache, together: Aspect::Threads },
 ];
 
-/// What a record tests, where it is one of a sentinel.
+/// Returns the aspect that a record tests, or `None` if the record is not of a sentinel.
 pub fn aspect_of(record: &Record) -> Option<Aspect> {
     if record.model_source.as_deref() != Some("simple") {
         return None;

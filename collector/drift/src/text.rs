@@ -1,4 +1,4 @@
-//! What changed, in words and tables: for a terminal, and in Markdown as GitHub shows it.
+//! Report of a comparison as terminal text and as GitHub-flavoured Markdown.
 
 use super::causes::Cause;
 use super::cell::first_signs;
@@ -9,10 +9,10 @@ use report::{Paper, Table, duration, figures, number, percent, words};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Rows of a table for a reader; the JSON document has all.
+/// Maximum number of table rows. The JSON document is complete.
 const ROWS: usize = 40;
 
-/// For a terminal.
+/// Renders the report for a terminal.
 pub fn render(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
     let mut parts = Vec::new();
     let told: Vec<&Change> = changed(drift).take(ROWS).collect();
@@ -53,7 +53,7 @@ pub fn render(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
     parts.join("\n")
 }
 
-/// In Markdown as GitHub shows it.
+/// Renders the report as GitHub-flavoured Markdown.
 pub fn markdown(drift: &Drift, turns: &[Turn]) -> String {
     let mut text = format!("{}\n", verdict(drift));
     let told: Vec<&Change> = changed(drift).take(ROWS).collect();
@@ -89,7 +89,7 @@ pub fn markdown(drift: &Drift, turns: &[Turn]) -> String {
     text
 }
 
-/// A text of others in a table of Markdown.
+/// Escapes untrusted text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
@@ -103,7 +103,6 @@ fn toned(change: &Change) -> report::Cell {
     if change.verdict == Verdict::Slower { cell.bad() } else { cell.best() }
 }
 
-/// A line for a reader.
 pub(super) fn title(identity: &Identity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
     let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
@@ -112,7 +111,6 @@ pub(super) fn title(identity: &Identity) -> String {
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 
-/// What differs in the code of a line.
 pub(super) fn code(causes: &[Cause]) -> String {
     match causes {
         [] => "the same".to_owned(),
@@ -120,7 +118,6 @@ pub(super) fn code(causes: &[Cause]) -> String {
     }
 }
 
-/// Both sides of a cause.
 pub(super) fn sides(cause: &Cause) -> String {
     format!("{} → {}", values(&cause.before), values(&cause.after))
 }
@@ -141,13 +138,12 @@ fn values(values: &BTreeSet<String>) -> String {
     }
 }
 
-/// A turn for a reader.
 pub(super) fn describe_turn(turn: &Turn) -> String {
     let threads = turn.identity.threads.map_or(String::new(), |threads| format!(" on {threads} threads"));
     format!("from {} on × {}: {}{threads}", turn.night, number(turn.ratio), title(&turn.identity))
 }
 
-/// The sum of it.
+/// Summarises a comparison in one sentence.
 pub fn verdict(drift: &Drift) -> String {
     if drift.nights.len() < 2 {
         return "one night alone: there is nothing to compare it with yet".to_owned();

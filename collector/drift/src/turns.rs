@@ -1,7 +1,8 @@
-//! At which night a line turned, over many nights.
+//! Change points of lines over many nights.
 //!
-//! For each line the split into two stretches that differ most is looked for; as many splits are tried as there are nights between, so
-//! its chance counts so many times. All lines are judged together. What turned is cut there, and its stretches are looked at again.
+//! For each line, the best split into two stretches is searched. Its p-value is multiplied by the number of tried
+//! splits, and all lines are judged jointly. A line with a change point is cut there and both stretches are searched
+//! again.
 
 use super::distributions::{adjusted, student_tails};
 use super::history::{History, Identity, Line};
@@ -10,24 +11,24 @@ use super::machine::{Machine, machine};
 use super::prior::Prior;
 use serde::Serialize;
 
-/// Fewer nights have no turn.
+/// Minimum number of nights for a change point.
 const NIGHTS_MIN: usize = 4;
 
-/// A line that turned.
+/// A change point of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turn {
-    /// What it is.
+    /// Key of the line.
     #[serde(flatten)]
     pub identity: Identity,
-    /// The first night of the later stretch.
+    /// First night after the change.
     pub night: String,
-    /// Time in the later stretch over time in the earlier one, without what the machine did.
+    /// Ratio of the times after and before the change, corrected for the machine.
     pub ratio: f64,
-    /// The least share of chance findings at which it counts as a turn.
+    /// Smallest false discovery rate at which the change point is significant.
     pub q_value: f64,
 }
 
-/// The best split of a stretch: the place of the first later point.
+/// Best split of a stretch; `place` is the index of the first point after it.
 #[derive(Clone, Copy, Debug)]
 struct Split {
     place: usize,
@@ -38,7 +39,7 @@ struct Split {
     weight: f64,
 }
 
-/// All turns of a history, whatever the sides of its nights; the largest first.
+/// Returns all change points of a history, independent of sides, sorted by decreasing size.
 pub fn turns(history: &History, bounds: Bounds) -> Vec<Turn> {
     let (machine, _) = machine(history);
     let lines: Vec<&Line> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
@@ -92,7 +93,7 @@ fn best(line: &Line, from: usize, to: usize, machine: &Machine) -> Option<Split>
     })
 }
 
-/// The chance of so large a difference where nothing turned, for all splits that were tried.
+/// Returns the p-value of a split, corrected for the number of tried splits.
 fn chance(split: &Split, prior: Option<Prior>, nights: usize) -> f64 {
     let (variance, freedom) = match prior {
         Some(prior) => prior.with(split.variance, split.freedom),

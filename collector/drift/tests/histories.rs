@@ -1,4 +1,4 @@
-//! Histories whose truth is known: drawn from seeds, with noise of single runs, nights that are a little unlike, and sentinels.
+//! Detection of known changes in seeded synthetic histories with noise between runs, between nights, and sentinels.
 #![allow(missing_docs)]
 
 use datasets::{Outcome, Record, Source};
@@ -10,17 +10,17 @@ use std::collections::BTreeSet;
 
 const DAY_US: i64 = 86_400_000_000;
 
-/// What a history is drawn from. Single runs scatter by `noise`; a record's median is of `samples` of them.
+/// Parameters of a synthetic history. Single runs scatter by `noise`; a record has the median of `samples` runs.
 #[derive(Clone)]
 struct Truth {
     tasks: usize,
     nights: usize,
     noise: f64,
     samples: usize,
-    /// Tasks that change in the later half of the nights, and by what factor.
+    /// Number of tasks that change in the later half of the nights, and their factor.
     changed: usize,
     factor: f64,
-    /// What the machine does in the later half.
+    /// Factor of the machine in the later half of the nights.
     machine: f64,
     sentinels: bool,
     seed: u64,
@@ -42,7 +42,7 @@ impl Truth {
     fn draw(&self) -> Vec<(usize, Record)> {
         let mut generator = ChaCha8Rng::seed_from_u64(self.seed);
         let mut records = Vec::new();
-        // The standard deviation of the median of many normal samples.
+        // Standard error of the median of many normal samples.
         let error = 1.2533 * self.noise / (self.samples as f64).sqrt();
         for night in 0..self.nights {
             let is_late = night >= self.nights / 2;
@@ -112,7 +112,7 @@ fn number(task: &str) -> usize {
     task.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("tasks are numbered")
 }
 
-/// Share of the changed that was found, and share of the found that was not changed.
+/// Returns the recall and the share of false positives.
 fn rates(found: &BTreeSet<usize>, changed: usize) -> (f64, f64) {
     let right = found.iter().filter(|task| **task < changed).count();
     (right as f64 / changed as f64, (found.len() - right) as f64 / found.len().max(1) as f64)
@@ -123,7 +123,7 @@ fn slower(drift: &Drift) -> BTreeSet<usize> {
     slower.map(|change| number(&change.identity.task)).collect()
 }
 
-/// Two nights, one look at each task on either side: a neighbour disturbs one look in ten from its beginning to its end.
+/// Two nights with one measurement per task and side. A neighbour disturbs some measurements from start to end.
 #[test]
 fn looks_that_were_disturbed_are_no_changes() {
     let truth = Truth { nights: 2, changed: 0, ..TRUTH };
@@ -142,12 +142,12 @@ fn looks_that_were_disturbed_are_no_changes() {
     let drift = disturbed(0, 1.0);
     let found = drift.count(Verdict::Slower) + drift.count(Verdict::Faster);
     assert!(found <= 10, "{found} of about 190 that were disturbed");
-    // What is slower by more than most disturbances is found all the same.
+    // Changes larger than most disturbances are still detected.
     let (recall, wrong) = rates(&slower(&disturbed(60, 4.0)), 60);
     assert!(recall >= 0.95 && wrong <= 0.05, "{recall} {wrong}");
 }
 
-/// 3 % in 20 of 1,000 tasks, whose single runs scatter by 5 %; ten nights, each record the median of 64 runs.
+/// A few tasks become slightly slower. Single runs scatter more than the change.
 #[test]
 fn a_few_slow_tasks_among_many_are_found_and_hardly_others() {
     let (mut recall, mut wrong) = (Vec::new(), Vec::new());
@@ -195,7 +195,7 @@ fn a_machine_that_became_slower_raises_nothing() {
     }
 }
 
-/// A sentinel of a few samples has no interval, and may show anything.
+/// Sentinels with too few samples have no interval and must be ignored.
 #[test]
 fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
     let truth = Truth { nights: 2, tasks: 20, changed: 0, ..TRUTH };
@@ -214,7 +214,7 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
     assert!(drift.notes.iter().any(|note| note.starts_with("240 measurements of sentinels")), "{:?}", drift.notes);
 }
 
-/// All code got slower, and the sentinels say that the machine did not.
+/// All code becomes slower while the sentinels show an unchanged machine.
 #[test]
 fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {
     let truth = Truth { tasks: 200, changed: 200, factor: 1.05, ..TRUTH };
@@ -223,7 +223,7 @@ fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {
     assert_eq!(bare.halves().count(Verdict::Slower), 0, "without them nobody can tell");
 }
 
-/// Where each side is one night, sentinels tell how much a median moves by itself.
+/// With a single night per side, the variance of medians comes from sentinels.
 #[test]
 fn two_nights_are_enough_for_large_changes() {
     let truth = Truth { nights: 2, tasks: 100, changed: 10, factor: 1.15, ..TRUTH };
@@ -256,7 +256,7 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
 }
 
-/// Operators that are timed in their places share one stretch of time, and what disturbed it.
+/// Operators timed in the network share one period of time and its disturbances.
 #[test]
 fn a_network_that_was_looked_at_once_is_one_look() {
     let drift = |factor: &dyn Fn(usize) -> f64| {
@@ -296,7 +296,7 @@ fn a_network_that_was_looked_at_once_is_one_look() {
     assert!(one.changes[0].identity.task == "task 7" && !one.notes.iter().any(|note| note.contains("in their places")));
 }
 
-/// What is not known well may have been disturbed: its least sample says how far.
+/// The minimum of an uncertain measurement bounds the effect of a disturbance.
 #[test]
 fn a_disturbed_look_is_no_change() {
     let slower = |half: f64| {
@@ -315,7 +315,8 @@ fn a_disturbed_look_is_no_change() {
     assert_eq!((slower(0.04), slower(0.004)), (0, 1));
 }
 
-/// Where looks of one night fall into two places, a look in the other one is no change; where all agree, it is.
+/// If measurements within a night fall into two clusters, a later measurement in the other cluster is no change. If
+/// they agree, it is.
 #[test]
 fn looks_of_one_night_tell_how_much_one_look_is_worth() {
     let changed = |is_torn: bool| {
@@ -337,7 +338,7 @@ fn looks_of_one_night_tell_how_much_one_look_is_worth() {
     assert_eq!((changed(true), changed(false)), (0, 10));
 }
 
-/// With the best schedule of each night, another schedule is a cause and not another line.
+/// With the best schedule of each night, a new schedule is a cause and not a new line.
 #[test]
 fn the_best_schedule_may_be_another_one() {
     let mut gather = Gather::new(true, false);

@@ -7,8 +7,8 @@ use crate::machine;
 use bench::Versions;
 use datasets::Record;
 use job::revision::Revisions;
-use job::target::{Fabric, Kind, Target};
 use measure::host::Facts;
+use targets::Target;
 
 /// Records with all that is known before the tasks are.
 pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
@@ -16,19 +16,11 @@ pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Version
         config_hash: Some(config.hash()),
         seed: i64::try_from(config.seed).ok(),
         // A GPU's work is started by one thread, which waits for nobody.
-        spin_count: Some(if target.kind == Kind::Llvm { config.limits.spin_count.into() } else { 0 }),
-        ..machine_record(target, facts, versions)?
+        spin_count: Some(if target.kind.runs_on_cpus() { config.limits.spin_count.into() } else { 0 }),
+        ..record::of_machine(target, facts, versions, &run_id()).map_err(Failure::usage)?
     };
     let library = record::of_library(&compiled, &machine::library_target(versions)?);
     Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
-}
-
-fn machine_record(target: &Target, facts: &Facts, versions: &Versions) -> Result<Record> {
-    if target.kind == Kind::Pynq {
-        let fabric = Fabric::read(&target.text).map_err(Failure::usage)?;
-        return Ok(record::of_fabric(&fabric, target, facts, &run_id()));
-    }
-    Ok(record::of_machine(target, facts, versions, &run_id()))
 }
 
 fn run_id() -> String {

@@ -11,12 +11,12 @@ use bench::{Bench, Versions};
 use datasets::best::{Answer, Best, Question, best};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
-use job::target::{Kind, Target};
 use measure::host::Facts;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
+use targets::{HOST, Kind, Target};
 
 /// The best of each task that a question is about.
 #[derive(Debug, Serialize)]
@@ -104,18 +104,20 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     let has = |target: datasets::Target| records.iter().any(|record| record.target == target);
     let of_kinds = |bench: &mut dyn Bench| -> Result<Vec<Record>> {
         let versions = machine::versions(bench)?;
-        let processor = machine::guess("llvm")?;
-        let described = |kind: Kind, text: &str, versions: &Versions| {
-            let target = Target { kind, text: text.to_owned(), machine: processor };
-            record::of_machine(&target, facts, versions, "")
+        let processor = machine::guess(HOST)?;
+        let described = |kind: Kind, versions: &Versions| {
+            let target = Target { kind, text: kind.name().to_owned(), machine: processor };
+            record::of_machine(&target, facts, versions, "").map_err(Failure::usage)
         };
-        let mut bases = vec![described(Kind::Llvm, "llvm", &versions)];
+        let mut bases = vec![described(targets::host(), &versions)?];
         // Without a device or a library, no record of it is current.
-        if let Some(device) = has(datasets::Target::Cuda).then(|| machine::device_versions(bench).ok()).flatten() {
-            let all: Versions = versions.clone().into_iter().chain(device).collect();
-            bases.push(described(Kind::Cuda, "cuda", &all));
+        for kind in targets::KINDS.iter().copied().filter(|kind| kind.runs_on_gpu() && has(kind.record_word())) {
+            if let Ok(device) = machine::device_versions(bench) {
+                let all: Versions = versions.clone().into_iter().chain(device).collect();
+                bases.push(described(kind, &all)?);
+            }
         }
-        let wants_library = has(datasets::Target::Torch);
+        let wants_library = has(targets::library().record_word());
         if let Some(library) = wants_library.then(|| machine::library_worker("its times", bench).ok()).flatten() {
             bases.push(record::of_library(&bases[0], &machine::library_target(&library)?));
         }

@@ -1,19 +1,18 @@
 //! Boards: which one is meant, what it says of itself, and what code is made for it.
 
 use crate::campaign::choices::{Backend, CacheChoice};
-use crate::campaign::config::PYNQ;
 use crate::campaign::{Config, record};
 use crate::failure::Failure;
 use crate::{Result, machine, trackers};
 use bench::{Access, At, Bench, COLD_ON_ONE_THREAD, Device, FabricBoard, Fleet, Linker, NoCore};
 use datasets::{Record, Source};
-use job::target::{self, Fabric, Machine, Target};
 use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
 use remote::tracker::Turn;
 use std::path::Path;
 use std::time::Duration;
+use targets::{Fabric, HOST, Kind, Machine, Target};
 
 /// Options of a board.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,10 +98,8 @@ pub struct Board {
 
 /// What of a board computes.
 enum Part {
-    /// Whatever processor it has.
-    Processor,
-    /// The cores of a board with a name.
-    Cores,
+    /// Its processor, which was asked for by a target of this kind.
+    Processor(Kind),
     /// A core on its fabric, beside such a processor; where its agent only simulates one, nothing of that is in its times.
     Fabric(Box<Facts>),
 }
@@ -126,10 +123,9 @@ impl Board {
         record.transport = Some(transport.to_owned());
         record.agent_version.clone_from(&self.agent);
         match &self.part {
-            Part::Processor => {}
-            Part::Cores => {
-                record.target = datasets::Target::Pynq;
-                record.unit = Some("arm".to_owned());
+            Part::Processor(kind) => {
+                record.target = kind.record_word();
+                record.unit = kind.unit().map(str::to_owned);
             }
             Part::Fabric(_) if self.source == Source::Simulated => {
                 record.device = record.device.as_ref().map(|device| format!("{device}, simulated by an agent"));
@@ -188,7 +184,7 @@ pub fn look(
     config: &Config,
     bench: &mut dyn Bench,
 ) -> Result<(Target, Standing)> {
-    if config.backend == Backend::Torch || !config.partners.is_empty() || target::is_cuda(&config.target) {
+    if config.backend == Backend::Torch || !config.partners.is_empty() || config.kind().runs_on_gpu() {
         return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
             .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
     }
@@ -213,7 +209,7 @@ pub fn look(
     refuse_cold(config, &device)?;
     let linker = match wanted.cross_cc {
         Some(command) => Linker::new(command),
-        None => Linker::of(&target::architecture(&own.text)),
+        None => Linker::of(&targets::architecture(&own.text)),
     };
     linker.check().map_err(|error| {
         Failure::environment(error).with_hint(
@@ -237,7 +233,7 @@ pub fn look(
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
-        part: if config.target == PYNQ { Part::Cores } else { Part::Processor },
+        part: Part::Processor(config.kind()),
     };
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
@@ -308,18 +304,16 @@ fn target_of(
     config: &Config,
     bench: &mut dyn Bench,
 ) -> Result<Target> {
-    if config.target == PYNQ {
-        let by_key = target::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
-        let board = target::board(named.or(by_key).unwrap_or("pynq-z1")).map_err(Failure::usage)?;
-        return Ok(board.target());
+    if let Some(target) = config.kind().board_target(named, &access.key) {
+        return target.map_err(Failure::usage);
     }
-    if config.target != "llvm" {
+    if config.target != HOST {
         let asked = machine::target(&config.target, bench)?;
-        let architecture = target::architecture(&asked.text);
-        let like = target::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
+        let architecture = targets::architecture(&asked.text);
+        let like = targets::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
         return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
     }
-    let own = machine::target("llvm", bench)?;
+    let own = machine::target(HOST, bench)?;
     let local = Facts::read();
     let unknown = || {
         Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(
@@ -333,15 +327,15 @@ fn target_of(
             let cores = facts.allowed_cpus.len().max(1);
             match (is_like_this, &own.machine) {
                 (true, Machine::Cpu(cpu)) if cpu.cores == i64::try_from(cores).unwrap_or(0) => Ok(own),
-                _ => target::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
+                _ => targets::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
             }
         }
         (None, Some((cpu, triple))) => {
-            let architecture = target::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
+            let architecture = targets::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
             if own.text.contains(&format!("\"{cpu}\"")) {
                 return Ok(own);
             }
-            target::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
+            targets::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
         }
         (None, None) => Err(unknown()),
     }
@@ -357,7 +351,7 @@ fn facts_of(device: &Device, target: &Target) -> Facts {
             let threads = device.threads.unwrap_or(1);
             Facts {
                 hostname: Some(device.address.to_string()),
-                architecture: target::architecture(&target.text),
+                architecture: targets::architecture(&target.text),
                 cpu_model: device.llvm.as_ref().map(|(cpu, _)| cpu.clone()),
                 logical_cpus: u32::try_from(threads).unwrap_or(1),
                 allowed_cpus: (0..threads).collect(),
@@ -369,7 +363,7 @@ fn facts_of(device: &Device, target: &Target) -> Facts {
 
 /// That code for the target can run on the board at all.
 fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
-    let wanted = target::architecture(&target.text);
+    let wanted = targets::architecture(&target.text);
     if device.told.is_none() || wanted == facts.architecture {
         return Ok(());
     }

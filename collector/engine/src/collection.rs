@@ -24,13 +24,13 @@ use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
-use job::target::{Fabric, Kind};
 use measure::host::{Load, LoadReading};
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use targets::Fabric;
 
 /// A campaign with its store and its machine, on which no other process measures.
 pub struct Collection<'a> {
@@ -66,7 +66,7 @@ impl Collection<'_> {
         let Campaign { target, config, .. } = self.campaign;
         let bases = self.bases()?;
         // What a core computes runs on no CPU of this machine, and is the same on every one.
-        let cpus = if target.kind == Kind::Pynq { vec![0] } else { self.on.cpus.clone() };
+        let cpus = if target.kind.occupies_cpus() { self.on.cpus.clone() } else { vec![0] };
         let work = self.work(&bases, &cpus)?;
         let is_simulated = bases.compiled.source == datasets::Source::Simulated;
         if !is_simulated && self.on.board.is_none() {
@@ -79,7 +79,7 @@ impl Collection<'_> {
         let (tried, reached) = self.tried(&made.wanted, &bases)?;
         let signal = self.signal.load(Ordering::Relaxed);
         // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not measured.
-        let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
+        let has_peaks = target.kind.has_host_peaks() && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
             true => peaks::of_host(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
@@ -204,7 +204,7 @@ impl Collection<'_> {
                 (outcomes, Some(Searched { learnings, courses, effort }))
             }
         };
-        let is_measured = self.campaign.target.kind != Kind::Pynq;
+        let is_measured = self.campaign.target.kind.occupies_cpus();
         let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {

@@ -26,7 +26,7 @@ choice! {
         Onnxruntime = "onnxruntime",
         /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
         Openvino = "openvino",
-        /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
+        /// PyTorch's library, operator by operator as its users run a model; see `docs/guide/torch.md`
         Torch = "torch",
         /// Our code with operators side by side, as `--plan` says
         Plan = "plan",

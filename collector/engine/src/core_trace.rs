@@ -12,12 +12,12 @@ use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
 use datasets::output::Output;
 use job::space::{core_knobs, space};
-use job::target::{Fabric, fabric};
 use report::{Paper, Table, duration, figures, percent, words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use targets::{Fabric, fabric};
 
 /// What is simulated, and where the trace goes.
 pub struct CoreTraceOptions<'a> {

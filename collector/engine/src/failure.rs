@@ -1,6 +1,7 @@
 //! Errors as a person reads them: what, where, what to do; and the exit code a script reads.
 
 use std::fmt;
+use targets::Refusal;
 
 /// A command that could not be done.
 #[derive(Debug)]
@@ -40,6 +41,12 @@ impl Failure {
         Failure { kind: Kind::Environment, message: error.to_string(), hint: None }
     }
 
+    /// Why a target cannot be used.
+    pub fn of_target(refusal: Refusal) -> Failure {
+        let kind = if refusal.is_of_environment { Kind::Environment } else { Kind::Use };
+        Failure { kind, message: refusal.message, hint: refusal.hint }
+    }
+
     /// With what to do about it.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
@@ -54,6 +61,13 @@ impl Failure {
     /// Which kind it is.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        let is_of_environment = failure.kind == Kind::Environment;
+        Refusal { is_of_environment, message: failure.message, hint: failure.hint }
     }
 }
 

@@ -9,7 +9,6 @@ use crate::observer::Observer;
 use crate::prepared::each;
 use crate::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
 use crate::runs::After;
-use job::target::is_cuda;
 use measure::ROUNDS;
 use report::Paper;
 use serde::Serialize;
@@ -59,7 +58,7 @@ impl Compared {
 /// Refuses campaigns whose models cannot be run as a whole.
 pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule], is_shard: bool) -> Result<()> {
     refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
-    if is_cuda(&config.target) {
+    if config.kind().runs_on_gpu() {
         return Err(not_on_cpus());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {

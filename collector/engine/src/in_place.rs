@@ -3,7 +3,6 @@
 //! models.
 
 use crate::Result;
-use crate::campaign::choices::Backend;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
 use crate::given::InputFiles;
@@ -15,7 +14,6 @@ use crate::report::learning::Learning;
 use crate::runs::{After, Runs};
 use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
 use job::space::Schedule;
-use job::target::is_llvm;
 use job::{NetworkJob, RunReply};
 use measure::Method;
 use models::Task;
@@ -61,8 +59,7 @@ struct Changed {
 /// Whether a campaign has models whose tasks have places, that run here.
 pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
     config.tune.as_ref().is_some_and(|tune| tune.in_place)
-        && is_llvm(&config.target)
-        && config.backend == Backend::Tvm
+        && config.kind().runs_on_cpus()
         && !is_shard
         && !is_elsewhere
         && refuse_sweeps(config, "").is_ok()

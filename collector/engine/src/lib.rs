@@ -1,6 +1,8 @@
 //! The engine of `opcollect`: from the name of a model to records. Nothing here prints, ends the process or parses a command line;
 //! notes besides the result go to an [`observer::Observer`].
 
+#![warn(missing_docs)]
+
 pub mod appearing;
 pub mod artifacts;
 pub mod bases;

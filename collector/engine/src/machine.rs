@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::campaign::PlannedModule;
-use crate::campaign::config::{Limits, PYNQ};
+use crate::campaign::config::Limits;
 use crate::campaign::planned::PlannedTask;
 use crate::failure::Failure;
 use crate::observer::Observer;
@@ -11,11 +11,11 @@ use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
 use job::space::{Schedule, space};
-use job::target::{self, Kind, Machine, Target};
 use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
 use std::time::Duration;
+use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
 /// What to do when TVM cannot be used.
@@ -93,7 +93,7 @@ pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 /// What to do when the library's worker cannot be used.
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
-                            which builds with it from then on; docs/torch.md says more";
+                            which builds with it from then on; docs/guide/torch.md says more";
 
 /// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
 /// it was not built.
@@ -130,74 +130,60 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
 
 /// What `--backend torch` computes on.
 pub fn library_target(versions: &Versions) -> Result<Target> {
-    let host = target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len());
-    let text = serde_json::json!({ "kind": "torch", "version": versions.get("torch") }).to_string();
-    Ok(Target { kind: Kind::Torch, text, machine: host.machine })
+    Ok(targets::torch(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read())?))
 }
 
-/// What code is made for that this machine need not be able to run.
+/// Makes the target of a description, which this machine need not be able to run.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    if !target::is_mali(description) {
-        return target(description, bench);
-    }
-    let target = target::mali(description).map_err(Failure::usage)?;
-    try_target(&target, bench)?;
-    Ok(target)
-}
-
-/// Kernels in OpenCL C are compiled and run by nothing here.
-pub fn refuse_mali() -> Failure {
-    Failure::usage("nothing here runs kernels for a Mali GPU").with_hint(
-        "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs them",
-    )
-}
-
-/// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
-pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    if target::is_mali(description) {
-        return Err(refuse_mali());
-    }
-    if target::is_cuda(description) {
-        return gpu_target(description, bench);
-    }
-    if target::is_fabric(description) {
-        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
-            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
-        ));
-    }
-    if description == PYNQ {
-        return Err(Failure::usage("which cores a board has, it says itself when operators are collected on it")
-            .with_hint("give TVM's JSON of its processor as `--target`"));
-    }
-    let versions = versions(bench)?;
-    let cpu = versions.get("cpu").map_or("generic", String::as_str);
-    let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
-    let target = target::described(description, host.clone()).map_err(Failure::usage)?;
-    if target != host {
+    let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
+    let Resolved { target, is_host } = resolved.map_err(Failure::of_target)?;
+    if !is_host {
         try_target(&target, bench)?;
     }
     Ok(target)
 }
 
-/// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
-fn gpu_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
-    let own;
-    let description = if description == "cuda" {
-        let facts = device_versions(bench)
-            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
-        own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
-        &own
-    } else {
-        description
-    };
-    let target = target::cuda(description).map_err(Failure::usage)?;
-    let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
-    let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
-    for architecture in target::architectures(&fields).map_err(Failure::usage)? {
-        nvrtc.check(architecture).map_err(Failure::usage)?;
+/// Makes the target of a description whose code runs here: this machine's CPU, by the name LLVM gives it, or what JSON describes.
+pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+    match kind_of(description)?.run_refusal() {
+        Some(refusal) => Err(Failure::of_target(refusal)),
+        None => compiled_target(description, bench),
     }
-    try_target(&target, bench)?;
-    Ok(target)
+}
+
+fn kind_of(description: &str) -> Result<Kind> {
+    targets::find(description)
+        .ok_or_else(|| Failure::usage(format!("`target` is `{description}`; {}", targets::allowed_names())))
+}
+
+/// This machine as it completes descriptions of targets, asked by its bench.
+struct Compilers<'a>(&'a mut dyn Bench);
+
+impl Host for Compilers<'_> {
+    fn cpu(&mut self) -> std::result::Result<HostCpu, Refusal> {
+        let versions = versions(self.0)?;
+        Ok(host_cpu(versions.get("cpu").map_or("generic", String::as_str), &Facts::read())?)
+    }
+
+    fn gpu_capability(&mut self) -> std::result::Result<String, Refusal> {
+        let facts = device_versions(self.0)
+            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
+        Ok(facts["capability"].clone())
+    }
+
+    fn check_architectures(&mut self, architectures: &[Architecture]) -> std::result::Result<(), Refusal> {
+        let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
+        for architecture in architectures {
+            nvrtc.check(*architecture).map_err(Failure::usage)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns this machine's CPU by a name.
+fn host_cpu(name: &str, facts: &Facts) -> Result<HostCpu> {
+    let (name, extensions) = (name.to_owned(), facts.vector_extensions.clone());
+    Ok(HostCpu { name, extensions, cores: allowed_cpus()?.len() })
 }
 
 /// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
@@ -220,9 +206,9 @@ fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
 
 /// Versions of all that builds or runs for a target, its library's among them.
 pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
-    let mut versions = if target.kind == Kind::Torch { Versions::new() } else { versions(bench)? };
+    let mut versions = if target.kind.is_library() { Versions::new() } else { versions(bench)? };
     versions.extend(library);
-    if target.kind == Kind::Cuda {
+    if target.kind.runs_on_gpu() {
         versions.extend(device_versions(bench)?);
     }
     Ok(versions)
@@ -265,23 +251,11 @@ fn worker_missing(fault: Fault) -> Failure {
 
 /// The facts a space needs, without starting a worker.
 pub fn guess(description: &str) -> Result<Machine> {
-    if target::is_fabric(description) {
-        return Ok(target::fabric(description).map_err(Failure::usage)?.machine);
-    }
-    if target::is_cuda(description) {
-        // The limits of a space are the same on all architectures.
-        let any = target::cuda_text(&["sm_80".to_owned()]);
-        let text = if description == "cuda" { &any } else { description };
-        return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
-    }
-    if target::is_mali(description) {
-        return Ok(target::mali(description).map_err(Failure::usage)?.machine);
-    }
     let facts = Facts::read();
     // No compiler is asked for the processor's name here; defaults differ by its maker.
     let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
     let cpu = if is_amd { "znver" } else { "generic" };
-    Ok(target::llvm(cpu, &facts.vector_extensions, allowed_cpus()?.len()).machine)
+    kind_of(description)?.guess(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use crate::stores::failed;
 use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
-use job::target::Target;
 use measure::host::command::own_command;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use targets::Target;
 
 /// Where records go, and who may end a pass.
 pub struct At<'a> {

@@ -9,13 +9,13 @@ use bench::{Bench, Build};
 use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use job::space::{Schedule, space};
-use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};
 use measure::host::{Facts, Streaming, memory, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
 use report::{number, or_unknown};
 use std::time::Duration;
+use targets::Target;
 
 /// Measurements of a host that are enough.
 const ENOUGH: usize = 5;
@@ -33,7 +33,7 @@ pub fn of_host(
 ) -> Result<Peaks> {
     let known = measurements(store, base)?;
     let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
-    if target.kind == Kind::Llvm && !missing.is_empty() {
+    if target.kind.runs_on_cpus() && !missing.is_empty() {
         let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
         measure(&missing, target, facts, bench, &mut measured);
         store.keep_peaks(&measured).map_err(failed)?;
@@ -48,7 +48,7 @@ pub fn of_host(
 pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
-    if target.kind == Kind::Llvm {
+    if target.kind.runs_on_cpus() {
         measure(&[threads], target, &facts, bench, &mut measured);
     }
     Peaks::of([&measured])
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_peak_is_measured_by_all_the_products_that_are_counted() {
         for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
-            let target = job::target::llvm("x86-64", &features, 4);
+            let target = targets::llvm("x86-64", &features, 4);
             for text in operators(4) {
                 let (_, schedule) = task_and_schedule(&text, &target).expect("the zoo has it");
                 let record = Record { schedule: datasets::Json::parse(&schedule.to_json()).ok(), ..Record::default() };

@@ -19,7 +19,6 @@ use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
-use job::target::{Kind, Target, is_cuda};
 use job::{Artifact, BuildJob, Engine, NetworkJob};
 use measure::Method;
 use models::stages::calls_hash;
@@ -33,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use targets::{HOST, Target};
 
 /// A model with all that running it takes.
 pub struct PreparedModel {
@@ -91,7 +91,7 @@ impl PreparedModel {
     pub fn of(asked: Asked<'_>) -> Result<PreparedModel> {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
-        let is_on_gpu = is_cuda(&asked.config.target);
+        let is_on_gpu = asked.config.kind().runs_on_gpu();
         if is_on_gpu && matches!(asked.on, On::Cpus) {
             return Err(not_on_cpus());
         }
@@ -254,7 +254,7 @@ impl PreparedModel {
     pub fn simulate(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
         // Simulators know no newer instructions than these.
         const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
-        let is_own = self.runs.config.target == "llvm" && cfg!(target_arch = "x86_64");
+        let is_own = self.runs.config.target == HOST && cfg!(target_arch = "x86_64");
         let target = if is_own { machine::target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
         let job = |one: &'_ TaskUse| {
             let task = serde_json::to_string(&one.task).map_err(Failure::environment)?;
@@ -314,10 +314,7 @@ impl PreparedModel {
 
     /// What runs its program.
     pub fn engine(&self) -> Engine {
-        match self.target.kind {
-            Kind::Cuda => Engine::Cuda,
-            Kind::Llvm | Kind::Opencl | Kind::Torch | Kind::Pynq => Engine::Program,
-        }
+        if self.target.kind.runs_on_gpu() { Engine::Cuda } else { Engine::Program }
     }
 
     /// A new folder of this name, for what is run here and now.

@@ -6,7 +6,6 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
 use job::space::Schedule;
-use job::target::Target;
 use job::{BuildJob, Lane, RaceJob, RunReply, TogetherJob, TogetherReply, What};
 use measure::host::Facts;
 use measure::{Course, Ratio, Together};
@@ -19,6 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
+use targets::{HOST, Target};
 
 /// Size limit of a file with a choice.
 const MAX_CHOICE_BYTES: u64 = 1 << 20;
@@ -114,7 +114,7 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     check_choice(&choice, cpus.len(), path)?;
     observer.notes(&machine::shared_core_notes(&[choice.threads], &cpus));
     let mut workers = machine::workers(&Limits::default())?;
-    let target = machine::target("llvm", &mut workers)?;
+    let target = machine::target(HOST, &mut workers)?;
     machine::prepare(&target, Versions::new(), &mut workers)?;
     let (codes, flops) = build(&choice, &target, &mut workers)?;
     let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };

@@ -6,7 +6,6 @@ use crate::stores::{failed, note_damage, open};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Kind;
 use models::Task;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,13 +58,7 @@ impl CodeCounts {
 
 /// Returns the revision of the code that this program generates for a record's task by its schedule.
 fn revision_now(record: &Record) -> Option<String> {
-    let kind = match record.target {
-        datasets::Target::Llvm => Kind::Llvm,
-        datasets::Target::Cuda => Kind::Cuda,
-        datasets::Target::Pynq => Kind::Pynq,
-        datasets::Target::Other => Kind::Opencl,
-        datasets::Target::Torch | datasets::Target::Tpu => return None,
-    };
+    let kind = targets::of_record(record).filter(|kind| !kind.is_library())?;
     let task: Task = record.task.as_ref().filter(|_| !record.is_network())?.to().ok()?;
     let schedule = Schedule::from_json(record.schedule.as_ref()?.text()).ok()?;
     Some(Revisions::own().of(&task, kind, &schedule).to_string())
@@ -87,7 +80,7 @@ mod tests {
             code_revision: code_revision.map(str::to_owned),
             ..Record::default()
         };
-        let now = Revisions::own().of(&task, Kind::Llvm, &schedule).to_string();
+        let now = Revisions::own().of(&task, targets::host(), &schedule).to_string();
         let network = Record { op_kind: NETWORK.to_owned(), ..record(None) };
         let library = Record { target: datasets::Target::Torch, ..record(None) };
         let mut counts = CodeCounts::default();

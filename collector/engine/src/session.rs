@@ -19,7 +19,6 @@ use bench::{Access, Bench, Boards, Prebuilt, Simulator, Versions};
 use datasets::{Shard, Store};
 use job::BuildJob;
 use job::revision::Revisions;
-use job::target::{self, Fabric, Target};
 use measure::host::Exclusive;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -27,6 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use targets::{BenchKind, Fabric, Target};
 
 /// Options of a session beside its configuration.
 pub struct SessionOptions<'a> {
@@ -101,9 +101,9 @@ impl Session {
         let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
         let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
         let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
-        let opened = match target::is_fabric(&config.target) {
-            true => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
-            false => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
+        let opened = match config.kind().bench() {
+            BenchKind::Core => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
+            BenchKind::Workers => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
         };
         let store = open_store(options.store.as_deref())?;
         repeat.leave_to_night(&store, options.night.as_deref())?;
@@ -256,7 +256,7 @@ fn open_core(
     if options.compares {
         return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
     }
-    let target = target::fabric(&config.target).map_err(Failure::usage)?;
+    let target = config.kind().parse(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
     if tasks.is_empty() {
         return Err(Failure::usage("no task of these models is one that the core computes")

@@ -4,8 +4,8 @@ use crate::Result;
 use crate::campaign::PlannedTask;
 use crate::failure::Failure;
 use job::space::{Filter, Space, space};
-use job::target::Machine;
 use std::collections::BTreeSet;
+use targets::Machine;
 
 /// Returns the filtered space of each task; refuses an axis that no task has, and a filter that leaves a task without a schedule.
 pub fn filtered(tasks: &[PlannedTask], machine: &Machine, filter: &Filter) -> Result<Vec<Space>> {

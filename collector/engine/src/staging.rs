@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::failure::{Failure, chain};
 use crate::prepared::PreparedModel;
-use job::target::is_cuda;
 use measure::host::Facts;
 use models::stages::STREAMS_MOST;
 use models::{Parallel, StagePlan};
@@ -31,7 +30,7 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
         return Err(unreadable(&format!("it is larger than {PLAN_BYTES_MAX} bytes")));
     }
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
-    let is_on_gpu = is_cuda(&whole.target.text);
+    let is_on_gpu = whole.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {
         let hint = "plans of `oppredict` are made of times of processors; give `--parallel stream`, or a plan for this \
                     model that names no `host_class`";
@@ -49,7 +48,7 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
 /// A plan by a rule.
 pub fn by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
     let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
-    match is_cuda(&whole.target.text) {
+    match whole.target.kind.runs_on_gpu() {
         false => of(whole.runs.cpus.len()),
         true => of(STREAMS).on_streams(STREAMS_MOST),
     }

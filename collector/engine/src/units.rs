@@ -16,12 +16,12 @@ use crate::prepared::{cut, names, only, refuse_sweeps};
 use crate::{machine, runs};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
-use job::target::{Fabric, fabric};
 use job::{BuildJob, RunJob};
 use models::{Plan, TaskUse};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use targets::{Fabric, fabric};
 
 /// What runs on a core and a CPU.
 pub struct UnitsOptions<'a> {

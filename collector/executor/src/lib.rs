@@ -1,8 +1,8 @@
-//! Whole models: in which order their calls run, where every tensor lies, and the folder that holds all of it.
+//! Whole-model programs: the order of calls, the memory layout of tensors and the folder format.
 //!
-//! Everything here is plain data made before a model runs. `program` turns a graph that was cut into calls, and how each
-//! task's code wants its operands stored, into a list of calls on places; `memory` finds the places; `folder` writes and
-//! reads what a runner needs. Whoever runs a program does nothing but the calls.
+//! All data is prepared before a model runs. `program` lowers a partitioned graph, with the operand layouts of each
+//! task's code, to a list of calls on placed tensors. `memory` plans the placement, and `folder` defines the on-disk
+//! format. A runner only executes the calls.
 
 #![forbid(unsafe_code)]
 

@@ -1,36 +1,36 @@
-//! Where intermediate tensors lie: each from its first use to its last, two at one place never at one time.
+//! Memory planning of intermediate tensors: tensors with overlapping lifetimes get disjoint places.
 //!
-//! Tensors are placed one after the other, each at the lowest gap that is large enough among those that live when it
-//! does. Which order wastes least depends on the model, so a few are tried. No placement can take less than the tensors
-//! that live at one moment together; the distance from that bound is what [`Layout::least_bytes`] tells.
+//! Tensors are placed one by one at the lowest sufficient gap among the tensors that live at the same time. The best
+//! order depends on the model, so several are tried. The lower bound is the maximum size of simultaneously live
+//! tensors, [`Layout::least_bytes`].
 
-/// Every tensor begins at a multiple of this.
+/// Alignment of every tensor.
 pub const ALIGNMENT_BYTES: u64 = 64;
 
-/// A tensor that needs a place.
+/// Size and lifetime of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Its size.
+    /// Size of the tensor.
     pub bytes: u64,
-    /// The call that makes it.
+    /// Index of the call that writes the tensor.
     pub first: usize,
-    /// The last call that reads it.
+    /// Index of the last call that reads the tensor.
     pub last: usize,
 }
 
-/// Places for all tensors.
+/// Placement of all tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where each tensor begins, in the order they were given.
+    /// Offset of each tensor, in the given order.
     pub offsets: Vec<u64>,
-    /// What they take together.
+    /// Total memory.
     pub bytes: u64,
-    /// What lives at once at the fullest moment: less is not possible.
+    /// Maximum size of simultaneously live tensors, a lower bound of `bytes`.
     pub least_bytes: u64,
 }
 
 impl Lifetime {
-    /// What it takes, up to where the next tensor may begin.
+    /// Returns the size including alignment padding.
     pub fn stored_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
@@ -40,7 +40,7 @@ impl Lifetime {
     }
 }
 
-/// Places for tensors of these lifetimes.
+/// Places tensors with the given lifetimes.
 pub fn layout(lifetimes: &[Lifetime]) -> Layout {
     let least_bytes = least(lifetimes);
     let by = |key: fn(&Lifetime) -> (u64, u64)| {
@@ -59,7 +59,7 @@ pub fn layout(lifetimes: &[Lifetime]) -> Layout {
     Layout { offsets, bytes, least_bytes }
 }
 
-/// The most that lives at one call.
+/// Returns the maximum size of simultaneously live tensors.
 fn least(lifetimes: &[Lifetime]) -> u64 {
     let mut changes: Vec<(usize, i128)> = Vec::with_capacity(2 * lifetimes.len());
     for one in lifetimes {
@@ -67,7 +67,7 @@ fn least(lifetimes: &[Lifetime]) -> u64 {
         changes.push((one.first, bytes));
         changes.push((one.last + 1, -bytes));
     }
-    // What ends before a call makes room for what it makes.
+    // Sorted such that the memory of tensors that end before a call is available to it.
     changes.sort_unstable();
     let (mut now, mut most) = (0i128, 0i128);
     for (_, change) in changes {
@@ -77,7 +77,7 @@ fn least(lifetimes: &[Lifetime]) -> u64 {
     u64::try_from(most).expect("sizes are positive")
 }
 
-/// Places tensors in this order; what they take together, and where each begins.
+/// Places tensors in the given order and returns the total memory and the offsets.
 fn placed(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
     let mut offsets = vec![0; lifetimes.len()];
     let mut done: Vec<usize> = Vec::with_capacity(lifetimes.len());

@@ -4,6 +4,7 @@
 //! dimension, whichever dimensions they came in.
 
 use crate::Packing;
+use models::operators::{BiasAdd, Concat, Conv, Dequantize, QConv, Quantize, Requantize, ScaleShift};
 use models::{Dim, Op, Operand, Task, TensorType};
 use std::ops::{Range, RangeInclusive};
 
@@ -24,16 +25,16 @@ pub struct Flat {
 pub fn flat(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = of_elements(&anchor.op);
-    let is_product = matches!(anchor.op, Op::Dense | Op::QDense { .. });
+    let is_product = matches!(anchor.op, Op::Dense(_) | Op::QDense(_));
     let rank = anchor.output.rank();
     let spatial = match &anchor.op {
-        Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => {
+        Op::Conv(Conv { strides, pads, .. }) | Op::QConv(QConv { strides, pads, .. }) => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
             let is_single = weight.shape.iter().skip(2).all(|extent| *extent == Dim::Known(1));
             let is_dense = strides.iter().all(|&stride| stride == 1) && pads.iter().all(|&pad| pad == 0);
             Some(strides.len()).filter(|_| is_single && is_dense)?
         }
-        Op::Concat { axis } => rank.checked_sub(1 + usize::try_from(*axis).ok()?)?,
+        Op::Concat(Concat { axis }) => rank.checked_sub(1 + usize::try_from(*axis).ok()?)?,
         // Images and channels stay: they are what threads share.
         _ if is_of_elements => rank.checked_sub(2)?,
         _ if is_product => rank.checked_sub(1)?,
@@ -46,7 +47,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
     let places = image.places()?;
     // What divides into no tiles either way is computed row by row, a little past the end of each.
     let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
-    let has_tiles = !matches!(anchor.op, Op::Concat { .. }) && !is_of_elements && !is_product;
+    let has_tiles = !matches!(anchor.op, Op::Concat(_)) && !is_of_elements && !is_product;
     if spatial < 2 || places == *columns || (is_odd && has_tiles) {
         return None;
     }
@@ -89,23 +90,23 @@ enum Broadcast {
 /// The way of an operator whose channels, if it has any, are in one of these dimensions.
 fn broadcast(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
     match op {
-        Op::BiasAdd { axis }
-        | Op::ScaleShift { axis }
-        | Op::Quantize { axis, .. }
-        | Op::Dequantize { axis }
-        | Op::Requantize { axis, .. } => {
+        Op::BiasAdd(BiasAdd { axis })
+        | Op::ScaleShift(ScaleShift { axis })
+        | Op::Quantize(Quantize { axis, .. })
+        | Op::Dequantize(Dequantize { axis })
+        | Op::Requantize(Requantize { axis, .. }) => {
             let is_of_channels = usize::try_from(*axis).is_ok_and(|axis| channels.contains(&axis));
             is_of_channels.then_some(Broadcast::AlongChannels)
         }
-        Op::BatchNorm { .. } => channels.contains(&1).then_some(Broadcast::AlongChannels),
-        Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Binary { .. }
-        | Op::Compare { .. }
-        | Op::Where
-        | Op::PRelu => Some(Broadcast::FromTheLast),
+        Op::BatchNorm(_) => channels.contains(&1).then_some(Broadcast::AlongChannels),
+        Op::Unary(_)
+        | Op::Clip(_)
+        | Op::Cast(_)
+        | Op::Identity(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Where(_)
+        | Op::PRelu(_) => Some(Broadcast::FromTheLast),
         _ => None,
     }
 }

@@ -15,7 +15,6 @@ pub mod revision;
 pub mod serving;
 pub mod space;
 pub mod symbols;
-pub mod target;
 pub mod tiles;
 pub mod together;
 pub mod winograd;
@@ -26,7 +25,6 @@ pub use together::{CoRunJob, Lane, Member, MemberReply, RaceJob, TogetherJob, To
 use crate::device::DeviceCode;
 use crate::listing::{CodeWishes, Listing, Samples};
 use crate::space::Schedule;
-use crate::target::Target;
 use anyhow::Context;
 use measure::counters::{Backend, CounterRequest};
 use measure::{Evaluator, Measurement, Method, Placement};
@@ -37,6 +35,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use targets::{self as target, Target};
 
 /// Compile one schedule of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,13 +4,14 @@
 use crate::Packing;
 use crate::tiles::count;
 use models::Op;
+use models::operators::ConvTranspose;
 
 /// Spatial dimensions of a convolution, at most.
 pub(crate) const RANK: usize = 3;
 
 /// How a transposed convolution stores its weight by phases, if it can be computed so.
 pub fn packing(op: &Op, block: i64) -> Option<Packing> {
-    let Op::ConvTranspose { strides, pads, dilations, groups: 1, .. } = op else { return None };
+    let Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups: 1, .. }) = op else { return None };
     let is_plain = dilations.iter().all(|&dilation| dilation == 1) && pads.iter().all(|&pad| pad >= 0);
     if !is_plain || strides.len() > RANK {
         return None;
@@ -70,10 +71,17 @@ pub(crate) fn pack(
 mod tests {
     use super::packing;
     use models::Op;
+    use models::operators::{ConvTranspose, Dense};
 
     fn transposed(strides: &[i64], pads: &[i64], groups: i64) -> Op {
         let (dilations, output_pads) = (vec![1; strides.len()], vec![0; strides.len()]);
-        Op::ConvTranspose { strides: strides.to_vec(), pads: pads.to_vec(), output_pads, dilations, groups }
+        Op::ConvTranspose(ConvTranspose {
+            strides: strides.to_vec(),
+            pads: pads.to_vec(),
+            output_pads,
+            dilations,
+            groups,
+        })
     }
 
     #[test]
@@ -93,6 +101,6 @@ mod tests {
     #[test]
     fn only_plain_ones_have_phases() {
         assert_eq!(packing(&transposed(&[2, 2], &[0, 0, 0, 0], 2), 2), None);
-        assert_eq!(packing(&Op::Dense, 2), None);
+        assert_eq!(packing(&Op::Dense(Dense {}), 2), None);
     }
 }

@@ -1,10 +1,11 @@
 //! Windows of pools: how far they reach, and what sums are divided by.
 
+use models::operators::Pool;
 use models::{Op, Task, TensorType};
 
 /// The windows of a pool, by their spatial dimensions.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct PoolWindow {
     /// Extents.
     pub kernel: Vec<i64>,
     /// Places of the input from one window to the next.
@@ -19,19 +20,19 @@ pub struct Window {
     pub count_pad: bool,
 }
 
-impl Window {
-    /// That of a pool over windows.
-    pub fn of(op: &Op) -> Option<Window> {
-        let Op::Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = op else { return None };
+impl PoolWindow {
+    /// The windows of a pool.
+    pub fn of(pool: &Pool) -> PoolWindow {
+        let Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = pool;
         let (heads, tails) = pads.split_at(kernel.len());
-        Some(Window {
+        PoolWindow {
             kernel: kernel.clone(),
             strides: strides.clone(),
             heads: heads.to_vec(),
             tails: tails.to_vec(),
             dilations: dilations.clone(),
             count_pad: *count_pad,
-        })
+        }
     }
 
     /// How far windows reach past the end of the input: rounding up may let the last one reach past the padding.
@@ -53,7 +54,8 @@ impl Window {
 /// Whether windows at the ends of rows reach past the input.
 pub fn has_ends(task: &Task) -> bool {
     let step = &task.steps[0];
-    let Some(window) = Window::of(&step.op) else { return false };
+    let Op::Pool(pool) = &step.op else { return false };
+    let window = PoolWindow::of(pool);
     let last = window.kernel.len() - 1;
     let row = |ty: &TensorType| ty.extents().and_then(|extents| extents.last().copied());
     let extents = task.parameters.first().and_then(|data| row(&data.ty)).zip(row(&step.output));
@@ -62,11 +64,11 @@ pub fn has_ends(task: &Task) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Window;
+    use super::PoolWindow;
 
     #[test]
     fn means_of_windows_that_are_all_alike_are_divided_by_one_number() {
-        let of = |pad: i64, count_pad: bool| Window {
+        let of = |pad: i64, count_pad: bool| PoolWindow {
             kernel: vec![3],
             strides: vec![2],
             heads: vec![pad],

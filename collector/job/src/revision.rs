@@ -6,11 +6,11 @@
 //! table cannot be forgotten; a comment, a rename or another operator changes nothing for a task.
 
 use crate::space::Schedule;
-use crate::target::Kind;
 use models::{Op, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use targets::Kind;
 
 /// The table of this program; `tests/revisions.rs` writes it.
 const OWN: &str = include_str!("revisions.txt");
@@ -44,7 +44,7 @@ impl Revisions {
     /// The revision of what a task becomes by a schedule: 16 hexadecimal digits.
     pub fn of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
         let operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
-        self.of_operators(target.name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
+        self.of_operators(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
     }
 
     /// The same from what decides it: the word of the target, the names of the task's operators, and whether the schedule is drawn
@@ -75,6 +75,10 @@ mod tests {
         Task::from_text(text).unwrap()
     }
 
+    fn llvm() -> Kind {
+        targets::find("llvm").expect("a kind")
+    }
+
     fn template() -> Schedule {
         Schedule::Template { knobs: Knobs::default() }
     }
@@ -91,7 +95,7 @@ mod tests {
             other.0.insert(name.to_owned(), "0".to_owned());
             other
         };
-        let of = |revisions: &Revisions, task: &Task| revisions.of(task, Kind::Llvm, &template());
+        let of = |revisions: &Revisions, task: &Task| revisions.of(task, llvm(), &template());
         assert_ne!(of(own, &plain), of(own, &fused));
         assert_ne!(of(&with("llvm unary"), &fused), of(own, &fused));
         assert_eq!(of(&with("llvm unary"), &plain), of(own, &plain));
@@ -99,7 +103,7 @@ mod tests {
         assert_eq!(of(&with("cuda dense"), &plain), of(own, &plain));
         assert_eq!(of(&with("llvm metaschedule"), &plain), of(own, &plain));
         let drawn = Schedule::MetaSchedule { space: 0, seed: 1, trace: None };
-        assert_ne!(with("llvm metaschedule").of(&plain, Kind::Llvm, &drawn), own.of(&plain, Kind::Llvm, &drawn));
+        assert_ne!(with("llvm metaschedule").of(&plain, llvm(), &drawn), own.of(&plain, llvm(), &drawn));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use job::space::space;
-use job::target::llvm;
 use models::{Fuse, plan};
+use targets::llvm;
 
 /// The settings of some axes in the default schedule of an operator on a CPU with vectors of 512 bits.
 fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {

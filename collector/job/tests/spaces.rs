@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use job::space::{VERSION, space};
-use job::target::{cuda, cuda_text, llvm};
 use models::Task;
+use targets::{cuda, cuda_text, llvm};
 
 /// Axes, settings and rules of this version as a hash; default points may change without it.
 const KNOWN: (u32, &str) = (7, "414ab7d8cb15f005");

@@ -1,12 +1,13 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
 use job::space::{self, Layout, Schedule};
-use job::target::{self, Cpu, Machine, Target};
 use kernel::apply::SpaceCache;
 use kernel::lower::{Form, lower};
 use kernel::tvm::names::Role;
 use kernel::tvm::{compile, library, object, trace};
+use models::operators::{BiasAdd, Conv, Dense, GlobalPool, MatMul, Pool, Softmax, Unary};
 use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
+use targets::{Cpu, Machine, Target};
 
 fn parameter(extents: &[i64], is_constant: bool) -> Parameter {
     Parameter { ty: TensorType::new(DType::F32, extents), is_constant }
@@ -18,16 +19,16 @@ fn conv_bias_relu() -> Task {
         parameters: vec![parameter(&[1, 64, 56, 56], false), parameter(&[64, 64, 3, 3], true), parameter(&[64], true)],
         steps: vec![
             Step {
-                op: Op::Conv { strides: vec![1, 1], pads: vec![1, 1, 1, 1], dilations: vec![1, 1], groups: 1 },
+                op: Op::Conv(Conv { strides: vec![1, 1], pads: vec![1, 1, 1, 1], dilations: vec![1, 1], groups: 1 }),
                 inputs: vec![Operand::Parameter(0), Operand::Parameter(1)],
                 output: output.clone(),
             },
             Step {
-                op: Op::BiasAdd { axis: 1 },
+                op: Op::BiasAdd(BiasAdd { axis: 1 }),
                 inputs: vec![Operand::Step(0), Operand::Parameter(2)],
                 output: output.clone(),
             },
-            Step { op: Op::Unary { function: UnaryOp::Relu }, inputs: vec![Operand::Step(1)], output },
+            Step { op: Op::Unary(Unary { function: UnaryOp::Relu }), inputs: vec![Operand::Step(1)], output },
         ],
     }
 }
@@ -38,34 +39,40 @@ fn one_step(op: Op, parameters: Vec<Parameter>, output: &[i64]) -> Task {
 }
 
 fn tasks() -> Vec<Task> {
-    let pool = |mode| Op::Pool {
-        mode,
-        kernel: vec![3, 3],
-        strides: vec![2, 2],
-        pads: vec![1, 1, 1, 1],
-        dilations: vec![1, 1],
-        ceil: false,
-        count_pad: false,
+    let pool = |mode| {
+        Op::Pool(Pool {
+            mode,
+            kernel: vec![3, 3],
+            strides: vec![2, 2],
+            pads: vec![1, 1, 1, 1],
+            dilations: vec![1, 1],
+            ceil: false,
+            count_pad: false,
+        })
     };
     vec![
         conv_bias_relu(),
         one_step(
-            Op::MatMul { transpose_a: false, transpose_b: false },
+            Op::MatMul(MatMul { transpose_a: false, transpose_b: false }),
             vec![parameter(&[64, 96], false), parameter(&[96, 32], false)],
             &[64, 32],
         ),
-        one_step(Op::Dense, vec![parameter(&[1, 512], false), parameter(&[1000, 512], true)], &[1, 1000]),
-        one_step(Op::Dense, vec![parameter(&[4, 64], false), parameter(&[10, 64], true)], &[4, 10]),
+        one_step(Op::Dense(Dense {}), vec![parameter(&[1, 512], false), parameter(&[1000, 512], true)], &[1, 1000]),
+        one_step(Op::Dense(Dense {}), vec![parameter(&[4, 64], false), parameter(&[10, 64], true)], &[4, 10]),
         one_step(pool(PoolMode::Max), vec![parameter(&[1, 8, 14, 14], false)], &[1, 8, 7, 7]),
         one_step(pool(PoolMode::Average), vec![parameter(&[1, 8, 14, 14], false)], &[1, 8, 7, 7]),
-        one_step(Op::GlobalPool { mode: PoolMode::Average }, vec![parameter(&[1, 16, 7, 7], false)], &[1, 16, 1, 1]),
-        one_step(Op::Softmax { axis: 1, log: false }, vec![parameter(&[4, 100], false)], &[4, 100]),
-        one_step(Op::Unary { function: UnaryOp::Gelu }, vec![parameter(&[4, 100], false)], &[4, 100]),
+        one_step(
+            Op::GlobalPool(GlobalPool { mode: PoolMode::Average }),
+            vec![parameter(&[1, 16, 7, 7], false)],
+            &[1, 16, 1, 1],
+        ),
+        one_step(Op::Softmax(Softmax { axis: 1, log: false }), vec![parameter(&[4, 100], false)], &[4, 100]),
+        one_step(Op::Unary(Unary { function: UnaryOp::Gelu }), vec![parameter(&[4, 100], false)], &[4, 100]),
     ]
 }
 
 fn target() -> (Target, compile::CompileTarget) {
-    let target = target::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
+    let target = targets::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
     let compiled = compile::CompileTarget::from_json(&target.text).unwrap();
     (target, compiled)
 }

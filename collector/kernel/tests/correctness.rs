@@ -12,7 +12,6 @@ use bench::{Build::Built, Workers};
 use common::{PATIENCE, run_job, task};
 use job::RunReply;
 use job::space::{Knobs, Schedule, sample, space};
-use job::target::{self, Machine, Target};
 use measure::affinity;
 use measure::host::Facts;
 use models::Task;
@@ -20,6 +19,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use targets::{Machine, Target};
 
 /// How many schedules are tried of each task.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ fn bench() -> &'static Mutex<Rig> {
         let mut workers = common::workers();
         let versions = workers.capability(Ability::Build).unwrap_or_else(|fault| panic!("no builder: {fault}"));
         let cpus = affinity::allowed().expect("the system tells the CPUs");
-        let target = target::llvm(&versions["cpu"], &Facts::read().vector_extensions, cpus.len());
+        let target = targets::llvm(&versions["cpu"], &Facts::read().vector_extensions, cpus.len());
         Mutex::new(Rig { workers, target, cpus })
     })
 }

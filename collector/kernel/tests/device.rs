@@ -23,7 +23,6 @@ use every::TASKS;
 use job::BuildJob;
 use job::device::{Architecture, Argument, Count, Launch, occupancy};
 use job::space::{self, Knobs, Schedule, Space};
-use job::target::{self, Target};
 use measure::counters::gpu::GPU_NAMES;
 use models::Op;
 use reference::Rounding;
@@ -31,6 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use targets::Target;
 
 /// A file that gets the table, and the architectures it is about.
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
@@ -73,7 +73,7 @@ fn machine_code_that_was_cut_is_no_image() {
 }
 
 fn target(architectures: &[String]) -> Target {
-    target::cuda(&target::cuda_text(architectures)).expect("the architectures have names")
+    targets::cuda(&targets::cuda_text(architectures)).expect("the architectures have names")
 }
 
 #[test]

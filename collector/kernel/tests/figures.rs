@@ -5,7 +5,6 @@ mod common;
 use bench::Build;
 use bench::{Ability, Bench};
 use job::space::{Schedule, Setting, space};
-use job::target;
 use std::collections::BTreeMap;
 
 /// The figures of a task with its default schedule and some knobs set otherwise.
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 fn figures(text: &str, others: &[(&str, Setting)]) -> BTreeMap<String, f64> {
     let mut workers = common::workers();
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
     let task = common::task(text);
     let mut knobs = space(&task, &target.machine).default;
     for (name, setting) in others {

@@ -12,7 +12,6 @@ mod every;
 use common::device::{Outcome, build};
 use every::TASKS;
 use job::space::{self, Schedule};
-use job::target;
 use std::path::Path;
 use std::process::Command;
 
@@ -59,7 +58,7 @@ fn look(folder: &Path, place: usize, outcome: Outcome) -> Result<bool, String> {
 
 #[test]
 fn every_operator_becomes_opencl() {
-    let target = target::mali("mali").expect("it has a description");
+    let target = targets::mali("mali").expect("it has a description");
     let is_known = |text: &&&str| !FOREIGN.iter().any(|foreign| text.contains(foreign));
     let points = |text: &&'static str| {
         let points = space::sample(&space::space(&common::task(text), &target.machine), 7, POINTS);

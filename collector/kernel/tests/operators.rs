@@ -12,7 +12,6 @@ use bench::Workers;
 use bench::{Ability, Bench};
 use common::PATIENCE;
 use job::space::{self, Schedule};
-use job::target;
 use job::{Artifact, BuildJob, RunReply};
 use measure::affinity;
 use models::Task;
@@ -27,7 +26,7 @@ fn check(texts: &[&str], schedules: usize) {
     let mut workers = common::workers();
     let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
     let mut tried: Vec<(Task, BuildJob)> = Vec::new();
     for text in texts {
         let task = common::task(text);

@@ -15,14 +15,15 @@ use common::open;
 use every::TASKS;
 use job::revision::{Revisions, operator};
 use job::space::{self, Knobs, Schedule, Setting};
-use job::target::{self, Kind, Target};
 use kernel::apply::{ApplyError, SpaceCache, apply};
 use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
 use kernel::tvm::names::Role;
 use kernel::tvm::{device, library};
+use models::operators::Conv;
 use models::{Op, Task};
 use std::collections::BTreeMap;
+use targets::Target;
 
 /// Products that tensor cores make.
 const ON_TENSOR_CORES: &[&str] = &[
@@ -35,6 +36,9 @@ const ON_TENSOR_CORES: &[&str] = &[
     "conv(f16[1,64,14,14], const f16[64,64,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",
     "q_conv(i8[1,32,7,7], const i8[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
 ];
+
+/// Products on a GPU whose staged rows are padded while threads stage vectors, which no drawn schedule above has.
+const PADDED: &[&str] = &["matmul:m=64,n=64,k=64", "dense:m=64,n=64,k=64,bias=1", "conv2d:ci=64,hw=8,co=64,k=3"];
 
 /// Tasks that TVM's own space is drawn for.
 const DRAWN: &[&str] =
@@ -64,7 +68,7 @@ impl Bench {
 
     /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
-        let is_device = self.target.kind == Kind::Cuda;
+        let is_device = self.target.kind.runs_on_gpu();
         let lowered = lower(task, Form::of(schedule, &self.compiled)).map_err(|error| error.to_string())?;
         let moves = match apply(&lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
             Err(ApplyError::Rejected) => return Ok(b"rejected".to_vec()),
@@ -95,7 +99,7 @@ impl Bench {
 
     fn all(&self, hashes: &mut BTreeMap<String, blake3::Hasher>) {
         let opened = [open::PRODUCTS, open::ATTENTION, open::ROWS].concat();
-        let special = if self.target.kind == Kind::Cuda { ON_TENSOR_CORES } else { &[] };
+        let special = if self.target.kind.runs_on_gpu() { ON_TENSOR_CORES } else { &[] };
         for text in TASKS.iter().chain(special).chain(&opened) {
             let task = common::task(text);
             let mut space = space::space(&task, &self.target.machine);
@@ -104,6 +108,20 @@ impl Bench {
             first_defaults(&task, &mut points[0]);
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
             self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
+        }
+        let padded = if self.target.kind.runs_on_gpu() { PADDED } else { &[] };
+        for text in padded {
+            let task = common::task(text);
+            let mut knobs = space::space(&task, &self.target.machine).default;
+            for (name, setting) in [
+                ("stage", Setting::Choice("shared".to_owned())),
+                ("fetch", Setting::Number(4)),
+                ("pad_rows", Setting::Number(1)),
+                ("split_r", Setting::Number(8)),
+            ] {
+                knobs.0.insert(name.to_owned(), setting);
+            }
+            self.add(hashes, &operator(&task.steps[0].op), &task, &[Schedule::Template { knobs }]);
         }
         for text in DRAWN {
             let draws = (0..SCHEDULES).map(|draw| Schedule::MetaSchedule {
@@ -119,7 +137,7 @@ impl Bench {
 /// What code a schedule becomes is asked, not which schedule is the default one: where another point has become that since,
 /// this is the one that was. Convolutions whose channels share their input were padded at the root.
 fn first_defaults(task: &Task, point: &mut Knobs) {
-    let Op::Conv { groups, .. } = &task.steps[0].op else { return };
+    let Op::Conv(Conv { groups, .. }) = &task.steps[0].op else { return };
     let channels = task.steps[0].output.extents().and_then(|extents| extents.get(1).copied());
     if channels != Some(*groups)
         && let Some(pad_at) = point.0.get_mut("pad_at")
@@ -135,8 +153,8 @@ fn the_table_tells_what_code_is_made() {
         return;
     }
     library::open(Role::Builder).expect("TVM is there");
-    let cpu = target::llvm("haswell", &["avx2".to_owned()], 4);
-    let gpu = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    let cpu = targets::llvm("haswell", &["avx2".to_owned()], 4);
+    let gpu = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
     let hashes = std::thread::scope(|threads| {
         let hashes_of = |target| {
             let mut hashes = BTreeMap::new();

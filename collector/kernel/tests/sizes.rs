@@ -7,7 +7,6 @@ use bench::{Ability, Bench};
 use common::{PATIENCE, open};
 use job::space::{self, Schedule};
 use job::symbols;
-use job::target;
 use job::{BuildJob, RunReply};
 use measure::affinity;
 use models::Task;
@@ -21,7 +20,7 @@ fn check(texts: &[&str]) {
     let mut workers = common::workers();
     let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
     let mut tried: Vec<(Task, BuildJob)> = Vec::new();
     for text in texts {
         let task = common::task(text);

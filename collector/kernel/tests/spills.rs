@@ -6,7 +6,6 @@ mod common;
 use iced_x86::Register;
 use job::listing::ListedLoop;
 use job::space::{self, Knobs, Schedule, Setting};
-use job::target::{self, Target};
 use kernel::apply::{SpaceCache, apply};
 use kernel::code::listing;
 use kernel::code::step::{Kind, Step, decode};
@@ -16,6 +15,7 @@ use kernel::tvm::names::Role;
 use kernel::tvm::{library, object as loader};
 use models::Task;
 use object::{Object, ObjectSection};
+use targets::Target;
 
 /// A processor that code is generated for.
 struct Bench {
@@ -45,7 +45,7 @@ impl Bench {
 }
 
 fn x86(cpu: &str, feature: &str) -> Bench {
-    Bench::new(target::llvm(cpu, &[feature.to_owned()], 2))
+    Bench::new(targets::llvm(cpu, &[feature.to_owned()], 2))
 }
 
 /// Returns the functions of an object for x86-64 that compute; others check arguments and raise errors.
@@ -281,7 +281,7 @@ fn loops_that_take_the_time_spill_nothing() {
             .into_iter()
             .map(|(cpu, feature)| threads.spawn(move || excess(&x86(cpu, feature), cpu, spilled)))
             .collect();
-        let arm = || Bench::new(target::board("ultra96").expect("a board").target());
+        let arm = || Bench::new(targets::board("ultra96").expect("a board").target());
         running.push(threads.spawn(move || excess(&arm(), "cortex-a53", spilled_on_arm)));
         running.into_iter().flat_map(|one| one.join().expect("every shape is built")).collect::<Vec<_>>()
     });

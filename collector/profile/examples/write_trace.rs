@@ -1,4 +1,4 @@
-//! Makes a profile of so many spans and writes it as a trace, for `scripts/bench/trace`.
+//! Writes a synthetic profile with the given number of spans as a trace, for `scripts/bench/trace`.
 //!
 //! usage: write_trace FILE SPANS
 
@@ -8,7 +8,7 @@ use profile::export;
 use std::fs::File;
 use std::io::BufWriter;
 
-/// Operators of a run, each with one part on another thread.
+/// Operators per run. Each has one task on another thread.
 const OPERATORS: u64 = 50;
 
 fn main() {

@@ -1,26 +1,25 @@
-//! Whether the lists of a profile fit together, and what of each span's time is its own.
+//! Consistency checks of a profile, and self times of its spans.
 
 use crate::data::{Kind, Profile, Span};
 
-/// Limit of the sum of all durations of spans or steps in nanoseconds (146 years), and of all sizes of memory events in bytes, so
-/// that sums over parts of a profile do not overflow.
+/// Limit of the sum of all durations of spans or steps in nanoseconds (146 years), and of all sizes of memory events in
+/// bytes, so that sums over parts of a profile do not overflow.
 pub(crate) const SUM_MAX: u64 = 1 << 62;
 
-/// What does not fit together.
+/// An inconsistency in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {index}: {why}")]
 pub struct DataError {
-    /// Which list: `span`, `step`, `count`, `memory`, `operator`.
+    /// Name of the list: `span`, `step`, `count`, `memory` or `operator`.
     pub list: &'static str,
-    /// The place in it.
+    /// Index in the list.
     pub index: usize,
-    /// What is wrong with it.
+    /// Description of the inconsistency.
     pub why: &'static str,
 }
 
 impl Profile {
-    /// Whether all lists fit together: no place beyond a list's end, steps one after the other, parts inside of what they are a
-    /// part of.
+    /// Checks that all indices are in range, steps do not overlap, and children lie inside their parents.
     pub fn check(&self) -> Result<(), DataError> {
         let fail = |list, index, why| Err(DataError { list, index, why });
         let sums = [
@@ -75,12 +74,12 @@ impl Profile {
         let Some(parent) = self.spans.get(parent as usize).filter(|_| (parent as usize) < index) else {
             return Err("is a part of something that does not stand before it");
         };
-        // What a device does begins after the call that asked for it, and ends when it likes.
+        // Device work starts after the call that launched it, and may end after it.
         let is_inside = span.start_ns >= parent.start_ns && span.end_ns() <= parent.end_ns();
         if span.track == parent.track && !is_inside { Err("is not inside of what it is a part of") } else { Ok(()) }
     }
 
-    /// What sort of thing a span is to readers of others' traces: an operator on a queue of a device is its work.
+    /// Returns the kind of a span in other profilers' terms: an operator on a device queue is a kernel.
     pub fn kind(&self, span: &Span) -> Kind {
         match span.kind {
             Kind::Operator if self.tracks[span.track as usize].is_device => Kind::Kernel,
@@ -88,7 +87,7 @@ impl Profile {
         }
     }
 
-    /// What of each span's time is not that of parts of it on the same track: never below nothing.
+    /// Returns the self time of each span: its duration minus its children on the same track, at least zero.
     pub fn self_ns(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.spans.iter().map(|span| span.duration_ns).collect();
         for span in &self.spans {
@@ -102,7 +101,6 @@ impl Profile {
     }
 }
 
-/// Returns the index of the first number with which the sum is beyond [`SUM_MAX`].
 fn first_beyond(mut numbers: impl Iterator<Item = u64>) -> Option<usize> {
     let mut sum = 0u64;
     numbers.position(|number| {
@@ -116,7 +114,7 @@ mod tests {
     use super::*;
     use crate::data::{Count, MemoryEvent, Operator, Step, Track};
 
-    /// One run of an operator with one part on its own thread.
+    /// One run of an operator with one child on its own thread.
     fn small() -> Profile {
         let span =
             |parent, start_ns, duration_ns| Span { step: Some(0), parent, start_ns, duration_ns, ..Span::default() };

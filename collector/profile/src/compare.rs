@@ -1,7 +1,7 @@
-//! Two profiles side by side: which operators changed, by how much, and whether that is more than noise.
+//! Comparison of two profiles: which operators changed, by how much, and whether the change exceeds the noise.
 //!
-//! A row changed when the intervals of both medians lie apart and the medians differ by more than what two runs of the same
-//! code do on a machine that others use, too. What only one of them has is new or gone.
+//! A row has changed if the intervals of both medians are disjoint and the medians differ by more than two runs of the
+//! same code differ on a shared machine. Rows that exist in only one profile are new or gone.
 
 use crate::data::Profile;
 use crate::sort::SortBy;
@@ -9,65 +9,66 @@ use crate::summary::{GroupBy, Row, rows, totals};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Medians this close are the same, whatever their intervals say.
+/// Relative difference up to which medians count as equal, whatever their intervals.
 pub const SAME: f64 = 0.02;
 
-/// So many rows tell what is common to them.
+/// Minimum number of rows for an estimate of the common ratio.
 const LEAST_ROWS: usize = 5;
 
-/// What became of one row.
+/// Result of comparing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It takes less time.
+    /// The row takes less time.
     Faster,
-    /// It takes more time.
+    /// The row takes more time.
     Slower,
-    /// What differs is within the noise.
+    /// The difference is within the noise.
     Same,
     /// There are too few calls for intervals.
     Unknown,
-    /// Only the second has it.
+    /// The row exists only in the second profile.
     New,
-    /// Only the first has it.
+    /// The row exists only in the first profile.
     Gone,
 }
 
-/// One row of both.
+/// A row of both profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// What it does, with sizes where it has one task.
+    /// Operator, with sizes if the row has a single task.
     pub name: String,
-    /// Where it stands.
+    /// Scope in the model.
     pub scope: String,
-    /// The first's median of a call.
+    /// Median of a call in the first profile.
     pub before_ns: Option<f64>,
-    /// The second's.
+    /// Median of a call in the second profile.
     pub after_ns: Option<f64>,
-    /// The second over the first.
+    /// Median of the second profile over that of the first.
     pub ratio: Option<f64>,
-    /// What a whole run takes more in this row, by means; below zero where it takes less.
+    /// Difference of the row's mean time per run; negative if the second profile is faster.
     pub run_difference_ns: f64,
-    /// Whether that is more than noise.
+    /// Significance of the difference.
     pub verdict: Verdict,
 }
 
-/// Both profiles.
+/// Comparison of two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The middle runs.
+    /// Median run of the first profile.
     pub before_ns: f64,
-    /// Of the second.
+    /// Median run of the second profile.
     pub after_ns: f64,
-    /// The middle ratio of rows that both have, where there are enough of them: what may be the machine rather than the code.
+    /// Median ratio of rows in both profiles, if there are enough of them. It indicates a change of the machine rather
+    /// than the code.
     pub common: Option<f64>,
-    /// How many rows changed by more than noise when that is taken out.
+    /// Number of rows that changed by more than noise relative to the common ratio.
     pub beside_common: usize,
-    /// All rows, the largest difference of a run first.
+    /// All rows, sorted by decreasing difference per run.
     pub changes: Vec<Change>,
 }
 
-/// Compares what two profiles say.
+/// Compares two profiles.
 pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparison {
     let keyed = |profile: &Profile| -> BTreeMap<String, (Row, f64)> {
         let steps = profile.steps.len().max(1) as f64;
@@ -113,7 +114,7 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
     Comparison { before_ns, after_ns, common, beside_common, changes }
 }
 
-/// The middle ratio of rows whose times are known.
+/// Returns the median ratio of rows whose times have intervals.
 fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
     let is_known = |(before, after): &&(&Row, &Row)| {
         before.median_interval_ns.is_some() && after.median_interval_ns.is_some() && before.median_ns > 0.0
@@ -126,7 +127,7 @@ fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
     })
 }
 
-/// A row by its name, gone until something else is known.
+/// Creates an entry for a row, assumed gone until its counterpart is found.
 fn named(row: &Row) -> Change {
     Change {
         name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
@@ -139,7 +140,7 @@ fn named(row: &Row) -> Change {
     }
 }
 
-/// What became of a row whose time would have changed by this ratio anyway.
+/// Compares two rows whose times are expected to differ by the ratio `anyway`.
 fn verdict(before: &Row, after: &Row, anyway: f64) -> Verdict {
     let Some((first, second)) = before.median_interval_ns.zip(after.median_interval_ns) else {
         return Verdict::Unknown;
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::data::{Operator, Span, Step, Track};
 
-    /// Runs of operators of these names, each with its times in the order of runs.
+    /// Creates runs of operators with the given names; each has one time per run.
     fn profile(operators: &[(&str, [u64; 8])]) -> Profile {
         let mut profile = Profile { tracks: vec![Track::default()], ..Profile::default() };
         let named = |(name, _): &(&str, [u64; 8])| Operator { name: (*name).to_owned(), ..Operator::default() };

@@ -1,15 +1,15 @@
-//! One cycle of a schedule cut out of a profile: its steps with all that belongs to them.
+//! Extraction of one cycle of a schedule from a profile.
 
 use crate::data::{Count, MemoryEvent, Profile, Span};
 
-/// The cycles that have steps, in their order.
+/// Returns the cycles that have steps, in order.
 pub fn cycles(profile: &Profile) -> Vec<u32> {
     let mut all: Vec<u32> = profile.steps.iter().map(|step| step.cycle).collect();
     all.dedup();
     all
 }
 
-/// The profile of one of them. Processor times of threads, which are known of all steps together only, are left out.
+/// Extracts one cycle. Processor times of threads are omitted, since they cover all steps together.
 pub fn cut(profile: &Profile, cycle: u32) -> Profile {
     let is_of_cycle = |step: Option<u32>| step.is_some_and(|step| profile.steps[step as usize].cycle == cycle);
     let steps = places(profile.steps.iter().map(|step| step.cycle == cycle));
@@ -50,7 +50,7 @@ pub fn cut(profile: &Profile, cycle: u32) -> Profile {
     }
 }
 
-/// Of each thing that is kept, its new place.
+/// Maps old indices to indices among the kept elements.
 fn places(is_kept: impl Iterator<Item = bool>) -> Vec<Option<u32>> {
     let mut next = 0;
     let place = |is_kept: bool| {

@@ -1,183 +1,183 @@
-//! What a profile is: operators, and when each of them ran, on which thread, with which counts and how much memory.
+//! Data model of a profile: operators, their spans on threads and devices, counters and memory.
 //!
-//! Times are whole nanoseconds from the profile's own zero to the very end, so that parts never exceed their whole by rounding.
-//! Whatever is not known is absent: a zero is something that was seen. Lists refer to each other by index; `Profile::check`
-//! says whether they fit, and is asked before anything that came from a file is used.
+//! Times are whole nanoseconds since the profile's own zero, so that rounding never makes children exceed their parent.
+//! Unknown values are absent: a zero has been observed. Lists refer to each other by index. `Profile::check` validates
+//! the indices and must run before a profile from a file is used.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// All that was seen of some runs of one model.
+/// Profile of some runs of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What ran, as a person calls it.
+    /// Readable name of the model.
     pub model: String,
-    /// How the times came about.
+    /// Source of the times.
     pub source: Source,
-    /// Whose format it was read from, such as `torch.profiler`; empty where we measured.
+    /// Format it was imported from, such as `torch.profiler`; empty if measured here.
     pub format: String,
-    /// What it was compiled for, where that is known.
+    /// Compilation target, if known.
     pub target: String,
-    /// What things happened on. Of our own profiles the first is the thread that calls.
+    /// Threads and device queues. In measured profiles the first one is the calling thread.
     pub tracks: Vec<Track>,
-    /// What was called.
+    /// Operators.
     pub operators: Vec<Operator>,
-    /// What was counted.
+    /// Counters that were read.
     pub counters: Vec<Counter>,
-    /// What was to be counted and was not.
+    /// Counters that were requested but not available.
     pub refusals: Vec<Refusal>,
-    /// Whole runs, in the order of time.
+    /// Whole runs in chronological order.
     pub steps: Vec<Step>,
-    /// What happened. A span stands behind the one that it is a part of.
+    /// Spans; children follow their parents.
     pub spans: Vec<Span>,
-    /// What was counted during spans.
+    /// Counts per span.
     pub counts: Vec<Count>,
-    /// What was taken and given back, in the order of time.
+    /// Allocations and deallocations in chronological order.
     pub memory: Vec<MemoryEvent>,
-    /// Times of runs that nobody looked at, in turns with those that are the steps: what looking costs.
+    /// Durations of unprofiled runs, interleaved with the steps. Their difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
-    /// What a reader should know before trusting the numbers.
+    /// Remarks that affect the interpretation of the numbers.
     pub notes: Vec<String>,
-    /// Energy of whole runs, where it was asked for and a device tells it.
+    /// Energy per run, if requested and reported by a device.
     #[serde(default)]
     pub energy: Vec<Energy>,
-    /// What a simulator counted, where one was asked: apart from all that was measured.
+    /// Counts from a simulator, kept apart from all measurements.
     #[serde(default)]
     pub simulation: Option<Simulation>,
 }
 
-/// Energy of one run, the mean of many.
+/// Mean energy of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Energy {
-    /// Whose it is, such as `gpu`; all that it used meanwhile, idle or not.
+    /// Domain of the meter, such as `gpu`. The energy includes idle consumption of the whole domain.
     pub domain: String,
-    /// What tells it.
+    /// Source of the reading.
     pub source: String,
-    /// The energy of one run.
+    /// Energy of one run in millijoules.
     pub millijoules: f64,
 }
 
-/// What a simulator of a processor counted of single calls.
+/// Counts of single calls on a simulated processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulation {
-    /// The simulator and its version.
+    /// Name and version of the simulator.
     pub simulator: String,
-    /// What the code was compiled for, which need not be what was measured.
+    /// Compilation target of the simulated code, which may differ from the measured one.
     pub target: String,
-    /// The caches that were simulated, as it describes them.
+    /// Descriptions of the simulated caches.
     pub caches: Vec<String>,
-    /// Tasks, each alone on one thread.
+    /// Simulated tasks, each alone on one thread.
     pub tasks: Vec<SimulatedTask>,
 }
 
-/// One call of a task in a simulator.
+/// One simulated call of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedTask {
-    /// The hash of the task.
+    /// Hash of the task.
     pub task: String,
-    /// What it does, with sizes.
+    /// Readable task with sizes.
     pub text: String,
-    /// Operations of a call.
+    /// Operations per call.
     pub flops: Option<u64>,
-    /// Counts of a call by name.
+    /// Counts per call, by name.
     pub counts: BTreeMap<String, f64>,
 }
 
-/// How times came about; those of one kind never meet those of another in a sum.
+/// Source of times. Times of different sources are never combined in a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// On the device that the target names.
+    /// Measured on the target device.
     #[default]
     Measured,
-    /// On something that stands in for it.
+    /// Measured on a stand-in for the target device.
     Emulated,
-    /// By somebody else.
+    /// Read from another tool's file.
     Imported,
 }
 
-/// A thread, or a queue of a device.
+/// A thread or a device queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
-    /// Its name.
+    /// Name of the track.
     pub name: String,
-    /// Its process, as the system numbers it.
+    /// Process id.
     pub process: u64,
-    /// Its thread or queue, as the system numbers it.
+    /// Id of the thread or queue.
     pub id: u64,
-    /// Whether it is a queue of a device.
+    /// Whether the track is a device queue.
     pub is_device: bool,
-    /// Its processor time in all steps together, where that was looked at.
+    /// Processor time over all steps, if it was measured.
     #[serde(default)]
     pub cpu_ns: Option<u64>,
 }
 
-/// Something that is called: in our own profiles one call of the program, in others a name with its shapes.
+/// An operator: one call of the program in measured profiles, a name with its shapes in imported ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
-    /// What it does, without sizes: `conv2d +bias +relu`, `aten::addmm`.
+    /// Name without sizes: `conv2d +bias +relu`, `aten::addmm`.
     pub name: String,
-    /// What it does, with sizes, as a person reads it; empty where only the name is known.
+    /// Readable description with sizes; empty if only the name is known.
     pub text: String,
-    /// The hash of its task.
+    /// Hash of the task.
     pub task: Option<String>,
-    /// The hash of its schedule.
+    /// Hash of the schedule.
     pub schedule: Option<String>,
-    /// Where it stands in the model: names of modules, the outermost first, with `.` or `/` between.
+    /// Scope in the model: module names from the outermost to the innermost, separated by `.` or `/`.
     pub scope: String,
-    /// Shapes of its inputs.
+    /// Shapes of the inputs.
     pub input_shapes: Vec<Vec<i64>>,
-    /// Element types of its inputs, as many as shapes.
+    /// Element types of the inputs, one per shape.
     pub input_dtypes: Vec<String>,
-    /// Shapes of its outputs.
+    /// Shapes of the outputs.
     pub output_shapes: Vec<Vec<i64>>,
-    /// How its operands are stored, where that is not plain.
+    /// Layout of the operands, unless it is the default.
     pub layout: Option<String>,
-    /// Floating-point and integer operations of one call.
+    /// Floating-point and integer operations per call.
     pub flops: Option<u64>,
-    /// Bytes that one call reads and writes at least.
+    /// Minimum number of bytes that a call reads and writes.
     pub bytes: Option<u64>,
-    /// What a call could take at best on this machine, by its peaks.
+    /// Lower bound of a call's time from the machine's peak rates.
     pub roofline_ns: Option<f64>,
 }
 
-/// One kind of count.
+/// A counter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
-    /// The stable name, or the native one as it was asked for.
+    /// Stable name, or the native name as requested.
     pub name: String,
-    /// What is counted: `count`, `ns`, `byte`, `microjoule`.
+    /// Unit: `count`, `ns`, `byte` or `microjoule`.
     pub unit: String,
-    /// Where it comes from: `papi`, `perf`, `usage`, `powercap`, or the format it was read from.
+    /// Source: `papi`, `perf`, `usage`, `powercap`, or the imported format.
     pub source: String,
-    /// The name at its source.
+    /// Name at the source.
     pub native: String,
-    /// Whose work it counts: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine`, `external`.
+    /// Coverage: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
-    /// What it counts between two readings with nothing between them, where that was looked at. Nothing is subtracted: counts
-    /// near this one only say that there was no more.
+    /// Count between two consecutive readings, if it was measured. The overhead is not subtracted: counts close to it
+    /// only show that the true count is small.
     #[serde(default)]
     pub alone: Option<f64>,
 }
 
-/// A counter that was asked for and not given by one source.
+/// A counter that a source could not provide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// The counter, by the name it was asked for.
+    /// Name of the counter as requested.
     pub counter: String,
-    /// The source that refused.
+    /// Source that refused it.
     pub source: String,
-    /// The system's or the library's error number, where there is one.
+    /// Error number of the system or the library, if any.
     pub errno: Option<i32>,
-    /// The reason, and the cure where one is known.
+    /// Reason, and the remedy if one is known.
     pub why: String,
 }
 
@@ -185,115 +185,115 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Its number among all runs, those that were not looked at among them.
+    /// Number among all runs, including unprofiled ones.
     pub number: u64,
-    /// Which of the schedule's cycles it belongs to.
+    /// Cycle of the schedule.
     pub cycle: u32,
-    /// When it began.
+    /// Start time.
     pub start_ns: u64,
-    /// How long it took, everything that no operator accounts for included.
+    /// Duration, including time that belongs to no operator.
     pub duration_ns: u64,
 }
 
-/// Something that began and ended.
+/// A time interval on a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// What sort of thing it is.
+    /// Kind of the span.
     pub kind: Kind,
-    /// What was called, by its place among the operators.
+    /// Index of the operator.
     pub operator: u32,
-    /// The step it belongs to, by its place among the steps.
+    /// Index of the step.
     pub step: Option<u32>,
-    /// The span it is a part of, by its place among the spans.
+    /// Index of the parent span.
     pub parent: Option<u32>,
-    /// Where it ran, by its place among the tracks.
+    /// Index of the track.
     pub track: u32,
-    /// When it began.
+    /// Start time.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration.
     pub duration_ns: u64,
-    /// Processor time of its thread meanwhile.
+    /// Processor time of the thread during the span.
     pub cpu_ns: Option<u64>,
 }
 
-/// The sorts of spans.
+/// Kind of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// An operator.
+    /// Call of an operator.
     #[default]
     Operator,
-    /// A part of an operator that a thread of the pool does.
+    /// Part of an operator on a thread of the pool.
     Task,
-    /// What a device does.
+    /// Kernel on a device.
     Kernel,
-    /// A copy between devices, or a filling of their memory.
+    /// Copy between devices, or memset.
     Copy,
-    /// A call of a device's driver or runtime.
+    /// Call of a device driver or runtime.
     Runtime,
-    /// What a person marked.
+    /// Range annotated by the user.
     Range,
-    /// What profiling itself takes.
+    /// Overhead of profiling.
     Overhead,
 }
 
-/// What one counter counted during one span, or during the same call of a run right after it.
+/// Count of one counter during a span, or during the same call of a following run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
-    /// The span, by its place.
+    /// Index of the span.
     pub span: u32,
-    /// The counter, by its place.
+    /// Index of the counter.
     pub counter: u32,
-    /// The count.
+    /// Value.
     pub value: u64,
-    /// Part of the time it really counted; below 1 the value is an estimate.
+    /// Fraction of the time in which the counter was active; below 1 the value is extrapolated.
     pub running_ratio: f64,
 }
 
-/// Memory that was taken or given back.
+/// An allocation or deallocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryEvent {
-    /// When.
+    /// Time of the event.
     pub at_ns: u64,
-    /// What took it or gave it back, where that is known.
+    /// Span that caused the event, if known.
     pub span: Option<u32>,
-    /// What kind of memory.
+    /// Kind of memory.
     pub pool: Pool,
-    /// How much; negative where it was given back.
+    /// Bytes; negative for a deallocation.
     pub bytes: i64,
-    /// What of this pool is taken from then on.
+    /// Bytes in use in this pool after the event.
     pub live_bytes: u64,
 }
 
-/// Kinds of memory.
+/// Kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pool {
     /// Tensors between operators.
     #[default]
     Activations,
-    /// What is the same at every run.
+    /// Constants of the model.
     Weights,
-    /// What the model is given and answers.
+    /// Inputs and outputs of the model.
     Border,
-    /// What an operator needs for itself.
+    /// Temporary memory of an operator.
     Workspace,
-    /// A device's memory, where nothing more is known.
+    /// Device memory of unknown kind.
     Device,
 }
 
 impl Span {
-    /// When it ended.
+    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 }
 
 impl Step {
-    /// When it ended.
+    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }

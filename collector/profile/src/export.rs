@@ -1,5 +1,5 @@
-//! A profile as a trace to look at: operators on their threads with steps around them, arrows to their parts on other threads
-//! and on devices, and tracks of memory, speed and processor time.
+//! Export of a profile as a trace: operators on their threads inside steps, arrows to their parts on other threads and
+//! devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
 use capture::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
@@ -7,11 +7,10 @@ use capture::writer::{Sort, Track};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Names of arguments; those of counters follow.
+/// Names of arguments. Names of counters follow.
 const KEYS: [&str; 10] =
     ["External id", "Input Dims", "Input type", "text", "scope", "task", "schedule", "flops", "bytes", "cpu_ns"];
 
-/// Places in `KEYS`.
 mod key {
     pub const EXTERNAL: usize = 0;
     pub const DIMS: usize = 1;
@@ -25,7 +24,7 @@ mod key {
     pub const CPU: usize = 9;
 }
 
-/// Writes the trace, of at most about `limit` bytes.
+/// Writes the trace, limited to about `limit` bytes.
 pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
     let tracks = Tracks::of(profile);
     let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
@@ -38,7 +37,7 @@ pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) ->
     sink.finish()
 }
 
-/// What HolisticTraceAnalysis and torch's own tools ask a trace for.
+/// Returns the metadata that HolisticTraceAnalysis and torch's own tools require.
 fn members(profile: &Profile) -> Vec<(String, String)> {
     let has_flops = profile.operators.iter().any(|operator| operator.flops.is_some());
     let name = serde_json::to_string(&profile.model).expect("a text can be written");
@@ -56,10 +55,9 @@ fn members(profile: &Profile) -> Vec<(String, String)> {
     .into()
 }
 
-/// The tracks of a trace.
 struct Tracks {
     list: Vec<Track>,
-    /// Ours, by the places of the profile's.
+    /// Indices into `list`, by the profile's tracks.
     places: Vec<usize>,
     memory: BTreeMap<Pool, usize>,
     speed: Option<usize>,
@@ -124,7 +122,7 @@ fn pool(pool: Pool) -> &'static str {
     }
 }
 
-/// The word of torch.profiler for a sort of spans.
+/// Returns torch.profiler's category of a span kind.
 fn category(kind: Kind) -> &'static str {
     match kind {
         Kind::Operator => "cpu_op",
@@ -137,7 +135,7 @@ fn category(kind: Kind) -> &'static str {
     }
 }
 
-/// Slices of steps and spans, in the order of time, wholes before their parts.
+/// Writes slices of steps and spans in chronological order, parents before children.
 fn slices<'a, W: Write>(
     profile: &'a Profile,
     tracks: &Tracks,
@@ -188,13 +186,13 @@ fn slices<'a, W: Write>(
     steps.try_for_each(|step| write_step(step, tracks, sink))
 }
 
-/// The call that a device's work was asked for by, else the span itself.
+/// Returns the call that launched a device's work, or else the span itself.
 fn caller(spans: &[Span], at: u32) -> u32 {
     let span = &spans[at as usize];
     if matches!(span.kind, Kind::Kernel | Kind::Copy) { span.parent.unwrap_or(at) } else { at }
 }
 
-/// Spans whose parts lie on other tracks, and those parts, in the order of the first.
+/// Returns pairs of parent and child spans on different tracks, sorted by parent.
 fn parts(profile: &Profile) -> Vec<(u32, u32)> {
     let spans = profile.spans.iter().enumerate();
     let elsewhere = spans.filter_map(|(at, span)| {
@@ -211,7 +209,7 @@ fn write_step<'a, W: Write>(
     tracks: &Tracks,
     sink: &mut Sink<'a, W>,
 ) -> std::io::Result<()> {
-    // The thread that calls is the first.
+    // The first track is the calling thread.
     let Some(track) = tracks.places.first() else { return Ok(()) };
     sink.slice(&Shown {
         track: *track,
@@ -224,7 +222,7 @@ fn write_step<'a, W: Write>(
     })
 }
 
-/// What is said of every call of an operator, made once.
+/// Arguments common to all calls of an operator, formatted once.
 struct Known {
     dims: String,
     types: String,
@@ -256,7 +254,7 @@ impl Known {
     }
 }
 
-/// Values over time: memory where it changes, speed and processor share of each operator while it runs.
+/// Writes counter values over time: memory at each change, speed and processor share during each operator.
 fn counts<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
     for event in &profile.memory {
         sink.count(tracks.memory[&event.pool], ns(event.at_ns), event.live_bytes as f64)?;
@@ -281,7 +279,7 @@ fn counts<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) 
     Ok(())
 }
 
-/// Times beyond what a trace can hold end there.
+/// Saturates at the largest time that a trace can represent.
 fn ns(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

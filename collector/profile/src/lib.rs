@@ -1,9 +1,9 @@
-//! Where the time of a model goes: what was seen of its operators, whoever saw it.
+//! Profiles of models: measurement, import, analysis and export.
 //!
-//! `data` is the one shape of a profile: our own runs are measured into it, traces made elsewhere are read into it, and every
-//! table, file and comparison is made of it. `session` looks at runs by a `schedule`; `summary` says where the time went,
-//! `compare` what changed, `cycle` cuts one cycle out. `import` reads traces made elsewhere, and `averages` sums them up as the tools that made them do.
-//! `export` writes a profile as a trace, `page` as a page.
+//! `data` defines the profile that all other modules share. `session` measures runs selected by a `schedule`, and
+//! `import` reads other tools' traces. `summary` computes operator tables, `averages` reproduces the tables of other
+//! tools, `compare` finds changes between two profiles and `cycle` extracts one cycle. `export` writes traces and
+//! `page` writes an HTML report.
 
 #![forbid(unsafe_code)]
 

@@ -1,87 +1,86 @@
-//! Which runs are looked at: the schedule of torch.profiler, by its names and with its meaning.
+//! Selection of the profiled runs, with the names and semantics of torch.profiler's schedule.
 //!
-//! Steps are counted from 0. The first `skip_first` are nothing; then cycles of `wait`, `warmup` and `active` steps follow,
-//! `repeat` times or for ever. What is seen while warming up is thrown away; the last active step of a cycle says that the
-//! cycle can be told.
+//! Steps are counted from 0. After `skip_first` steps, cycles of `wait`, `warmup` and `active` steps follow, `repeat`
+//! times or without end. Warm-up steps are profiled and discarded. The last active step of a cycle completes it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The numbers of a schedule.
+/// Parameters of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// Steps before the first cycle.
     pub skip_first: u64,
-    /// Steps of a cycle that nobody looks at.
+    /// Steps of a cycle that are not profiled.
     pub wait: u64,
-    /// Steps that are looked at and forgotten.
+    /// Steps that are profiled and discarded.
     pub warmup: u64,
-    /// Steps that are kept.
+    /// Steps that are recorded.
     pub active: u64,
-    /// Cycles; 0 for any number.
+    /// Number of cycles; 0 for no limit.
     pub repeat: u64,
-    /// Whether the first cycle begins without its `wait`: 0 for no, anything else for yes.
+    /// Whether the first cycle omits its `wait`: 0 for no, any other value for yes.
     pub skip_first_wait: u64,
 }
 
-/// What is done with a step.
+/// Action for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It only runs.
+    /// Run without profiling.
     Nothing,
-    /// It is looked at and forgotten.
+    /// Profile and discard.
     Warmup,
-    /// It is kept.
+    /// Profile and record.
     Record,
-    /// It is kept, and its cycle is complete.
+    /// Profile, record and complete the cycle.
     RecordAndSave,
 }
 
-/// A schedule that makes no sense.
+/// An invalid schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// A word of it.
+    /// A part of the text is not understood.
     #[error("`{word}` is no part of a schedule; write such as `skip_first=10,wait=5,warmup=1,active=3,repeat=2`")]
     Word {
-        /// The word.
+        /// Offending part.
         word: String,
     },
-    /// A number twice.
+    /// A parameter is given twice.
     #[error("`{name}` is given twice")]
     Twice {
-        /// Its name.
+        /// Name of the parameter.
         name: String,
     },
-    /// Nothing to record.
+    /// The schedule records nothing.
     #[error("a schedule needs `active` of at least 1: nothing would be recorded")]
     NothingActive,
-    /// More than any run has.
+    /// A parameter exceeds its limit.
     #[error("`{name}` is {found}, but must be at most {MOST}")]
     TooMany {
-        /// Its name.
+        /// Name of the parameter.
         name: String,
-        /// Its value.
+        /// Value of the parameter.
         found: u64,
     },
 }
 
-/// The most of anything, so that no sum of them is too large.
+/// Maximum of each parameter, so that sums do not overflow.
 const MOST: u64 = 1_000_000_000;
 
 impl Default for Schedule {
-    /// What is done when nothing is said: a few steps to warm up, then every step.
+    /// Returns the schedule of a run without options: a few warm-up steps, then every step.
     fn default() -> Schedule {
         Schedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
     }
 }
 
 impl Schedule {
-    /// What is done with a step.
+    /// Returns the action for a step.
     pub fn action(&self, step: u64) -> Action {
         let Some(step) = step.checked_sub(self.skip_first) else { return Action::Nothing };
-        // The wait of the first cycle is over before it begins.
+        // Without its wait, the first cycle starts `wait` steps later in the pattern.
         let step = if self.skip_first_wait == 0 { step } else { step + self.wait };
         let cycle = self.cycle_steps();
         if self.repeat > 0 && step / cycle >= self.repeat {
@@ -95,13 +94,13 @@ impl Schedule {
         }
     }
 
-    /// Which cycle a step belongs to.
+    /// Returns the cycle that a step belongs to.
     pub fn cycle(&self, step: u64) -> u64 {
         let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
         (step.saturating_sub(self.skip_first) + waited) / self.cycle_steps()
     }
 
-    /// Steps until nothing is recorded any more; nothing where there is no end.
+    /// Returns the number of steps until recording ends, or `None` if it does not end.
     pub fn steps(&self) -> Option<u64> {
         let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
         (self.repeat > 0).then(|| (self.skip_first + self.repeat * self.cycle_steps()).saturating_sub(waited))
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn steps_are_those_of_torch() {
-        // What `torch.profiler.schedule` of torch 2.13 answers for the same numbers.
+        // Expected patterns come from `torch.profiler.schedule` of torch 2.13.
         let ten = schedule("skip_first=10,wait=5,warmup=1,active=3,repeat=2");
         assert_eq!(letters(ten, 32), "...............wrrS.....wrrS....");
         assert_eq!((ten.steps(), ten.cycle(15), ten.cycle(24)), (Some(28), 0, 1));

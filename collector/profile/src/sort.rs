@@ -1,31 +1,31 @@
-//! What rows are ordered by, whichever table they stand in; the words are torch.profiler's.
+//! Sort keys of operator tables, named as in torch.profiler.
 
-/// The largest first.
+/// Sort key; the largest value comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
     /// Mean time of a call on the host.
     CpuTime,
-    /// Time of all calls on the host, parts included.
+    /// Total time on the host.
     CpuTimeTotal,
-    /// The same without parts.
+    /// Self time on the host.
     #[default]
     SelfCpuTimeTotal,
     /// Mean time of a call on the device.
     DeviceTime,
-    /// Time of all calls on the device, parts included.
+    /// Total time on the device.
     DeviceTimeTotal,
-    /// The same without parts.
+    /// Self time on the device.
     SelfDeviceTimeTotal,
-    /// What was taken of the host's memory.
+    /// Memory allocated on the host.
     CpuMemoryUsage,
-    /// The same without parts.
+    /// Memory allocated on the host, without child calls.
     SelfCpuMemoryUsage,
-    /// What was taken of the device's memory.
+    /// Memory allocated on the device.
     DeviceMemoryUsage,
-    /// The same without parts.
+    /// Memory allocated on the device, without child calls.
     SelfDeviceMemoryUsage,
     /// Number of calls.
     Count,
-    /// As they are called first.
+    /// Order of the first calls.
     Order,
 }

@@ -1,4 +1,4 @@
-//! Profiles written as traces, and read again.
+//! Round trips of profiles through exported traces.
 #![allow(missing_docs)]
 
 use capture::events::{check, held};
@@ -70,7 +70,8 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         let trace = held::read(&path, 16).expect("it is a trace");
         let report = check::check(&trace);
         assert_eq!(report.faults, [], "{name}");
-        // Five spans and two steps; memory, speed and share; a task on the caller's own thread needs no arrow.
+        // Five spans and two steps; counter tracks for memory, speed and share. A task on the calling thread needs no
+        // arrow.
         assert_eq!((report.slices, report.values, report.flows), (7, 2 + 4 + 4, 2), "{name}");
         let task = trace.slices.iter().find(|slice| trace.whole(slice, "cycles").is_some()).expect("it was counted");
         assert_eq!(trace.text(task.name), "task \u{7} \"<é>\"", "{name}");

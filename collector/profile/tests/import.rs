@@ -1,4 +1,4 @@
-//! Traces of other profilers, read as profiles and summed up, beside what those profilers say of them.
+//! Imported traces of other profilers, compared with the tables of those profilers.
 #![allow(missing_docs)]
 
 use datasets::Target;
@@ -27,7 +27,6 @@ fn read(path: &Path) -> Imported {
     imported
 }
 
-/// A text as a trace in a file.
 fn read_text(text: &str) -> Imported {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
@@ -39,7 +38,7 @@ fn row<'a>(averages: &'a Averages, name: &str) -> &'a Row {
     averages.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row `{name}`"))
 }
 
-/// A row as `key_averages()` gives it: name, shapes, calls, and sums.
+/// Formats a row as in `key_averages()`: name, shapes, calls and sums.
 fn comparable(row: &Row, with_shapes: bool) -> String {
     let shapes =
         if with_shapes { format!("{:?}", row.input_shapes.as_deref().unwrap_or_default()) } else { "[]".to_owned() };
@@ -112,7 +111,7 @@ fn what_a_device_does_belongs_to_the_call_that_asked_for_it() {
     assert_eq!(times("cudaLaunchKernel"), [4_000, 4_000, 0, 0]);
     assert_eq!(times("gemm"), [0, 0, 100_500, 100_500]);
     assert_eq!(row(&sums, "gemm").kind, Kind::Kernel);
-    // A copy that nobody asked for is in the sum of the device all the same.
+    // A copy without a launching call still counts in the device total.
     assert_eq!((sums.self_cpu_time_total_ns, sums.self_device_time_total_ns), (40_000, 101_500));
 }
 
@@ -248,7 +247,7 @@ fn operators_of_a_trace_are_rows_of_the_dataset() {
     assert_eq!(records, again, "the same trace makes the same rows");
 }
 
-/// Two events that last for 146 years each are more than sums have room for.
+/// Two events of 146 years each exceed the limit of sums.
 #[test]
 fn times_beyond_all_sums_are_left_out() {
     let event =

@@ -1,4 +1,5 @@
-//! Times round trips of a session: `round_trip HOST:PORT KEY FUNCTION COUNT` prints nanoseconds of each, one a line.
+//! Times round trips of a session: `round_trip HOST:PORT KEY FUNCTION COUNT` prints one duration in nanoseconds per
+//! line.
 #![allow(clippy::print_stdout)]
 
 use remote::handshake::Key;
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         session.call(function, Vec::new())?;
         times.push(start.elapsed().as_nanos().to_string());
     }
-    // Only now: who reads the lines would work beside what is timed.
+    // Printed only after the loop: a consumer of the output would compete with the timed calls.
     println!("{}", times.join("\n"));
     Ok(())
 }

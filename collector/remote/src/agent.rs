@@ -1,43 +1,43 @@
-//! What an agent says of itself and of its machine, and what it is asked to measure: read and written on both sides.
+//! Messages between a client and an agent: the agent's description of its host, and measurement requests.
 
 use measure::Method;
 use measure::counters::CounterRequest;
 use measure::host::Facts;
 use serde::{Deserialize, Serialize};
 
-/// The function that answers with [`Told`], as JSON.
+/// Function that returns [`Told`] as JSON.
 pub const HOST: &str = "opcollect.host";
-/// The function that measures a kernel: library, name of the function, [`Order`] as JSON, and the kernel's own arguments; or
-/// calls in a row: those of [`CALLS`], and the order. It answers with a `Measurement` as JSON.
+/// Function that measures a kernel and returns a `Measurement` as JSON. Its arguments are the library, the function
+/// name, an [`Order`] as JSON and the kernel's own arguments; or a call sequence built with [`CALLS`], and the order.
 pub const MEASURE: &str = "opcollect.measure";
-/// The function for calls in a row, as a whole model makes them. Asked with nothing it answers with a function of no calls;
-/// asked with such a function, a library, the name of a function of it and that one's arguments, it adds a call to the row.
+/// Function that builds the sequence of calls of a whole model. Without arguments it returns an empty sequence. With a
+/// sequence, a library, a function name and that function's arguments it appends one call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// The function by which a client limits each later request of its session, in whole seconds. An agent ends a session whose
-/// request takes longer, even where its client has disappeared without closing the connection.
+/// Function that limits each later request of a session, in whole seconds. An agent ends a session whose request takes
+/// longer, even if the client disappeared without closing the connection.
 pub const LIMIT: &str = "opcollect.limit";
-/// The function by which an agent is asked to serve nobody after this session, and to end.
+/// Function that makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";
 
-/// What an agent says of itself.
+/// An agent's description of itself and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// Its version.
+    /// Version of the agent.
     pub agent_version: String,
-    /// The machine it runs on.
+    /// Machine that the agent runs on.
     pub facts: Facts,
-    /// Signs of an emulator; none on hardware.
+    /// Evidence of an emulator; `None` on hardware.
     pub emulated: Option<String>,
 }
 
-/// How to measure.
+/// A measurement request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// One thread on each of the first so many CPUs that the agent may use.
+    /// Number of threads, pinned to the first CPUs that the agent may use.
     pub threads: usize,
-    /// How long, and how often.
+    /// Duration and repetitions.
     pub method: Method,
-    /// What to count.
+    /// Counters to read.
     pub counters: CounterRequest,
 }

@@ -1,69 +1,66 @@
-//! What can go wrong with somebody far away, each with the next step.
+//! Errors of remote sessions, each with a hint.
 
 use crate::Address;
 
-/// What is waited for while a server says who it is.
 pub(crate) const GREETING_SERVER: &str = "greeting the server";
-/// The same of a tracker.
 pub(crate) const GREETING_TRACKER: &str = "greeting the tracker";
-/// What is waited for while a tracker has nothing to lend.
 pub(crate) const LENDING: &str = "waiting for a free device";
 
-/// Why something remote was not done.
+/// Why a remote operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// Nobody answers at the address.
+    /// The address does not accept a connection.
     #[error("cannot reach {address}: {why}")]
     Unreachable {
-        /// The address.
+        /// Address that was tried.
         address: Address,
-        /// The system's reason.
+        /// Reason given by the operating system.
         why: String,
     },
-    /// What listens there speaks something else.
+    /// The server at the address uses another protocol.
     #[error("{address} is no {wanted}: it answered {got}")]
     SpeaksOtherwise {
-        /// The address.
+        /// Address of the server.
         address: Address,
-        /// What was expected there.
+        /// Kind of server that was expected.
         wanted: &'static str,
-        /// What came.
+        /// Magic number that was received.
         got: String,
     },
-    /// The server does not take this key.
+    /// The server rejected the key.
     #[error("{address} refuses the key `{key}`: {why}")]
     KeyRefused {
-        /// The address.
+        /// Address of the server.
         address: Address,
-        /// The key, less its secret.
+        /// Name of the key, without its secret.
         key: String,
-        /// What it said.
+        /// Reason of the rejection.
         why: &'static str,
     },
     /// The server serves another client.
     #[error("{address} is busy with another client")]
     Busy {
-        /// The address.
+        /// Address of the server.
         address: Address,
     },
-    /// No answer in time.
+    /// The reply did not arrive in time.
     #[error("no answer within {limit_ms} ms while {doing}")]
     TimedOut {
-        /// What was waited for.
+        /// Activity that timed out.
         doing: &'static str,
-        /// How long.
+        /// Time limit in milliseconds.
         limit_ms: u64,
     },
-    /// The other side closed the connection instead of answering.
+    /// The peer closed the connection instead of replying.
     #[error("the connection was closed while {doing}")]
     Closed {
-        /// What was waited for.
+        /// Activity that was interrupted.
         doing: &'static str,
     },
-    /// The other side answered with an error.
+    /// The peer replied with an error.
     #[error("the server answers: {0}")]
     Refused(String),
-    /// The answer breaks the protocol.
+    /// The reply violates the protocol.
     #[error("the answer is damaged: {0}")]
     Malformed(String),
     /// The session ended with an earlier error.
@@ -72,7 +69,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// What to try next, where something can be said.
+    /// Returns what to try next, if there is a useful suggestion.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             RemoteError::Unreachable { .. } => Some(

@@ -1,53 +1,53 @@
-//! A core on a board's fabric, as a session has it: names of functions, and what they answer.
+//! RPC functions that control an accelerator core on a board's FPGA fabric.
 //!
-//! Numbers are given and answered as 64-bit numbers, bytes as bytes, and what is more than one thing as JSON.
+//! Integers are 64-bit, byte strings are raw bytes, and composite values are JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// Says which core is on the fabric: the name of one, `1x16`, that is there already, or the file of its bitstream, which begins
-/// with that name and is brought onto the fabric.
+/// Selects the core on the fabric. The argument is either the name of a core that is already loaded (`1x16`), or the
+/// content of a bitstream file, which starts with that name and is then loaded.
 pub const PROGRAM: &str = "pynq.fpga.program";
-/// Answers with [`Fabric`].
+/// Returns [`Fabric`].
 pub const INFO: &str = "pynq.fpga.info";
-/// Asked with a number of bytes, answers with the handle of a block of memory that the core can reach, all zero.
+/// Allocates a zeroed block of the given number of bytes that the core can access, and returns its handle.
 pub const ALLOCATE: &str = "pynq.fpga.alloc";
-/// Asked with a handle, answers with the address of the block's first byte.
+/// Returns the physical address of the block with the given handle.
 pub const ADDRESS: &str = "pynq.fpga.phys";
-/// Asked with a handle, a place and bytes, writes them.
+/// Writes bytes into a block: handle, offset, bytes.
 pub const WRITE: &str = "pynq.fpga.write";
-/// Asked with a handle, a place and a number of bytes, answers with them.
+/// Reads bytes from a block: handle, offset, number of bytes.
 pub const READ: &str = "pynq.fpga.read";
-/// Asked with the handle of a block that begins with instructions, their number and how many microseconds they may take,
-/// answers with [`Ran`].
+/// Runs the instructions at the start of a block and returns [`Ran`]. The arguments are the handle, the number of
+/// instructions and the time limit in microseconds.
 pub const RUN: &str = "pynq.fpga.run";
-/// Asked with a handle, gives the block back.
+/// Frees the block with the given handle.
 pub const FREE: &str = "pynq.fpga.free";
 
-/// A run may take so long at most, in microseconds.
+/// Maximum time limit of a run in microseconds.
 pub const RUN_US_MAX: i64 = 60_000_000;
 
-/// What is behind the functions.
+/// Implementation behind the functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FabricKind {
-    /// A board's registers and memory.
+    /// Registers and memory of a board.
     Devmem,
-    /// A simulator of a core, whose times are none.
+    /// Functional simulator of a core. Its times mean nothing.
     Simulated,
 }
 
-/// What an agent says of its fabric.
+/// An agent's description of its fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
-    /// What it is.
+    /// Implementation of the fabric.
     pub kind: FabricKind,
-    /// The core on it, as far as somebody said.
+    /// Core on the fabric, if known.
     pub core: Option<String>,
-    /// Bytes of memory that the core can reach.
+    /// Bytes of memory that the core can access.
     pub memory_bytes: u64,
 }
 
-/// How a run ended, and the microseconds from the first register to its end, as a list of two numbers.
+/// Result of a run: status, and microseconds from the first register write to the end. Serialized as a list of two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran(pub Status, pub f64);
 
@@ -55,11 +55,11 @@ pub struct Ran(pub Status, pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Status {
-    /// The core said that it is done.
+    /// The core reported completion.
     Done = 0,
-    /// It did not within the time. Only another bitstream helps.
+    /// The core did not finish in time. Only loading a bitstream recovers it.
     TimedOut = 1,
-    /// It said so before it began. Only another bitstream helps.
+    /// The core reported completion before it was started. Only loading a bitstream recovers it.
     StaleDone = 2,
 }
 

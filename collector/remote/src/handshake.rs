@@ -1,24 +1,23 @@
-//! How a session begins: each side says who it is, and the server whether it takes the other's key.
+//! Handshake of a session: both sides identify themselves and the server checks the client's key.
 
 use crate::error::GREETING_SERVER;
 use crate::{Address, RemoteError, Waiting, connect};
 use std::time::Duration;
 
-/// What both sides begin with.
+/// Magic number that starts the handshake with a server.
 pub const MAGIC: i32 = 0x000f_f271;
-/// What a tracker and whoever speaks to it begin with.
+/// Magic number that starts the handshake with a tracker.
 pub const TRACKER_MAGIC: i32 = 0x0002_f271;
-/// A key may have so many bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
-/// A client's key: the server's own, or one that a tracker gave, with what the server should know of the session.
+/// Key that a client offers: the server's own or one issued by a tracker, with options for the session.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Key {
-    /// What the server is told from others by.
+    /// Name that identifies the server or the session.
     pub name: String,
-    /// What only those know who may use it.
+    /// Secret shared with authorised clients.
     pub secret: Option<String>,
-    /// The server ends the session after this.
+    /// Time after which the server ends the session.
     pub timeout: Option<Duration>,
 }
 
@@ -29,14 +28,13 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key as it is sent.
     fn text(&self) -> String {
         let secret = self.secret.as_ref().map_or(String::new(), |secret| format!("#{secret}"));
         let timeout = self.timeout.map_or(String::new(), |timeout| format!(" -timeout={}", timeout.as_secs_f64()));
         format!("client:{}{secret}{timeout}", self.name)
     }
 
-    /// What a client sent, where it is a client's.
+    /// Parses the key that a client sent. Returns `None` if the text is no client key.
     pub fn read(text: &str) -> Option<Key> {
         let text = text.strip_prefix("client:")?;
         let mut words = text.split(' ');
@@ -50,18 +48,18 @@ impl Key {
     }
 }
 
-/// What a server says to a client's key.
+/// A server's decision on a client's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is taken.
+    /// The key is accepted.
     Taken = 0,
-    /// Another client has the server. TVM's clients end with an error at this code.
+    /// The server is busy with another client. TVM's clients report an error at this code.
     Duplicate = 1,
-    /// It is not this server's.
+    /// The key is not valid for this server.
     Mismatch = 2,
 }
 
-/// Connects to a server and offers it a key, without another attempt. Returns the connection of a server that takes the key.
+/// Connects to a server and offers a key once, without retries. Returns the connection if the server accepts the key.
 pub fn greet_server(address: &Address, key: &Key, within: Duration) -> Result<Waiting, RemoteError> {
     let mut waiting = connect(address, within)?;
     waiting.begin(GREETING_SERVER, within);
@@ -69,7 +67,7 @@ pub fn greet_server(address: &Address, key: &Key, within: Duration) -> Result<Wa
     Ok(waiting)
 }
 
-/// A client's part.
+/// Performs the client's side of the handshake.
 pub fn offer(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), RemoteError> {
     let text = key.text();
     let mut bytes = MAGIC.to_le_bytes().to_vec();
@@ -87,7 +85,7 @@ pub fn offer(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), Remot
     }
 }
 
-/// A server's part up to its verdict: the client's key.
+/// Receives the client's key: the server's side of the handshake up to the verdict.
 pub fn hear(from: &mut Waiting) -> Result<Key, RemoteError> {
     let magic = from.number()?;
     if magic != MAGIC {
@@ -97,7 +95,7 @@ pub fn hear(from: &mut Waiting) -> Result<Key, RemoteError> {
     Key::read(&text).ok_or_else(|| RemoteError::Malformed("a client's key does not begin with `client:`".to_owned()))
 }
 
-/// A server's verdict, and its own key where that is wanted.
+/// Sends the verdict, followed by the server's key if the client was accepted.
 pub fn answer(verdict: Verdict, key: &str, to: &mut Waiting) -> Result<(), RemoteError> {
     let mut bytes = (MAGIC + verdict as i32).to_le_bytes().to_vec();
     if verdict == Verdict::Taken {
@@ -106,7 +104,7 @@ pub fn answer(verdict: Verdict, key: &str, to: &mut Waiting) -> Result<(), Remot
     to.send(&bytes)
 }
 
-/// Greets a tracker.
+/// Performs the handshake with a tracker.
 pub fn greet_tracker(address: &Address, to: &mut Waiting) -> Result<(), RemoteError> {
     to.send(&TRACKER_MAGIC.to_le_bytes())?;
     match to.number()? {
@@ -119,7 +117,7 @@ fn otherwise(address: &Address, wanted: &'static str, got: i32) -> RemoteError {
     RemoteError::SpeaksOtherwise { address: address.clone(), wanted, got: shown(got) }
 }
 
-/// Four bytes for a reader: as text where they are.
+/// Formats four received bytes for an error message: as text if they are printable, else as a number.
 fn shown(number: i32) -> String {
     let bytes = number.to_le_bytes();
     match std::str::from_utf8(&bytes) {

@@ -1,8 +1,8 @@
-//! The session and tracker protocols of TVM's RPC, as plain data and as a client: what an orchestrator says to a board.
+//! Client and data types of TVM's RPC session and tracker protocols.
 //!
-//! Everything is little-endian and untrusted: a length is compared with what may be, and memory grows with the bytes that
-//! really arrive. Every wait ends at the moment its caller named, however slowly the other side talks. Whoever serves a
-//! session uses the same reader and writer.
+//! All integers are little-endian, and all input is untrusted: every announced length has a limit, and memory grows
+//! only with bytes that have arrived. Every wait ends at its caller's deadline, even if the peer sends slowly. Servers
+//! of sessions use the same reader and writer.
 
 pub mod agent;
 mod error;
@@ -20,12 +20,12 @@ pub use session::Session;
 pub use tracker::Tracker;
 pub use wait::{Waiting, connect};
 
-/// Where a server or a tracker listens: a name or an address, and a port.
+/// Address of a server or a tracker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Name or address.
+    /// Host name or IP address.
     pub host: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
 }
 

@@ -1,16 +1,16 @@
-//! Packets of a session: a length of eight bytes, the number of what it is, and its body.
+//! Session packets: an eight-byte length, the packet code and the body.
 
 use crate::wire::{Malformed, Reader, Tensor, Value, put_list, put_tensor, put_text};
 use crate::{RemoteError, Waiting};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: &str = "0.8.0";
-/// The longest packet; tensors are copied in pieces that are far shorter.
+/// Maximum length of a packet. Tensors are copied in much smaller pieces.
 pub const PACKET_BYTES_MAX: u64 = 256 << 20;
-/// Tensors are copied in pieces of so many bytes.
+/// Length of the pieces in which tensors are copied.
 pub const PIECE_BYTES: u64 = 4 << 20;
 
-/// What a packet is.
+/// Code of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Code {
@@ -68,12 +68,13 @@ impl Code {
     }
 }
 
-/// What a client asks for, or what a server answers.
+/// A request of a client or a reply of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Packet {
     Shutdown,
-    /// The version that the client speaks, and how to make the session; nothing means here.
+    /// Version of the client's protocol and arguments of the session. Without arguments the session runs in the server
+    /// itself.
     InitServer {
         version: String,
         arguments: Vec<Value>,
@@ -90,24 +91,24 @@ pub enum Packet {
         tensor: Tensor,
         bytes: Vec<u8>,
     },
-    /// What was copied from the server.
+    /// Bytes copied from the server.
     Copied(Vec<u8>),
-    /// An answer, or any request that is a list.
+    /// A reply, or any request whose body is a list of values.
     List(Code, Vec<Value>),
 }
 
 impl Packet {
-    /// A plain answer.
+    /// Returns a successful reply.
     pub fn answer(values: Vec<Value>) -> Packet {
         Packet::List(Code::Return, values)
     }
 
-    /// An error as an answer.
+    /// Returns an error reply.
     pub fn exception(text: impl Into<String>) -> Packet {
         Packet::List(Code::Exception, vec![Value::Text(text.into())])
     }
 
-    /// Reads a packet's content, its length left out.
+    /// Parses a packet without its length.
     pub fn read(bytes: &[u8]) -> Result<Packet, Malformed> {
         let mut reader = Reader::new(bytes);
         let packet = match Code::of(reader.i32()?)? {
@@ -128,7 +129,7 @@ impl Packet {
         }
     }
 
-    /// A packet as bytes, its length first.
+    /// Serializes the packet including its length.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         let mut put = |code: Code| bytes.extend((code as i32).to_le_bytes());
@@ -169,12 +170,12 @@ impl Packet {
         bytes
     }
 
-    /// Sends it.
+    /// Sends the packet.
     pub fn send(&self, to: &mut Waiting) -> Result<(), RemoteError> {
         to.send(&self.to_bytes())
     }
 
-    /// Waits for the next one.
+    /// Waits for the next packet.
     pub fn receive(from: &mut Waiting) -> Result<Packet, RemoteError> {
         let malformed = |error: Malformed| RemoteError::Malformed(error.to_string());
         loop {
@@ -185,7 +186,7 @@ impl Packet {
                 return Err(RemoteError::Malformed(format!("a packet of {length} bytes is announced")));
             }
             let length = usize::try_from(length).expect("it is no longer than the longest");
-            // A packet of nothing means nothing.
+            // Empty packets carry no information.
             if length > 0 {
                 return Packet::read(&from.take(length)?).map_err(malformed);
             }

@@ -1,6 +1,6 @@
 //! A client's session with a server.
 //!
-//! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
+//! Any error except `Refused` ends the session: a late reply would be taken for the reply to the next request.
 
 use crate::agent::LIMIT;
 use crate::handshake::{Key, greet_server};
@@ -9,33 +9,32 @@ use crate::wire::{DataType, Device, Tensor, Value};
 use crate::{Address, RemoteError, Waiting};
 use std::time::{Duration, Instant};
 
-/// Bytes that tensors are aligned to, as TVM's own are.
+/// Alignment of tensors in bytes, the same as in TVM.
 const ALIGNMENT: i64 = 64;
 
-/// A session that may ask.
+/// A client's session.
 pub struct Session {
     waiting: Waiting,
     limit: Duration,
     until: Option<Instant>,
-    /// The end of all requests, until the server was told of it.
+    /// Deadline that the server does not know yet.
     unsent_limit: Option<Instant>,
     limit_function: LimitFunction,
     is_open: bool,
 }
 
-/// The server's function that limits requests.
+/// State of the server's function that limits requests.
 #[derive(Clone, Copy)]
 enum LimitFunction {
-    /// It was not looked up yet.
     Unknown,
-    /// The server has none, as TVM's own.
+    /// Not offered by the server, for example TVM's own server.
     Absent,
     Handle(u64),
 }
 
 impl Session {
-    /// Begins a session within this time, which every later request gets, too, unless `until` says otherwise. Tries again while
-    /// the server is busy with another client.
+    /// Opens a session and retries while the server is busy with another client. `within` limits the opening and,
+    /// unless `until` sets a deadline, each later request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -63,33 +62,34 @@ impl Session {
         Ok(session)
     }
 
-    /// All requests from now on together may last until then: a server that answers each of them late is late. An agent is told
-    /// of it with the next call, so that it ends a kernel without an end although this client may have disappeared.
+    /// Sets a common deadline for all requests from now on, so that a server that is slow on each of them is noticed.
+    /// An agent receives the deadline with the next call and ends a kernel that never returns, even if this client has
+    /// disappeared.
     pub fn until(&mut self, until: Instant) {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
 
-    /// Tells an agent how long a request may take.
+    /// Sends the pending deadline to the agent, if it supports one.
     fn send_limit(&mut self) -> Result<(), RemoteError> {
         let Some(until) = self.unsent_limit.take() else { return Ok(()) };
         if let LimitFunction::Unknown = self.limit_function {
             self.limit_function = self.function(LIMIT)?.map_or(LimitFunction::Absent, LimitFunction::Handle);
         }
         let LimitFunction::Handle(function) = self.limit_function else { return Ok(()) };
-        // Rounded up, and a second more: where this client is still there, its own deadline is the first to pass.
+        // Rounded up and one second longer: if this client is still connected, its own deadline expires first.
         let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 2;
         let arguments = vec![Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX))];
         self.ask("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
     }
 
-    /// The handle of a function of this name, if the server has one.
+    /// Returns the handle of the named function, or `None` if the server has no such function.
     pub fn function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
         let packet = Packet::List(Code::GetGlobalFunction, vec![Value::Text(name.to_owned())]);
         let handle = pointer(self.ask("looking for a function", &packet)?)?;
         Ok(Some(handle).filter(|handle| *handle != 0))
     }
 
-    /// Calls a function.
+    /// Calls a function by its handle.
     pub fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Value, RemoteError> {
         self.send_limit()?;
         let answer = self.ask("calling a function", &Packet::CallFunction { function, arguments })?;
@@ -105,14 +105,14 @@ impl Session {
         }
     }
 
-    /// Calls a function of this name.
+    /// Looks up a function by its name and calls it.
     pub fn call_named(&mut self, name: &str, arguments: Vec<Value>) -> Result<Value, RemoteError> {
         let function = self.function(name)?;
         let function = function.ok_or_else(|| RemoteError::Refused(format!("there is no function `{name}`")))?;
         self.call(function, arguments)
     }
 
-    /// Stores a file in the session's own folder.
+    /// Stores a file in the session's folder on the server.
     pub fn upload(&mut self, name: &str, content: Vec<u8>) -> Result<(), RemoteError> {
         self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
     }
@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Memory for a tensor.
+    /// Allocates memory for a tensor.
     pub fn allocate(&mut self, dtype: DataType, shape: &[i64]) -> Result<Tensor, RemoteError> {
         let tensor = Tensor { data: 0, device: Device::CPU, dtype, shape: shape.to_vec(), byte_offset: 0 };
         let bytes = tensor.bytes().and_then(|bytes| i64::try_from(bytes.max(1)).ok());
@@ -135,18 +135,18 @@ impl Session {
         Ok(Tensor { data, ..tensor })
     }
 
-    /// Gives memory back.
+    /// Frees the tensor's memory.
     pub fn free(&mut self, tensor: &Tensor) -> Result<(), RemoteError> {
         let arguments = vec![Value::Device(tensor.device), Value::Pointer(tensor.data)];
         self.ask("freeing memory", &Packet::List(Code::FreeData, arguments)).map(drop)
     }
 
-    /// Gives a function or a library back.
+    /// Releases a function or a library.
     pub fn release(&mut self, handle: u64) -> Result<(), RemoteError> {
         self.ask("freeing a handle", &Packet::List(Code::FreeHandle, vec![Value::Pointer(handle)])).map(drop)
     }
 
-    /// Sets all elements.
+    /// Copies all elements to the server.
     pub fn write(&mut self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RemoteError> {
         for (piece, content) in pieces(tensor).zip(bytes.chunks(PIECE_BYTES as usize)) {
             self.ask("copying to the board", &Packet::CopyToRemote { tensor: piece, bytes: content.to_vec() })?;
@@ -154,7 +154,7 @@ impl Session {
         Ok(())
     }
 
-    /// All elements.
+    /// Copies all elements from the server.
     pub fn read(&mut self, tensor: &Tensor) -> Result<Vec<u8>, RemoteError> {
         let mut all = Vec::new();
         for piece in pieces(tensor) {
@@ -171,7 +171,6 @@ impl Session {
         Ok(all)
     }
 
-    /// Sends a request and waits for its answer.
     fn ask(&mut self, doing: &'static str, packet: &Packet) -> Result<Vec<Value>, RemoteError> {
         self.send(doing, packet)?;
         match self.receive()? {
@@ -184,7 +183,7 @@ impl Session {
         if !self.is_open {
             return Err(RemoteError::Ended);
         }
-        // No time at all would be none that a socket waits.
+        // A socket timeout of zero is an error.
         let left = |until: Instant| until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         self.waiting.begin(doing, self.until.map_or(self.limit, left));
         let sent = packet.send(&mut self.waiting);
@@ -202,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Whether the session can go on; a refusal leaves it as it was.
+    /// Returns whether the session can serve further requests. Refused requests do not end it.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
@@ -221,14 +220,14 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.is_open {
-            // Only a courtesy: closing the connection says the same.
+            // Optional: closing the connection has the same effect.
             self.waiting.begin("leaving", Duration::from_millis(200));
             let _ = Packet::Shutdown.send(&mut self.waiting);
         }
     }
 }
 
-/// A tensor as rows of bytes, each short enough for a packet.
+/// Splits a tensor into byte ranges that fit a packet.
 fn pieces(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
     const BYTE: DataType = DataType { code: 1, bits: 8, lanes: 1 };
     let all = tensor.bytes().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A tracker: who lends which device to whom. Frames of a length of four bytes and JSON, one answer to each question.
+//! Client of a tracker, which assigns devices to clients. Messages are JSON after a four-byte length; each request has
+//! one reply.
 
 use crate::error::{GREETING_TRACKER, LENDING};
 use crate::handshake::greet_tracker;
@@ -7,10 +8,9 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A message may have so many bytes, as trackers themselves say.
+/// Maximum length of a message, the same limit as in TVM's trackers.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The numbers of questions.
 mod code {
     pub const SUCCESS: i64 = 0;
     pub const PUT: i64 = 3;
@@ -20,39 +20,39 @@ mod code {
     pub const PENDING: i64 = 7;
 }
 
-/// A device that a tracker lent: good for one session.
+/// A device assigned by a tracker, valid for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// Where its server listens.
+    /// Address of the device's server.
     pub address: Address,
-    /// The key to offer there.
+    /// Key to offer to the server.
     pub match_key: String,
 }
 
-/// Who gets a device before whom.
+/// Position of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// In the order of asking.
+    /// In order of arrival.
     Own = 1,
-    /// Before all who wait.
+    /// Before all waiting requests.
     Next = 2,
 }
 
-/// How many devices of a key are free, and how many requests wait.
+/// State of the queue of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Devices that nobody has.
+    /// Number of free devices.
     pub free: u64,
-    /// Requests that wait for one.
+    /// Number of waiting requests.
     pub pending: u64,
 }
 
-/// What a tracker says of all its devices.
+/// A tracker's overview of its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// By key.
+    /// Queues by key.
     pub queues: BTreeMap<String, Queue>,
-    /// Servers by address, with their keys.
+    /// Addresses of the servers with their keys.
     pub servers: Vec<(String, String)>,
 }
 
@@ -63,7 +63,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Connects within this time.
+    /// Connects to a tracker within the time limit.
     pub fn open(address: &Address, within: Duration) -> Result<Tracker, RemoteError> {
         let mut waiting = connect(address, within)?;
         waiting.begin(GREETING_TRACKER, within);
@@ -71,40 +71,40 @@ impl Tracker {
         Ok(Tracker { waiting, address: address.clone() })
     }
 
-    /// Waits for a device of a key. A request that was not answered in time ends with its connection, since its answer would
-    /// come to the next question.
+    /// Waits for a device with the given key. A request that times out consumes the connection: its late reply would be
+    /// taken for the reply to the next request.
     pub fn request(mut self, key: &str, user: &str, turn: Turn, within: Duration) -> Result<Lent, RemoteError> {
         let answer = self.ask(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
         lent(&answer).ok_or_else(|| refused(&answer))
     }
 
-    /// What it knows of all devices.
+    /// Requests the overview of all devices.
     pub fn summary(&mut self, within: Duration) -> Result<Summary, RemoteError> {
         let answer = self.ask("asking for a summary", json!([code::SUMMARY]), within)?;
         summary(&answer).ok_or_else(|| refused(&answer))
     }
 
-    /// Says which server this connection is of.
+    /// Registers the server that this connection belongs to.
     pub fn introduce(&mut self, key: &str, port: u16, within: Duration) -> Result<(), RemoteError> {
         let info = json!({ "key": format!("server:{key}"), "addr": [Json::Null, port] });
         let answer = self.ask("registering", json!([code::INFO, info]), within)?;
         is_success(&answer).then_some(()).ok_or_else(|| refused(&answer))
     }
 
-    /// Offers a session to whoever asks for the key.
+    /// Offers a session to clients that request the key.
     pub fn put(&mut self, key: &str, port: u16, match_key: &str, within: Duration) -> Result<(), RemoteError> {
         let answer = self.ask("offering a session", json!([code::PUT, key, [port, match_key], Json::Null]), within)?;
         is_success(&answer).then_some(()).ok_or_else(|| refused(&answer))
     }
 
-    /// The match keys of this connection that nobody has.
+    /// Returns the match keys of this connection that are still free.
     pub fn pending(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
         let answer = self.ask("asking what is still offered", json!([code::PENDING]), within)?;
         let keys = answer.as_array().ok_or_else(|| refused(&answer))?;
         Ok(keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect())
     }
 
-    /// Where it is.
+    /// Returns the tracker's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -122,12 +122,12 @@ impl Tracker {
     }
 }
 
-/// A message of a tracker.
+/// Parses a tracker's message.
 pub fn message(bytes: &[u8]) -> Result<Json, RemoteError> {
     serde_json::from_slice(bytes).map_err(|error| RemoteError::Malformed(format!("a tracker's message: {error}")))
 }
 
-/// The device of an answer to a request.
+/// Parses the assigned device from the reply to a request.
 pub fn lent(answer: &Json) -> Option<Lent> {
     let [status, device] = answer.as_array()?.as_slice() else { return None };
     let [host, port, match_key] = device.as_array()?.as_slice() else { return None };
@@ -139,7 +139,7 @@ pub fn lent(answer: &Json) -> Option<Lent> {
     Some(Lent { address, match_key: match_key.as_str()?.to_owned() })
 }
 
-/// The summary of an answer.
+/// Parses the overview from a reply.
 pub fn summary(answer: &Json) -> Option<Summary> {
     let [status, told] = answer.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {

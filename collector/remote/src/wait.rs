@@ -1,16 +1,16 @@
-//! A connection whose every wait has an end.
+//! A connection with a deadline on every wait.
 
 use crate::{Address, RemoteError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Memory that is reserved before anything arrived.
+/// Maximum number of bytes reserved before any data has arrived.
 const TRUSTED_BYTES: usize = 64 << 10;
-/// What is asked of the connection at once: most answers are shorter.
+/// Size of the read buffer. Most replies are shorter.
 const READ_BYTES: usize = 4 << 10;
 
-/// Connects within this time.
+/// Connects to an address within the time limit.
 pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
     let unreachable = |why: std::io::Error| RemoteError::Unreachable { address: address.clone(), why: why.to_string() };
     let until = Instant::now() + within;
@@ -26,27 +26,27 @@ pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteErr
     Err(unreachable(last))
 }
 
-/// A connection with the moment at which waiting for the other side ends.
+/// A connection and the deadline of the current activity.
 pub struct Waiting {
     stream: TcpStream,
     until: Instant,
     limit: Duration,
     doing: &'static str,
-    /// What came and was not asked for yet, from this place on.
+    /// Received bytes that are not consumed yet, starting at `taken`.
     ahead: Vec<u8>,
     taken: usize,
-    /// How long the connection itself waits to send and to receive.
+    /// Current write and read timeouts of the socket.
     waits: [Option<Duration>; 2],
 }
 
-/// Places in `waits`.
 const TO_SEND: usize = 0;
 const TO_RECEIVE: usize = 1;
 
 impl Waiting {
-    /// A connection that waits at most so long from now on.
+    /// Wraps a stream. The deadline starts now.
     pub fn new(stream: TcpStream, within: Duration) -> Waiting {
-        // Requests are small and each waits for its answer. Where it cannot be set it is only slower.
+        // Requests are small and wait for their replies, so Nagle's algorithm only delays them. Without the option the
+        // connection is slower but works.
         let _ = stream.set_nodelay(true);
         Waiting {
             stream,
@@ -59,12 +59,12 @@ impl Waiting {
         }
     }
 
-    /// From now on something else is waited for, until so much later at most.
+    /// Starts a new activity with its own deadline.
     pub fn begin(&mut self, doing: &'static str, within: Duration) {
         (self.doing, self.limit, self.until) = (doing, within, Instant::now() + within);
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<(), RemoteError> {
         while !bytes.is_empty() {
             self.wait_at_most(TO_SEND)?;
@@ -77,7 +77,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Fills a buffer.
+    /// Fills the whole buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<(), RemoteError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -98,14 +98,14 @@ impl Waiting {
         Ok(())
     }
 
-    /// The next four bytes as a number.
+    /// Reads a four-byte integer.
     pub fn number(&mut self) -> Result<i32, RemoteError> {
         let mut bytes = [0; 4];
         self.fill(&mut bytes)?;
         Ok(i32::from_le_bytes(bytes))
     }
 
-    /// So many bytes; memory is taken as they arrive.
+    /// Reads `count` bytes. Memory grows as they arrive.
     pub fn take(&mut self, count: usize) -> Result<Vec<u8>, RemoteError> {
         let mut bytes = Vec::with_capacity(count.min(TRUSTED_BYTES));
         while bytes.len() < count {
@@ -116,7 +116,7 @@ impl Waiting {
         Ok(bytes)
     }
 
-    /// Takes what has come, all at once.
+    /// Refills the read buffer with what has arrived.
     fn look_ahead(&mut self) -> Result<(), RemoteError> {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(READ_BYTES, 0);
@@ -137,8 +137,8 @@ impl Waiting {
         }
     }
 
-    /// The connection itself waits no longer than is left. One that waits a little shorter is left as it is: who waited in vain
-    /// asks once more.
+    /// Ensures that the socket's timeout does not exceed the remaining time. A shorter timeout is kept, since setting
+    /// it costs a system call and the caller retries after a timeout.
     fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
         let left = self.left()?;
         if self.waits[way].is_none_or(|waits| waits > left) {
@@ -149,7 +149,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// An error that only says to try again passes; how long is up to `left`.
+    /// Ignores errors after which the operation can be retried. `left` limits the retries.
     fn pass(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
@@ -162,7 +162,7 @@ impl Waiting {
     }
 
     fn failed(&self, _: &std::io::Error) -> RemoteError {
-        // Resets, broken pipes and the like: whichever it is, the other side has gone.
+        // Resets, broken pipes and similar errors all mean that the peer has gone.
         RemoteError::Closed { doing: self.doing }
     }
 

@@ -1,57 +1,56 @@
-//! Argument lists: what calls and answers are made of.
+//! Argument lists of calls and replies.
 
-/// A list may have so many elements: no kernel takes more.
+/// Maximum number of elements of a list. No kernel takes more arguments.
 const ARGUMENTS_MAX: usize = 1024;
-/// A tensor may have so many dimensions.
 const RANK_MAX: usize = 32;
 
-/// Why bytes are not what they should be.
+/// Description of malformed input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// A type of elements, as DLPack numbers them.
+/// Element type in DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType {
     /// 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.
     pub code: u8,
-    /// Bits of a lane.
+    /// Bits per lane.
     pub bits: u8,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u16,
 }
 
-/// A device, as DLPack numbers them.
+/// Device in DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// 1 is a CPU.
+    /// Kind of device; 1 is a CPU.
     pub kind: i32,
-    /// Which of them.
+    /// Index of the device among its kind.
     pub id: i32,
 }
 
 impl Device {
-    /// The board's processor.
+    /// The board's CPU.
     pub const CPU: Device = Device { kind: 1, id: 0 };
 }
 
-/// A tensor on the other side.
+/// A tensor on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// What the server calls its memory.
+    /// Handle of the tensor's memory.
     pub data: u64,
-    /// Where it is.
+    /// Device of the memory.
     pub device: Device,
-    /// Type of elements.
+    /// Element type.
     pub dtype: DataType,
     /// Extents.
     pub shape: Vec<i64>,
-    /// Where in its memory it begins.
+    /// Offset of the first element in the memory.
     pub byte_offset: u64,
 }
 
 impl Tensor {
-    /// What its elements take; nothing where that is no number that a machine could have.
+    /// Returns the size of the elements, or `None` if it exceeds any addressable memory.
     pub fn bytes(&self) -> Option<u64> {
         let element = (u64::from(self.dtype.bits) * u64::from(self.dtype.lanes)).div_ceil(8);
         let mut bytes = element;
@@ -80,7 +79,6 @@ pub enum Value {
     Module(u64),
 }
 
-/// The numbers that types have in a list.
 mod kind {
     pub const NONE: i32 = 0;
     pub const INT: i32 = 1;
@@ -101,7 +99,7 @@ mod kind {
 }
 
 impl Value {
-    /// The number of its type where it is the result of a call.
+    /// Returns the type code that the value has as the result of a call.
     pub fn kind(&self) -> i32 {
         match self {
             Value::None => kind::NONE,
@@ -120,18 +118,18 @@ impl Value {
     }
 }
 
-/// Bytes of a packet that are read from front to back.
+/// Sequential reader of a packet.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Of these bytes.
+    /// Creates a reader at the start of the bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What was not read.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -149,24 +147,24 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("so many were taken"))
     }
 
-    /// A number of four bytes.
+    /// Reads a four-byte integer.
     pub fn i32(&mut self) -> Result<i32, Malformed> {
         Ok(i32::from_le_bytes(self.array()?))
     }
 
-    /// A number of eight bytes.
+    /// Reads an eight-byte integer.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Bytes after their number.
+    /// Reads length-prefixed bytes.
     pub fn counted(&mut self) -> Result<&'a [u8], Malformed> {
         let count = self.u64()?;
         let count = usize::try_from(count).map_err(|_| Malformed(format!("{count} bytes are announced")))?;
         self.take(count)
     }
 
-    /// Text after the number of its bytes.
+    /// Reads length-prefixed UTF-8 text.
     pub fn text(&mut self) -> Result<String, Malformed> {
         let bytes = self.counted()?;
         String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a text is no UTF-8".to_owned()))
@@ -181,7 +179,7 @@ impl<'a> Reader<'a> {
         Ok(Device { kind: self.i32()?, id: self.i32()? })
     }
 
-    /// A tensor without the number of its type.
+    /// Reads a tensor without its type code.
     pub fn tensor(&mut self) -> Result<Tensor, Malformed> {
         let (data, device, rank) = (self.u64()?, self.device()?, self.i32()?);
         let rank = usize::try_from(rank).ok().filter(|rank| *rank <= RANK_MAX);
@@ -191,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(Tensor { data, device, dtype, shape, byte_offset: self.u64()? })
     }
 
-    /// A whole list.
+    /// Reads a list.
     pub fn list(&mut self) -> Result<Vec<Value>, Malformed> {
         let count = self.i32()?;
         let count = usize::try_from(count).ok().filter(|count| *count <= ARGUMENTS_MAX);
@@ -227,7 +225,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a text after the number of its bytes.
+/// Writes length-prefixed text.
 pub fn put_text(text: &str, to: &mut Vec<u8>) {
     put_counted(text.as_bytes(), to);
 }
@@ -242,7 +240,7 @@ fn put_type(dtype: DataType, to: &mut Vec<u8>) {
     to.extend(dtype.lanes.to_le_bytes());
 }
 
-/// Writes a tensor without the number of its type.
+/// Writes a tensor without its type code.
 pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.data.to_le_bytes());
     to.extend(tensor.device.kind.to_le_bytes());
@@ -253,7 +251,7 @@ pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.byte_offset.to_le_bytes());
 }
 
-/// Writes a whole list. Texts and bytes are written as plain memory, which every version reads.
+/// Writes a list. Texts and bytes use their plain encoding, which every version of TVM reads.
 pub fn put_list(values: &[Value], to: &mut Vec<u8>) {
     to.extend((values.len() as i32).to_le_bytes());
     values.iter().for_each(|value| put_value(value, to));

@@ -1,4 +1,4 @@
-//! What is written is read back, known packets have known bytes, and no bytes are too bad to be refused.
+//! Round trips of packets, their expected bytes, and rejection of malformed input.
 #![allow(missing_docs)]
 
 use proptest::prelude::*;
@@ -53,9 +53,9 @@ proptest! {
 #[test]
 fn packets_have_the_bytes_that_tvm_writes() {
     let asked = Packet::List(Code::GetGlobalFunction, vec![Value::Text("f".to_owned())]).to_bytes();
-    let mut known = vec![25, 0, 0, 0, 0, 0, 0, 0]; // bytes to come
-    known.extend([9, 0, 0, 0, 1, 0, 0, 0]); // the request, one element
-    known.extend([8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'f']); // a text of one byte
+    let mut known = vec![25, 0, 0, 0, 0, 0, 0, 0]; // length of the packet
+    known.extend([9, 0, 0, 0, 1, 0, 0, 0]); // code of the request, number of elements
+    known.extend([8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'f']); // text of length 1
     known[0] = u8::try_from(known.len() - 8).unwrap();
     assert_eq!(asked, known);
     let none = Packet::answer(vec![Value::None]).to_bytes();

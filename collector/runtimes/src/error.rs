@@ -1,6 +1,6 @@
-//! Why a model cannot be run through a runtime.
+//! Errors of running a model in another runtime.
 
-/// Why a model cannot be run through a runtime.
+/// Why a model cannot be run in a runtime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RuntimeError {
@@ -16,5 +16,4 @@ pub enum RuntimeError {
     Length { wanted: usize, found: usize },
 }
 
-/// What the code of a runtime answers.
 pub(crate) type Result<T> = std::result::Result<T, RuntimeError>;

@@ -1,22 +1,21 @@
-//! **Fence**: what a runtime's library gives, its handles and its texts.
+//! **Fence**: handles and texts owned by a runtime's library.
 //!
-//! Keeps true: a handle goes back once, to the function of the library that belongs to it, and the library stays open until then.
+//! Invariant: a handle is released once, by the matching function of its library, which stays loaded until then.
 
 use std::ffi::{CStr, c_char, c_void};
 
-/// Something of the library's.
+/// Opaque pointer of a library.
 pub type Handle = *mut c_void;
 
-/// What the library gave and takes back.
+/// A handle that is released on drop.
 pub struct Owned<R> {
     pub handle: Handle,
     release: unsafe extern "C" fn(Handle),
-    /// Keeps the library open.
+    /// Keeps the library loaded.
     _runtime: R,
 }
 
 impl<R: Clone> Owned<R> {
-    /// A handle that the library gave, with the function that takes it back.
     pub fn new(runtime: &R, handle: Handle, release: unsafe extern "C" fn(Handle)) -> Owned<R> {
         Owned { handle, release, _runtime: runtime.clone() }
     }
@@ -24,20 +23,20 @@ impl<R: Clone> Owned<R> {
 
 impl<R> Drop for Owned<R> {
     fn drop(&mut self) {
-        // SAFETY: made by the library with the function that belongs to this one, and released once.
+        // SAFETY: the library created the handle, `release` is the matching function, and `drop` runs once.
         unsafe { (self.release)(self.handle) };
     }
 }
 
-/// A text of the library's, copied.
+/// Copies a C string; null becomes an empty text.
 ///
 /// # Safety
 ///
-/// The pointer is nothing, or leads to a text that ends in zero.
+/// `text` is null or points to a string that ends with a zero byte.
 pub unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -1,8 +1,9 @@
-//! Other runtimes beside our own code: whole models, the same file, the same inputs, timed as our own code is.
+//! Execution of whole models in other runtimes: the same file and inputs, measured like this project's own code.
 //!
-//! Their libraries are of pinned wheels, opened at run time and never needed. `onnxruntime` and `openvino` are the fences
-//! around their C interfaces and `ports` and `given` those around the memory both compute in and around what they give; `runner` does jobs with either. They may do
-//! all they can: every rewrite of graphs, threads that poll, one on each CPU of the job.
+//! The libraries come from pinned wheels, are loaded at run time and are optional. `onnxruntime` and `openvino` are the
+//! fences around their C interfaces; `ports` and `given` are the fences around shared memory and handles; `runner`
+//! processes jobs with either. The runtimes may use all their optimisations: graph rewrites, spinning threads, one
+//! thread per CPU of the job.
 
 mod error;
 #[allow(unsafe_code)]
@@ -21,5 +22,5 @@ pub use error::RuntimeError;
 pub use runner::Runner;
 pub use runtime::{Described, Runtime};
 
-/// The file in a job's folder that is run.
+/// Name of the model file in a job's folder.
 pub const MODEL: &str = "model.onnx";

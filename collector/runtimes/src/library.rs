@@ -1,11 +1,10 @@
-//! Where a runtime's library lies.
+//! Search for a runtime's library.
 
 use crate::error::{Result, RuntimeError};
 use crate::runtime::Described;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The library's file among the installed wheels.
 pub fn file(of: &Described) -> Result<PathBuf> {
     let folders: Vec<PathBuf> =
         worker::libraries::packages().into_iter().map(|packages| packages.join(of.folder)).collect();
@@ -16,7 +15,7 @@ pub fn file(of: &Described) -> Result<PathBuf> {
     })
 }
 
-/// A file whose name begins so, in the first folder that has one; of several the last by name.
+/// Returns a file with the given prefix from the first folder that has one, the last by name if there are several.
 fn find(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
     let in_folder = |folder: &PathBuf| {
         let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,20 +1,20 @@
-//! **Fence**: memory that a runtime's library computes in, through addresses it was given.
+//! **Fence**: memory that a runtime's library accesses by address.
 //!
-//! Keeps true: memory outlives the library's handle to it, has the size that was asked for, and is touched from here only
-//! while nothing runs, since a run takes the whole session for itself.
+//! Invariants: memory outlives the library's handle to it, has the requested size, and is accessed here only while
+//! nothing runs, since a run borrows the whole session exclusively.
 
 use crate::error::{Result, RuntimeError};
 use std::ffi::c_void;
 
-/// More than any tensor of a model takes.
+/// Upper limit, above the size of any tensor of a model.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Cache lines, so that tensors begin where vectors like to.
+/// Allocation unit that aligns tensors to cache lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Memory of one tensor, read and written by address alone while a session has it.
+/// Memory of a tensor. It is accessed only by address while a session uses it.
 pub struct Memory {
     lines: *mut Line,
     count: usize,
@@ -22,64 +22,60 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, all zero.
     pub fn new(bytes: usize) -> Memory {
         let lines = vec![Line([0; 64]); bytes.div_ceil(64).max(1)].into_boxed_slice();
         let count = lines.len();
         Memory { lines: Box::into_raw(lines).cast(), count, bytes }
     }
 
-    /// Where it begins.
     pub fn address(&self) -> *mut c_void {
         self.lines.cast()
     }
 
-    /// How much it is.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     fn write(&mut self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.bytes, "a tensor is written as a whole");
-        // SAFETY: the memory holds so many bytes, and no run is going on, since runs take the session for themselves.
+        // SAFETY: the memory has this size, and no run is active, since runs borrow the session exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.lines.cast(), bytes.len()) };
     }
 
     fn read(&self) -> Vec<u8> {
-        // SAFETY: as above; the bytes were set when the memory was made.
+        // SAFETY: as above; the bytes were initialised at the allocation.
         unsafe { std::slice::from_raw_parts(self.lines.cast::<u8>(), self.bytes) }.to_vec()
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: made of a box of so many lines, and freed once.
+        // SAFETY: the pointer comes from a box of `count` lines and is freed once.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.lines, self.count)) });
     }
 }
 
-/// An input or an output.
+/// An input or an output of a model.
 pub struct Port<Handle> {
-    /// What the library knows it by; let go before the memory, which it points to.
+    /// Library's handle. Declared before the memory it refers to, so that it is dropped first.
     pub handle: Handle,
     memory: Memory,
 }
 
 impl<Handle> Port<Handle> {
-    /// A port of a handle to this memory.
     pub fn new(handle: Handle, memory: Memory) -> Port<Handle> {
         Port { handle, memory }
     }
 }
 
-/// All that goes into a model and comes out of it.
+/// All inputs and outputs of a model.
 pub struct Ports<Handle> {
     pub inputs: Vec<Port<Handle>>,
     pub outputs: Vec<Port<Handle>>,
 }
 
 impl<Handle> Ports<Handle> {
-    /// Sets all inputs, given one after the other.
+    /// Sets all inputs from their concatenated bytes.
     pub fn write_inputs(&mut self, mut bytes: &[u8]) -> Result<()> {
         let wanted = self.inputs.iter().map(|port| port.memory.bytes).sum();
         if bytes.len() != wanted {
@@ -93,18 +89,18 @@ impl<Handle> Ports<Handle> {
         Ok(())
     }
 
-    /// Fills the outputs with a pattern that a result hardly has, so that what nobody wrote is seen.
+    /// Fills the outputs with a pattern that results hardly contain, so that unwritten elements are detected.
     pub fn poison_outputs(&mut self) {
         self.outputs.iter_mut().for_each(|port| port.memory.write(&vec![0xff; port.memory.bytes]));
     }
 
-    /// All outputs, one after the other.
+    /// Returns the concatenated bytes of all outputs.
     pub fn read_outputs(&self) -> Vec<u8> {
         self.outputs.iter().flat_map(|port| port.memory.read()).collect()
     }
 }
 
-/// The bytes of a tensor, as its type in the model says; why there are none, where it cannot be.
+/// Returns the size of a tensor, or why its extents are invalid.
 pub fn bytes_of(extents: &[i64], element_bytes: u64) -> std::result::Result<usize, String> {
     let bytes = extents.iter().try_fold(element_bytes, |all, extent| all.checked_mul(u64::try_from(*extent).ok()?));
     let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX).and_then(|bytes| usize::try_from(bytes).ok());

@@ -1,8 +1,8 @@
-//! The runner of whole models through a runtime: a folder with a model's file in, times and outputs out.
+//! Runner of whole models in another runtime: reads a model file from a folder, and returns times and outputs.
 //!
-//! It does what the runner of our own programs does. A session is kept while folder, inputs and CPUs are the same, so that
-//! a model is loaded once for many short rounds. That no thread which computes may run elsewhere than on the job's CPUs is
-//! looked at after each measurement, whatever the library was asked for.
+//! It mirrors the runner of this project's own programs. A session is kept while folder, inputs and CPUs stay the same,
+//! so that many short measurement rounds load a model once. After each measurement the affinity of all threads is
+//! verified, whatever options the library received.
 
 use crate::MODEL;
 use crate::error::RuntimeError;
@@ -14,7 +14,7 @@ use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, affinity, measure};
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Answers jobs; keeps what the next job of the same model can use.
+/// Processes jobs and caches the session of the last model.
 pub struct Runner<R: Runtime> {
     process: RunnerProcess,
     runtime: R,
@@ -22,17 +22,17 @@ pub struct Runner<R: Runtime> {
 }
 
 impl<R: Runtime> Runner<R> {
-    /// A runner with the library opened.
+    /// Loads the library.
     pub fn open(process: RunnerProcess) -> Result<Runner<R>, RuntimeError> {
         Ok(Runner { process, runtime: R::open()?, kept: Kept::default() })
     }
 
-    /// The library's version.
+    /// Returns the version of the library.
     pub fn version(&self) -> String {
         self.runtime.version()
     }
 
-    /// Does one job.
+    /// Processes one job.
     pub fn answer(&mut self, job: &NetworkJob) -> RunReply {
         self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
@@ -41,14 +41,14 @@ impl<R: Runtime> Runner<R> {
         let model = job.program.join(MODEL);
         let stamps = stamps(&[&model, &job.inputs], &job.cpus, job.placement);
         let is_counted = job.counters.backend != Backend::None;
-        // Before a session makes its threads, so that they are counted too.
+        // Opened before the session creates its threads, so that their counts are included.
         let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
         let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
         let mut session = match self.kept.take(&stamps).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
-                // What the library finds it may use, and what its threads inherit, from those that it made as it was
-                // opened, too.
+                // Determines the CPUs that the library detects and new threads inherit. Also applies to threads created
+                // when the library was loaded.
                 affinity::pin_all(&job.cpus)?;
                 let mut session = self.runtime.load(self.process, &model, &job.cpus)?;
                 session.ports().write_inputs(&job.read_inputs()?)?;

@@ -1,54 +1,54 @@
-//! What all runtimes can do, and what is known of each without its library.
+//! Common interface of all runtimes, and their static descriptions.
 
 use crate::error::Result;
 use crate::ports::Ports;
 use std::path::Path;
 use worker::RunnerProcess;
 
-/// A runtime as people and files call it.
+/// Static description of a runtime.
 #[derive(Debug)]
 pub struct Described {
-    /// As it is told.
+    /// Displayed name.
     pub name: &'static str,
-    /// As versions list it.
+    /// Key in lists of versions.
     pub key: &'static str,
-    /// Where its library lies among installed wheels.
+    /// Folder of the library among installed wheels.
     pub(crate) folder: &'static str,
-    /// How the name of its library's file begins.
+    /// Prefix of the library's file name.
     pub(crate) file: &'static str,
-    /// What to do where the library cannot be used.
+    /// Remedy if the library cannot be loaded.
     pub hint: &'static str,
 }
 
-/// A library that runs whole models, opened.
+/// A loaded library that runs whole models.
 pub trait Runtime: Sized {
-    /// A model of its, loaded.
+    /// Type of a loaded model.
     type Session: Session;
 
-    /// What it is.
+    /// Static description.
     const DESCRIBED: &'static Described;
 
-    /// Opens the library.
+    /// Loads the library.
     fn open() -> Result<Self>;
 
-    /// The library's version, such as `1.31.1`.
+    /// Returns the library's version, such as `1.31.1`.
     fn version(&self) -> String;
 
-    /// Loads a model's file, to be run by one thread on each of these CPUs, the caller being one of them.
+    /// Loads a model that runs with one thread per CPU, including the caller.
     fn load(&self, process: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Self::Session>;
 
-    /// Those of a job's CPUs that the caller of a run is pinned to.
+    /// Returns the CPUs that the calling thread of a run is pinned to.
     fn caller_cpus(cpus: &[usize]) -> &[usize];
 }
 
-/// A model that is ready to run, with memory for all that goes in and comes out.
+/// A loaded model with memory for its inputs and outputs.
 pub trait Session {
-    /// What the library knows an input or an output by.
+    /// Library's handle of an input or output.
     type Handle;
 
-    /// Its inputs and outputs.
+    /// Returns the inputs and outputs.
     fn ports(&mut self) -> &mut Ports<Self::Handle>;
 
-    /// Runs the model so many times.
+    /// Runs the model `times` times.
     fn run(&mut self, times: u32) -> Result<()>;
 }

@@ -3,11 +3,11 @@
 #![allow(missing_docs, clippy::print_stdout)]
 
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
-use job::target::llvm;
 use models::Choice;
 use models::Task;
 use search::{Problem, Seen, TunerName, tuner};
 use std::time::Instant;
+use targets::llvm;
 
 const KNOWN: usize = 256;
 const PROPOSED: usize = 64;

@@ -1,8 +1,8 @@
 //! The tuners by their names, and what each is for.
 
 use crate::features::View;
-use job::target::Kind;
 use models::{Choice, choice};
+use targets::{Kind, TunerNeeds};
 
 choice! {
     /// A tuner.
@@ -43,21 +43,10 @@ impl TunerName {
 
     /// Why it cannot search for a target; nothing where it can.
     pub fn misfit(self, target: Kind) -> Option<String> {
-        let needs_loops = self.view().is_some_and(|view| view != View::Knobs) && self != TunerName::Draft;
-        match target {
-            Kind::Pynq if needs_loops || self == TunerName::Metaschedule => Some(format!(
-                "`{}` learns from code that TVM makes, and a core on a board's fabric runs our own; `draft`, `xgb_knob`, `ga`, \
-                 `random` and `gridsearch` search there",
-                self.name()
-            )),
-            Kind::Cuda if needs_loops => Some(format!(
-                "`{}` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, \
-                 `ga`, `random`, `gridsearch` and `metaschedule` search there",
-                self.name()
-            )),
-            Kind::Opencl => Some(format!("`{}` measures, and nothing here runs OpenCL", self.name())),
-            Kind::Torch => Some(format!("`{}` searches schedules, and a library has none", self.name())),
-            Kind::Cuda | Kind::Llvm | Kind::Pynq => None,
-        }
+        target.refuse_tuner(&TunerNeeds {
+            name: self.name(),
+            learns_cpu_loops: self.view().is_some_and(|view| view != View::Knobs) && self != TunerName::Draft,
+            draws: self == TunerName::Metaschedule,
+        })
     }
 }

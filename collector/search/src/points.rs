@@ -211,9 +211,9 @@ mod tests {
     use crate::synthetic::problem;
     use crate::{Problem, Tuner};
     use job::space::{Schedule, Template};
-    use job::target::{cuda, cuda_text};
     use models::Fuse;
     use std::collections::BTreeMap;
+    use targets::{cuda, cuda_text};
 
     /// Makes a space with 64 points of scalar code and 2 of tensor cores, from equally many settings.
     fn two_kinds() -> Space {

@@ -1,10 +1,10 @@
 //! What is searched: a task, its space, and where it runs.
 
 use job::space::{Knobs, Space, Template, space};
-use job::target::{Machine, Target};
 use models::Task;
 use samples::features::{Device, Work};
 use samples::records::work_of;
+use targets::{Machine, Target};
 
 /// The schedules of a task on so many threads of a machine.
 #[derive(Clone, Debug)]

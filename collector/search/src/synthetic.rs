@@ -2,9 +2,9 @@
 
 use crate::{Evolution, Problem, Seen, Tuner};
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
-use job::target::{Target, llvm};
 use models::Fuse;
 use std::collections::BTreeSet;
+use targets::{Target, llvm};
 
 /// A machine with vectors of 16 floats.
 pub fn machine() -> Target {

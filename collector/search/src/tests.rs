@@ -3,7 +3,6 @@
 use super::*;
 use crate::synthetic::{billion, childless, problem, time, tune};
 use job::space::Knobs;
-use job::target::Kind;
 use models::Choice;
 use std::collections::BTreeSet;
 
@@ -160,7 +159,13 @@ fn tuners_have_names_and_fit_targets() {
     let names: Vec<String> = TunerName::ALL.iter().map(|name| name.name().to_owned()).collect();
     let written = TunerName::ALL.iter().map(|name| serde_json::to_value(name).expect("a word"));
     assert_eq!(written.map(|value| value.as_str().expect("a word").to_owned()).collect::<Vec<_>>(), names);
-    assert!(TunerName::ALL.iter().all(|name| name.misfit(Kind::Llvm).is_none() && name.misfit(Kind::Torch).is_some()));
-    let fits_gpus = TunerName::ALL.iter().filter(|name| name.misfit(Kind::Cuda).is_none()).count();
-    assert_eq!(fits_gpus, 6);
+    let fits = |name: &str| {
+        let kind = targets::find(name).expect("a kind");
+        TunerName::ALL.iter().filter(|tuner| tuner.misfit(kind).is_none()).count()
+    };
+    assert_eq!(
+        [fits("llvm"), fits("pynq"), fits("cuda"), fits("mali")],
+        [TunerName::ALL.len(), TunerName::ALL.len(), 6, 0]
+    );
+    assert!(TunerName::ALL.iter().all(|tuner| tuner.misfit(targets::library()).is_some()));
 }

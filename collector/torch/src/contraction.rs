@@ -1,36 +1,44 @@
 //! Sums of products.
 
+use crate::call::Call;
 use crate::inputs;
 use crate::movement::from_last;
 use crate::refusal::{Refusal, Result};
+use models::operators::{Attention, ConvTranspose, ConvWindow, Einsum, MatMul};
 use models::{Op, Task};
 use tch::{Kind, Tensor};
 
-/// Attributes of a window as an operator stores them.
-pub struct Window<'a> {
-    pub strides: &'a [i64],
-    pub pads: &'a [i64],
-    pub dilations: &'a [i64],
+/// Computes sums of products.
+pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, kind) = (call.x(), call.inputs, call.kind);
+    match call.op {
+        Op::Conv(_) => conv(x, inputs[1], call.bias, &window_of(call.op), kind),
+        Op::ConvTranspose(ConvTranspose { output_pads, .. }) => {
+            conv_transpose(x, inputs[1], call.bias, &window_of(call.op), output_pads)
+        }
+        Op::MatMul(MatMul { transpose_a, transpose_b }) => mat_mul(x, inputs[1], *transpose_a, *transpose_b, kind),
+        Op::Dense(_) => dense(x, inputs[1], call.bias, kind),
+        Op::Einsum(Einsum { equation }) => einsum(equation, inputs, kind),
+        Op::Attention(Attention { causal, scale, softcap, .. }) => {
+            attention(inputs, call.constants.first(), *causal, *scale, *softcap)
+        }
+        Op::QConv(_) | Op::QDense(_) | Op::QMatMul(_) => Err(Refusal::unsupported(format!(
+            "`{}`: PyTorch's integer kernels give rescaled results, not the sums of 32 bits",
+            call.op.name()
+        ))),
+        _ => return Ok(None),
+    }
+    .map(Some)
 }
 
-impl Window<'_> {
-    /// Heads of the pads where the tails are equal, which is all that PyTorch's calls take.
-    pub fn even_pads(&self) -> Option<&[i64]> {
-        let (heads, tails) = self.pads.split_at(self.strides.len());
-        (heads == tails).then_some(heads)
-    }
-
-    /// The pads of all dimensions, the first two of which have none.
-    pub fn all_pads(&self) -> Vec<i64> {
-        let (heads, tails) = self.pads.split_at(self.strides.len());
-        [&[0, 0], heads, &[0, 0], tails].concat()
-    }
+fn window_of(op: &Op) -> ConvWindow<'_> {
+    op.window().expect("a convolution has a window")
 }
 
-/// Whether heads and tails are equal.
-pub fn has_even_pads(pads: &[i64]) -> bool {
-    let (heads, tails) = pads.split_at(pads.len() / 2);
-    heads == tails
+/// The pads of all dimensions, the first two of which have none.
+pub fn all_pads(window: &ConvWindow<'_>) -> Vec<i64> {
+    let (heads, tails) = window.pads.split_at(window.strides.len());
+    [&[0, 0], heads, &[0, 0], tails].concat()
 }
 
 /// Operands in the type that sums are made in.
@@ -38,21 +46,14 @@ fn widened(x: &Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x.shallow_clone() } else { x.f_to_kind(kind)? })
 }
 
-pub fn conv(
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&Tensor>,
-    window: &Window<'_>,
-    groups: i64,
-    kind: Kind,
-) -> Result<Tensor> {
+fn conv(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, window: &ConvWindow<'_>, kind: Kind) -> Result<Tensor> {
     let (x, w) = (widened(x, kind)?, widened(w, kind)?);
     let none = vec![0; window.strides.len()];
     let (x, pads) = match window.even_pads() {
         Some(pads) => (x, pads),
-        None => (x.f_constant_pad_nd(from_last(&window.all_pads()))?, none.as_slice()),
+        None => (x.f_constant_pad_nd(from_last(&all_pads(window)))?, none.as_slice()),
     };
-    let (strides, dilations) = (window.strides, window.dilations);
+    let ConvWindow { strides, dilations, groups, .. } = *window;
     Ok(match strides.len() {
         1 => x.f_conv1d(&w, bias, strides, pads, dilations, groups)?,
         2 => x.f_conv2d(&w, bias, strides, pads, dilations, groups)?,
@@ -60,15 +61,14 @@ pub fn conv(
     })
 }
 
-pub fn conv_transpose(
+fn conv_transpose(
     x: &Tensor,
     w: &Tensor,
     bias: Option<&Tensor>,
-    window: &Window<'_>,
+    window: &ConvWindow<'_>,
     output_pads: &[i64],
-    groups: i64,
 ) -> Result<Tensor> {
-    let (strides, dilations) = (window.strides, window.dilations);
+    let ConvWindow { strides, dilations, groups, .. } = *window;
     let call = |pads: &[i64], output_pads: &[i64]| match strides.len() {
         1 => x.f_conv_transpose1d(w, bias, strides, pads, output_pads, groups, dilations),
         2 => x.f_conv_transpose2d(w, bias, strides, pads, output_pads, groups, dilations),
@@ -86,7 +86,7 @@ pub fn conv_transpose(
     Ok(call(&none, &none)?.f_constant_pad_nd(from_last(&all))?)
 }
 
-pub fn mat_mul(a: &Tensor, b: &Tensor, transpose_a: bool, transpose_b: bool, kind: Kind) -> Result<Tensor> {
+fn mat_mul(a: &Tensor, b: &Tensor, transpose_a: bool, transpose_b: bool, kind: Kind) -> Result<Tensor> {
     let operand = |x: &Tensor, is_transposed: bool| -> Result<Tensor> {
         let x = widened(x, kind)?;
         Ok(if is_transposed { x.f_transpose(-2, -1)? } else { x })
@@ -94,11 +94,11 @@ pub fn mat_mul(a: &Tensor, b: &Tensor, transpose_a: bool, transpose_b: bool, kin
     Ok(operand(a, transpose_a)?.f_matmul(&operand(b, transpose_b)?)?)
 }
 
-pub fn dense(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, kind: Kind) -> Result<Tensor> {
+fn dense(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, kind: Kind) -> Result<Tensor> {
     Ok(widened(x, kind)?.f_linear(&widened(w, kind)?, bias)?)
 }
 
-pub fn einsum(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
+fn einsum(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
     let inputs = inputs.iter().map(|x| widened(x, kind)).collect::<Result<Vec<Tensor>>>()?;
     // With one operand the result may be a view.
     let result = Tensor::f_einsum(equation, &inputs, None::<i64>)?;
@@ -112,7 +112,7 @@ pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<
     let (q, k) = (ty(0)?, ty(1)?);
     let (rows, places) = (inputs::extents(q)?[2], inputs::extents(k)?[2]);
     let has_mask = anchor.inputs.len() > 3;
-    let has_softcap = matches!(anchor.op, Op::Attention { softcap: Some(_), .. });
+    let has_softcap = matches!(anchor.op, Op::Attention(Attention { softcap: Some(_), .. }));
     let is_plain = window.is_none() && !has_mask && !has_softcap && (rows == places);
     if !(causal || window.is_some()) || is_plain || (causal && window.is_none() && rows == 1) {
         return Ok(Vec::new());
@@ -128,7 +128,7 @@ pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<
     Ok(vec![mask.f_to_kind(inputs::kind(q.dtype)?)?])
 }
 
-pub fn attention(
+fn attention(
     inputs: &[&Tensor],
     seen: Option<&Tensor>,
     causal: bool,

@@ -4,6 +4,7 @@
 //! A program of its own: the library brings its own pool of threads, and two pools in one process would disturb each
 //! other's times. This is the only program that names the crate `tch`; it is built with the feature `torch`.
 
+mod call;
 mod contraction;
 mod inputs;
 mod module;

@@ -1,8 +1,39 @@
 //! Moving elements, and looking them up.
 
+use crate::call::Call;
 use crate::refusal::{Refusal, Result};
-use models::{Border, ScatterOp};
+use models::operators::{
+    BorderPad, Concat, Gather, GatherElements, GatherNd, OneHot, Pad, Rope, ScatterElements, ScatterNd, Slice, Tile,
+    Transpose, Trilu,
+};
+use models::{Border, Op, ScatterOp};
 use tch::{Device, Kind, Tensor};
+
+/// Computes moves of elements.
+pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, extents) = (call.x(), call.inputs, call.extents.as_slice());
+    Ok(Some(match call.op {
+        Op::Reshape(_) | Op::Flatten(_) => x.f_view_copy(extents)?,
+        Op::Identity(_) => x.f_alias_copy()?,
+        Op::Transpose(Transpose { permutation }) => x.f_permute_copy(permutation)?,
+        Op::Concat(Concat { axis }) => Tensor::f_cat(inputs, *axis)?,
+        Op::Pad(Pad { pads, value }) => x.f_pad(from_last(pads), "constant", *value)?,
+        Op::BorderPad(BorderPad { border, pads }) => border_pad(x, *border, pads, extents)?,
+        Op::Slice(Slice { axes, starts, stops, steps }) => slice(x, axes, starts, stops, steps)?,
+        Op::Expand(_) => x.f_expand_copy(extents, false)?,
+        Op::Tile(Tile { repeats }) => x.f_repeat(repeats)?,
+        Op::Gather(Gather { axis }) => gather(x, inputs[1], *axis, extents)?,
+        Op::GatherElements(GatherElements { axis }) => x.f_gather(*axis, &long(inputs[1])?, false)?,
+        Op::GatherNd(GatherNd { batch }) => gather_nd(x, inputs[1], *batch)?,
+        Op::ScatterElements(ScatterElements { axis, combine }) => scatter_elements(inputs, *axis, *combine)?,
+        Op::ScatterNd(ScatterNd { combine }) => scatter_nd(inputs, *combine)?,
+        Op::OneHot(OneHot { axis, on, off, .. }) => one_hot(x, *axis, [*on, *off], extents, call.kind)?,
+        Op::Trilu(Trilu { upper: true, diagonal }) => x.f_triu(*diagonal)?,
+        Op::Trilu(Trilu { upper: false, diagonal }) => x.f_tril(*diagonal)?,
+        Op::Rope(Rope { rotary, interleaved }) => rope(inputs, *rotary, *interleaved)?,
+        _ => return Ok(None),
+    }))
+}
 
 /// Pads as PyTorch takes them: head and tail of the last dimension, then of the one before.
 pub fn from_last(pads: &[i64]) -> Vec<i64> {
@@ -11,11 +42,11 @@ pub fn from_last(pads: &[i64]) -> Vec<i64> {
 }
 
 /// Indices in the one type that PyTorch looks up with.
-pub fn long(indices: &Tensor) -> Result<Tensor> {
+fn long(indices: &Tensor) -> Result<Tensor> {
     Ok(if indices.f_kind()? == Kind::Int64 { indices.shallow_clone() } else { indices.f_to_kind(Kind::Int64)? })
 }
 
-pub fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
+fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
     let mode = match border {
         Border::Reflect => "reflect",
         Border::Edge => "replicate",
@@ -35,7 +66,7 @@ pub fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> 
     Ok(x.f_reshape(planes)?.f_pad(from_last(&pads), mode, None)?.f_reshape(extents)?)
 }
 
-pub fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64]) -> Result<Tensor> {
+fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64]) -> Result<Tensor> {
     let mut view = x.shallow_clone();
     for (at, &axis) in axes.iter().enumerate() {
         let (start, stop, step) = (starts[at], stops[at], steps[at]);
@@ -50,7 +81,7 @@ pub fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i
     Ok(view.f_alias_copy()?)
 }
 
-pub fn gather(x: &Tensor, indices: &Tensor, axis: i64, extents: &[i64]) -> Result<Tensor> {
+fn gather(x: &Tensor, indices: &Tensor, axis: i64, extents: &[i64]) -> Result<Tensor> {
     Ok(x.f_index_select(axis, &indices.f_reshape([-1])?)?.f_reshape(extents)?)
 }
 
@@ -61,7 +92,7 @@ fn tuples(indices: &Tensor) -> Result<Vec<Tensor>> {
     Ok((0..count).map(|at| indices.f_select(-1, at)).collect::<std::result::Result<_, _>>()?)
 }
 
-pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
+fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
     let looked_up = tuples(indices)?;
     let rank = indices.dim() - 1;
     let own = (0..usize::try_from(batch).unwrap_or(0)).map(|axis| -> Result<Option<Tensor>> {
@@ -74,7 +105,7 @@ pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
     Ok(x.f_index(&all)?)
 }
 
-pub fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Result<Tensor> {
+fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Result<Tensor> {
     let [x, indices, updates] = [inputs[0], inputs[1], inputs[2]];
     let at = long(indices)?;
     Ok(match combine {
@@ -86,7 +117,7 @@ pub fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Re
     })
 }
 
-pub fn scatter_nd(inputs: &[&Tensor], combine: ScatterOp) -> Result<Tensor> {
+fn scatter_nd(inputs: &[&Tensor], combine: ScatterOp) -> Result<Tensor> {
     let at: Vec<Option<Tensor>> = tuples(inputs[1])?.into_iter().map(Some).collect();
     Ok(match combine {
         ScatterOp::Replace => inputs[0].f_index_put(&at, inputs[2], false)?,
@@ -97,12 +128,12 @@ pub fn scatter_nd(inputs: &[&Tensor], combine: ScatterOp) -> Result<Tensor> {
     })
 }
 
-pub fn one_hot(indices: &Tensor, axis: i64, [on, off]: [f64; 2], extents: &[i64], kind: Kind) -> Result<Tensor> {
+fn one_hot(indices: &Tensor, axis: i64, [on, off]: [f64; 2], extents: &[i64], kind: Kind) -> Result<Tensor> {
     let empty = Tensor::f_full(extents, off, (kind, Device::Cpu))?;
     Ok(empty.f_scatter_value(axis, &long(indices)?.f_unsqueeze(axis)?, on)?)
 }
 
-pub fn rope(inputs: &[&Tensor], rotary: i64, interleaved: bool) -> Result<Tensor> {
+fn rope(inputs: &[&Tensor], rotary: i64, interleaved: bool) -> Result<Tensor> {
     let [x, cos, sin] = [inputs[0], inputs[1], inputs[2]];
     let turned = x.f_narrow(-1, 0, rotary)?;
     let (first, second) = if interleaved {

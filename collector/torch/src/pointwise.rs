@@ -1,9 +1,33 @@
 //! Functions of single elements.
 
+use crate::call::Call;
 use crate::inputs;
 use crate::refusal::Result;
+use models::operators::{BiasAdd, Binary, Clip, Compare, Dequantize, Quantize, Requantize, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, Operand, Step, UnaryOp};
 use tch::{Kind, Tensor};
+
+/// Computes functions of single elements.
+pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, kind, dtype) = (call.x(), call.inputs, call.kind, call.output.dtype);
+    match call.op {
+        Op::BiasAdd(BiasAdd { axis }) => Ok(x.f_add(&along(inputs[1], *axis, call.output.rank())?)?),
+        Op::Unary(Unary { function }) => unary(x, *function),
+        Op::Clip(Clip { low, high }) => clip(x, *low, *high, dtype),
+        Op::Binary(Binary { function }) => binary(x, inputs[1], *function, dtype),
+        Op::Cast(_) => cast(x, kind),
+        Op::Compare(Compare { function }) => compare(x, inputs[1], *function),
+        Op::Where(_) => Ok(inputs[1].f_where_self(x, inputs[2])?),
+        Op::PRelu(_) => p_relu(x, inputs[1]),
+        Op::Quantize(Quantize { axis, .. }) => quantize(inputs, *axis, dtype),
+        Op::Dequantize(Dequantize { axis }) => dequantize(inputs, *axis, kind),
+        Op::Requantize(Requantize { axis, zero, low, high, .. }) => {
+            requantize(x, inputs[1], *axis, [*zero, *low, *high], kind)
+        }
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
 
 /// A vector along one axis of a tensor of this rank, or a scalar as it is.
 pub fn along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
@@ -22,7 +46,7 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
         Some(Operand::Step(_)) | None => None,
     };
     drop(match &step.op {
-        Op::Unary { function } => match function {
+        Op::Unary(Unary { function }) => match function {
             UnaryOp::Relu => value.f_relu_()?,
             UnaryOp::Sigmoid => value.f_sigmoid_()?,
             UnaryOp::HardSigmoid => value.f_hardsigmoid_()?,
@@ -33,12 +57,12 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
             UnaryOp::GeluTanh => value.f_gelu_("tanh")?,
             _ => return Ok(false),
         },
-        Op::Clip { low, high } if step.output.dtype.is_float() => value.f_clamp_(*low, *high)?,
-        Op::BiasAdd { axis } => match other(1) {
+        Op::Clip(Clip { low, high }) if step.output.dtype.is_float() => value.f_clamp_(*low, *high)?,
+        Op::BiasAdd(BiasAdd { axis }) => match other(1) {
             Some(bias) => value.f_add_(&along(bias, *axis, step.output.rank())?)?,
             None => return Ok(false),
         },
-        Op::Binary { function } => match (function, other(0), other(1)) {
+        Op::Binary(Binary { function }) => match (function, other(0), other(1)) {
             (BinaryOp::Add, None, Some(right)) => value.f_add_(right)?,
             (BinaryOp::Add, Some(left), None) => value.f_add_(left)?,
             (BinaryOp::Sub, None, Some(right)) => value.f_sub_(right)?,
@@ -57,7 +81,7 @@ fn scalar(number: f64, like: &Tensor) -> Result<Tensor> {
     Ok(Tensor::f_from_slice(&[number])?.f_to_kind(like.f_kind()?)?)
 }
 
-pub fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
+fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
     /// The number that PyTorch's call takes when none is given.
     const USUAL_SLOPE: f64 = 0.01;
     let elu = |x: &Tensor, alpha: f64| -> Result<Tensor> {
@@ -130,7 +154,7 @@ pub fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
     })
 }
 
-pub fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
+fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
     if dtype.is_float() {
         return Ok(x.f_clamp(low, high)?);
     }
@@ -139,7 +163,7 @@ pub fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
     Ok(x.f_clamp((low.ceil() as i64).clamp(least, most), (high.floor() as i64).clamp(least, most))?)
 }
 
-pub fn binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Result<Tensor> {
+fn binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Result<Tensor> {
     Ok(match function {
         BinaryOp::Add => a.f_add(b)?,
         BinaryOp::Sub => a.f_sub(b)?,
@@ -163,11 +187,11 @@ pub fn binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Resul
     })
 }
 
-pub fn cast(x: &Tensor, kind: Kind) -> Result<Tensor> {
+fn cast(x: &Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x.f_alias_copy()? } else { x.f_to_kind(kind)? })
 }
 
-pub fn compare(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
+fn compare(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
     Ok(match function {
         CompareOp::Equal => a.f_eq_tensor(b)?,
         CompareOp::NotEqual => a.f_ne_tensor(b)?,
@@ -178,7 +202,7 @@ pub fn compare(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
     })
 }
 
-pub fn p_relu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
+fn p_relu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     // PyTorch's call takes one slope per channel, which is dimension 1.
     let after_channel = x.dim().saturating_sub(2);
     let sizes = slope.size();
@@ -194,7 +218,7 @@ fn wide(scale: &Tensor) -> Result<Kind> {
     Ok(if scale.f_kind()? == Kind::Double { Kind::Double } else { Kind::Float })
 }
 
-pub fn quantize(inputs: &[&Tensor], axis: i64, to: DType) -> Result<Tensor> {
+fn quantize(inputs: &[&Tensor], axis: i64, to: DType) -> Result<Tensor> {
     let (x, scale) = (inputs[0], inputs[1]);
     let (kind, rank) = (wide(scale)?, x.dim());
     let scale = along(&scale.f_to_kind(kind)?, axis, rank)?;
@@ -206,7 +230,7 @@ pub fn quantize(inputs: &[&Tensor], axis: i64, to: DType) -> Result<Tensor> {
     Ok(whole.f_clamp_(low, high)?.f_to_kind(inputs::kind(to)?)?)
 }
 
-pub fn dequantize(inputs: &[&Tensor], axis: i64, to: Kind) -> Result<Tensor> {
+fn dequantize(inputs: &[&Tensor], axis: i64, to: Kind) -> Result<Tensor> {
     let (x, scale) = (inputs[0], inputs[1]);
     let (kind, rank) = (wide(scale)?, x.dim());
     let mut number = x.f_to_kind(kind)?;
@@ -216,7 +240,7 @@ pub fn dequantize(inputs: &[&Tensor], axis: i64, to: Kind) -> Result<Tensor> {
     cast_owned(number.f_mul_(&along(&scale.f_to_kind(kind)?, axis, rank)?)?, to)
 }
 
-pub fn requantize(x: &Tensor, multiplier: &Tensor, axis: i64, [zero, low, high]: [i64; 3], to: Kind) -> Result<Tensor> {
+fn requantize(x: &Tensor, multiplier: &Tensor, axis: i64, [zero, low, high]: [i64; 3], to: Kind) -> Result<Tensor> {
     let (kind, rank) = (wide(multiplier)?, x.dim());
     let multiplier = along(&multiplier.f_to_kind(kind)?, axis, rank)?;
     let mut whole = x.f_to_kind(kind)?.f_mul_(&multiplier)?.f_round_()?;

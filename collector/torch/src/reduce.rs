@@ -1,10 +1,25 @@
 //! Reductions of whole dimensions, and sums up to each element.
 
+use crate::call::Call;
 use crate::refusal::Result;
-use models::ReduceOp;
+use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
+use models::{Op, ReduceOp};
 use tch::{Kind, Tensor};
 
-pub fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
+/// Computes reductions.
+pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, kind) = (call.x(), call.kind);
+    match call.op {
+        Op::Reduce(Reduce { function, axes, keep }) => reduce(x, *function, axes, *keep, kind),
+        Op::ArgReduce(ArgReduce { largest, axis, keep, last }) => arg_reduce(x, *largest, *axis, *keep, *last),
+        Op::ArgTop(ArgTop { count, axis, largest }) => arg_top(x, *count, *axis, *largest),
+        Op::CumSum(CumSum { axis, exclusive, reverse }) => cum_sum(x, *axis, *exclusive, *reverse, kind),
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
+
+fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
     if axes.is_empty() {
         // To PyTorch no axes are all of them.
         return reduce(&x.f_unsqueeze(0)?, function, &[0], false, kind);
@@ -29,7 +44,7 @@ pub fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Ki
     })
 }
 
-pub fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) -> Result<Tensor> {
+fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) -> Result<Tensor> {
     // PyTorch gives the first of equals; the last one is the first from the other end.
     let x = if last { x.f_flip([axis])? } else { x.shallow_clone() };
     let found = if largest { x.f_argmax(axis, keep)? } else { x.f_argmin(axis, keep)? };
@@ -37,7 +52,7 @@ pub fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) 
     Ok(if last { found.f_neg()?.f_add_scalar(extent - 1)? } else { found })
 }
 
-pub fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tensor> {
+fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tensor> {
     // Of equals the first counts, which only a stable order promises; among floats there are none.
     if matches!(x.f_kind()?, Kind::Float | Kind::Double | Kind::Half | Kind::BFloat16) {
         return Ok(x.f_topk(count, axis, largest, true)?.1);
@@ -46,7 +61,7 @@ pub fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tenso
     Ok(order.f_narrow(axis, 0, count)?.f_alias_copy()?)
 }
 
-pub fn cum_sum(x: &Tensor, axis: i64, exclusive: bool, reverse: bool, kind: Kind) -> Result<Tensor> {
+fn cum_sum(x: &Tensor, axis: i64, exclusive: bool, reverse: bool, kind: Kind) -> Result<Tensor> {
     let turned = if reverse { x.f_flip([axis])? } else { x.shallow_clone() };
     let sums = turned.f_cumsum(axis, kind)?;
     let sums = if exclusive { sums.f_sub(&turned)? } else { sums };

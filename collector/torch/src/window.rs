@@ -1,19 +1,31 @@
 //! Pools and resampling.
 
-use crate::contraction::Window;
+use crate::call::Call;
+use crate::contraction::all_pads;
 use crate::movement::from_last;
 use crate::refusal::{Refusal, Result};
-use models::{PoolMode, ResizeMode};
+use models::operators::{AdaptivePool, ConvWindow, GlobalPool, Pool, Resize};
+use models::{Op, PoolMode, ResizeMode};
 use tch::Tensor;
 
-pub fn pool(
-    x: &Tensor,
-    mode: PoolMode,
-    kernel: &[i64],
-    window: &Window<'_>,
-    ceil: bool,
-    count_pad: bool,
-) -> Result<Tensor> {
+/// Computes pools and resampling.
+pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let x = call.x();
+    match call.op {
+        Op::Pool(Pool { mode, ceil, count_pad, .. }) => {
+            let window = call.op.window().expect("a pool has a window");
+            pool(x, *mode, &window, *ceil, *count_pad)
+        }
+        Op::GlobalPool(GlobalPool { mode }) => global_pool(x, *mode),
+        Op::AdaptivePool(AdaptivePool { mode, extents }) => adaptive_pool(x, *mode, extents),
+        Op::Resize(Resize { mode, extents }) => resize(x, *mode, extents),
+        _ => return Ok(None),
+    }
+    .map(Some)
+}
+
+fn pool(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_pad: bool) -> Result<Tensor> {
+    let kernel = window.kernel;
     let is_dilated = window.dilations.iter().any(|&dilation| dilation != 1);
     // PyTorch's pools take pads of up to half a window.
     let small = |pads: &&[i64]| pads.iter().zip(kernel).all(|(pad, kernel)| 2 * pad <= *kernel);
@@ -23,7 +35,7 @@ pub fn pool(
         None => (none.as_slice(), true),
     };
     let padded = |value: f64| -> Result<Tensor> {
-        let all = from_last(&window.all_pads());
+        let all = from_last(&all_pads(window));
         Ok(if is_padded_before { x.f_pad(all, "constant", value)? } else { x.shallow_clone() })
     };
     match mode {
@@ -66,7 +78,7 @@ pub fn pool(
     }
 }
 
-pub fn global_pool(x: &Tensor, mode: PoolMode) -> Result<Tensor> {
+fn global_pool(x: &Tensor, mode: PoolMode) -> Result<Tensor> {
     let axes: Vec<i64> = (2..).take(x.dim().saturating_sub(2)).collect();
     Ok(match mode {
         PoolMode::Average => x.f_mean_dim(axes.as_slice(), true, None)?,
@@ -75,7 +87,7 @@ pub fn global_pool(x: &Tensor, mode: PoolMode) -> Result<Tensor> {
     })
 }
 
-pub fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tensor> {
+fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tensor> {
     Ok(match (mode, extents.len()) {
         (PoolMode::Average, 1) => x.f_adaptive_avg_pool1d(extents)?,
         (PoolMode::Average, 2) => x.f_adaptive_avg_pool2d(extents)?,
@@ -87,7 +99,7 @@ pub fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tens
     })
 }
 
-pub fn resize(x: &Tensor, mode: ResizeMode, extents: &[i64]) -> Result<Tensor> {
+fn resize(x: &Tensor, mode: ResizeMode, extents: &[i64]) -> Result<Tensor> {
     let is_aligned = mode == ResizeMode::LinearAligned;
     Ok(match (mode, extents.len()) {
         (ResizeMode::Nearest, 1) => x.f_upsample_nearest1d(extents, None)?,

@@ -294,3 +294,13 @@ fn what_has_no_form_says_so() {
         }
     }
 }
+
+/// Adding an operator that PyTorch has no form of fails here, until it is named.
+#[test]
+fn operators_without_a_form_are_named() {
+    let mut workers = common::workers();
+    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let mut is_missing = |text: &str| matches!(reply(&mut workers, text, &cpus[..1]), RunReply::Unsupported(_));
+    let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| texts.iter().any(|text| is_missing(text)));
+    assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), ["QConv", "QDense", "QMatMul"]);
+}

@@ -1,24 +1,23 @@
-//! A clock that stands still while this process does.
+//! Clock that stops while this process is stopped.
 //!
-//! A supervisor that is stopped (Ctrl-Z, a debugger, a machine put to sleep) cannot hear an answer, so the time must not
-//! count against the worker that gave one. Nobody tells a process that it was stopped; but every wait here is short, so
-//! a long time between two looks at the clock was not spent waiting.
+//! A supervisor that is stopped (Ctrl-Z, debugger, suspended machine) cannot receive a reply, so that time must not
+//! count against the worker. A process is not notified that it was stopped. But every wait is short, so a long gap
+//! between two readings of the clock was not spent waiting.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// No wait for a worker lasts longer without a look at the clock.
+/// Maximum duration of a wait for a worker between two readings of the clock.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Between two looks more than this has passed only when the process stood still, or did something else than waiting.
+/// A longer gap between two readings means that the process was stopped or did something other than waiting.
 const LONGEST_GAP: Duration = Duration::from_millis(1500);
 
-/// A point of the time this process was awake.
+/// A point in awake time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// Now.
     pub fn now() -> Moment {
         static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
         let now = Instant::now();
@@ -26,18 +25,17 @@ impl Moment {
         clock.get_or_insert_with(|| Clock::starting_at(now)).look(now)
     }
 
-    /// This much later.
     pub fn after(self, duration: Duration) -> Moment {
         Moment(self.0.saturating_add(duration))
     }
 
-    /// How long it is from now until then; nothing when it has passed.
+    /// Returns the time until this moment, or zero if it has passed.
     pub fn rest(self) -> Duration {
         self.0.saturating_sub(Moment::now().0)
     }
 }
 
-/// The time looked at last, and what of the time since the beginning does not count.
+/// Last reading of the clock, and the accumulated time that does not count.
 struct Clock {
     begin: Instant,
     last: Instant,
@@ -49,7 +47,7 @@ impl Clock {
         Clock { begin: now, last: now, stood_still: Duration::ZERO }
     }
 
-    /// Of a gap, only what a wait can have taken counts.
+    /// Reads the clock. A long gap counts only as much as a single wait can take.
     fn look(&mut self, now: Instant) -> Moment {
         let gap = now.saturating_duration_since(self.last);
         if gap > LONGEST_GAP {
@@ -64,7 +62,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Awake milliseconds at each of these readings of a clock.
+    /// Returns the awake milliseconds at each of the given readings.
     fn awake_ms(readings: &[u64]) -> Vec<u128> {
         let begin = Instant::now();
         let mut clock = Clock::starting_at(begin);

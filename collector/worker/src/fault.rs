@@ -1,61 +1,61 @@
-//! The ways in which a job ends without a reply.
+//! Ways in which a job can end without a reply.
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-/// What became of a job that got no reply. Serialisable, since it becomes the outcome of a record.
+/// Outcome of a job without a reply. It is serializable because it becomes the outcome of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Fault {
-    /// The worker died of a signal.
+    /// A signal killed the worker.
     #[error("worker crashed with {}{}", signal_name(*signal), said(stderr))]
     Crashed {
-        /// The signal's number.
+        /// Number of the signal.
         signal: i32,
-        /// The end of its standard error.
+        /// End of the worker's standard error.
         stderr: String,
     },
-    /// The worker ended by itself instead of answering; libraries call `exit` on some internal errors.
+    /// The worker exited instead of replying. Libraries call `exit` on some internal errors.
     #[error("worker exited with code {code} instead of answering{}", said(stderr))]
     Exited {
-        /// The exit code.
+        /// Exit code.
         code: i32,
-        /// The end of its standard error.
+        /// End of the worker's standard error.
         stderr: String,
     },
-    /// The device that was at it has gone, or its session has; what was seen of it says why.
+    /// The device or its session disappeared during the job.
     #[error("the device was lost: {why}")]
     Lost {
-        /// What was seen.
+        /// Evidence of the loss.
         why: String,
     },
-    /// No reply within the job's deadline; the worker was killed.
+    /// The reply did not arrive within the deadline and the worker was killed.
     #[error("no reply within {limit_ms} ms; the worker was killed")]
     TimedOut {
-        /// The deadline of the job.
+        /// Deadline of the job in milliseconds.
         limit_ms: u64,
     },
-    /// The worker sent something that is not an answer to this job; it was killed.
+    /// The worker's reply was malformed and the worker was killed.
     #[error("the worker's answer is damaged: {why}; it was killed")]
     Corrupt {
-        /// What was wrong with the answer.
+        /// Description of the error.
         why: String,
     },
-    /// The handler inside the worker panicked, or its reply cannot be sent. A fault of the program, not of the job.
+    /// The handler in the worker panicked or its reply cannot be sent. This is a fault of the program, not of the job.
     #[error("the worker could not finish the job: {why}")]
     HandlerFailed {
-        /// The panic's place and message, or why the reply cannot be sent.
+        /// Message and location of the panic, or the encoding error.
         why: String,
     },
-    /// No worker could be started. Trying again will not help before the reason is removed.
+    /// No worker could be started. A retry does not help until the cause is removed.
     #[error("cannot start a worker: {why}")]
     CannotStart {
-        /// The program and the reason.
+        /// Program and cause.
         why: String,
     },
-    /// The request is too large to send; the worker never saw it.
+    /// The request is too large to send and never reached the worker.
     #[error("the request cannot be sent: {why}")]
     Unsendable {
-        /// The encoder's reason.
+        /// Encoding error.
         why: String,
     },
 }

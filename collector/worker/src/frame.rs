@@ -1,59 +1,59 @@
-//! One frame: a length of four bytes, little-endian, then that many bytes of postcard.
+//! Frames: a four-byte little-endian length, followed by that many bytes of postcard.
 //!
-//! The reader trusts nothing: the length has a cap, memory grows with the bytes that really arrive, and a frame must
-//! be used up to its last byte. Every way to fail has its own name, since the supervisor decides on it.
+//! The reader trusts no input: the length is limited, memory grows with the bytes that arrive, and a value must use up
+//! its frame. Every kind of failure has its own variant, since the supervisor reacts differently to each.
 
 use std::io::{ErrorKind, Read, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The longest content of a frame. Object code and samples are far below; a larger length is damage.
+/// Maximum length of a frame's content, far above any object code or samples.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
-/// How much of a promised length is reserved before anything arrives.
+/// Maximum number of bytes reserved before any content arrives.
 const EXPECTED_BYTES_TRUSTED: usize = 64 << 10;
 
 /// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The other side closed the connection between two frames.
+    /// The peer closed the connection between two frames.
     #[error("the connection was closed")]
     Closed,
     /// The connection ended inside a frame.
     #[error("frame is cut off: {got_bytes} of {expected_bytes} bytes arrived")]
     Truncated {
-        /// Bytes the length field promised, or the size of the length field itself.
+        /// Announced length, or the size of the length field itself.
         expected_bytes: usize,
-        /// Bytes that arrived.
+        /// Number of bytes that arrived.
         got_bytes: usize,
     },
-    /// The length is above [`FRAME_BYTES_MAX`].
+    /// The length exceeds [`FRAME_BYTES_MAX`].
     #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
     Oversized {
-        /// The length read or about to be written.
+        /// Length of the content.
         length_bytes: usize,
     },
-    /// The content is not the expected type.
+    /// The content does not decode to the expected type.
     #[error("frame content cannot be decoded: {why}")]
     Malformed {
-        /// The decoder's reason.
+        /// Error of the decoder.
         why: String,
     },
-    /// The value cannot be written as postcard.
+    /// The value cannot be encoded as postcard.
     #[error("value cannot be encoded: {why}")]
     Unencodable {
-        /// The encoder's reason.
+        /// Error of the encoder.
         why: String,
     },
-    /// The deadline of the stream passed.
+    /// The deadline of the stream expired.
     #[error("no complete frame before the deadline")]
     TimedOut,
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("frame transfer failed: {0}")]
     Io(#[source] std::io::Error),
 }
 
-/// Writes one value as a frame, with a single write in the usual case.
+/// Writes a value as a frame, usually in a single write.
 pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(), FrameError> {
     let mut bytes = postcard::to_extend(value, vec![0_u8; 4])
         .map_err(|error| FrameError::Unencodable { why: error.to_string() })?;
@@ -66,7 +66,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(
     writer.write_all(&bytes).and_then(|()| writer.flush()).map_err(from_io)
 }
 
-/// Reads one value from a frame.
+/// Reads a value from a frame.
 pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut head = Vec::with_capacity(4);
     read_up_to(reader, 4, &mut head)?;
@@ -92,7 +92,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     }
 }
 
-/// Reads until `limit` bytes or the end of the stream; memory follows what arrives, not what was promised.
+/// Reads up to `limit` bytes or the end of the stream. Memory grows with the bytes that arrive.
 fn read_up_to(reader: &mut impl Read, limit: usize, into: &mut Vec<u8>) -> Result<(), FrameError> {
     reader.by_ref().take(limit as u64).read_to_end(into).map(drop).map_err(from_io)
 }

@@ -1,7 +1,7 @@
-//! Starts processes from one thread that lasts as long as this process.
+//! Launcher thread that starts all processes and lives as long as this process.
 //!
-//! A worker asks to be killed when its parent ends, and the kernel takes "parent" to mean the thread that started it.
-//! Supervisors move between threads and those end; this one does not.
+//! A worker requests to be killed when its parent ends, and the kernel treats the thread that started it as its parent.
+//! Threads of supervisors may end; this one does not.
 
 use std::{
     io::{Error, Result},
@@ -15,7 +15,7 @@ use std::{
 
 type Order = (Command, SyncSender<Result<Child>>);
 
-/// Starts the command from the lasting thread and waits for it to be running.
+/// Starts a command from the launcher thread and waits until it runs.
 pub fn launch(command: Command) -> Result<Child> {
     let (answer, child) = sync_channel(1);
     launcher()?.send((command, answer)).map_err(|_| Error::other("the launching thread has ended"))?;
@@ -32,9 +32,9 @@ fn launcher() -> Result<Sender<Order>> {
     thread::Builder::new().name("launcher".into()).spawn(move || {
         for (mut command, answer) in orders {
             let child = command.spawn();
-            // The command holds the child's end of the socket; while it is open here, a dead child looks alive.
+            // The command owns the child's end of the socket. While it is open here, a dead child would appear alive.
             drop(command);
-            // The one who asked may be gone; then its end of the socket is closed, and the child leaves by itself.
+            // If the requester has gone, its end of the socket is closed and the child exits by itself.
             let _ = answer.send(child);
         }
     })?;

@@ -1,16 +1,18 @@
-//! Processes that may crash, hang or lie, and the supervisor that turns each of these into a value.
+//! Worker processes that may crash, hang or send malformed data, and the supervisor that turns each of these into a
+//! value.
 //!
-//! Compiling and running generated code can end a process at any moment, so the orchestrator does neither: it keeps
-//! workers (`opcollect-worker build|run`), speaks to them in frames over a socket, and gives every job a deadline.
-//! What happened to a job is a reply or a [`Fault`]; after a fault the next call starts a fresh worker. Time in which the
-//! orchestrator itself stood still counts for no deadline.
+//! Compiling and running generated code can end a process at any moment, so the orchestrator does neither. It starts
+//! workers (`opcollect-worker build|run`), exchanges frames with them over a socket and gives every job a deadline. A
+//! job ends with a reply or a [`Fault`]; after a fault the next job starts a new worker. Time in which the orchestrator
+//! is stopped does not count.
 //!
-//! * [`frame`] is the wire: length, then content, with a cap.
-//! * [`Supervisor`] is the orchestrator's side, over whatever stream of bytes a [`Place`] has; [`enter`] and [`Entry::serve`] the worker's.
-//! * [`confine()`] bounds the worker from the inside: it dies with its supervisor and within its limits.
-//! * [`RunnerProcess`] is what a worker must hold to run machine code; only a confined one can.
+//! * [`frame`] defines the length-prefixed encoding.
+//! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].
+//! * [`enter`] and [`Entry::serve`] are the worker's side.
+//! * [`confine()`] sets the worker's limits and ties its life to the supervisor's.
+//! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
 //!
-//! Nothing here knows what a job is: requests and replies are any serde types that postcard can carry (no
+//! This crate does not know any job types: requests and replies are arbitrary serde types that postcard supports (no
 //! self-describing formats, no skipped fields).
 
 mod awake;
@@ -36,55 +38,54 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the conversation below; both sides must agree exactly, since both come from one build.
+/// Version of the protocol. Both sides must have the same one, since they come from one build.
 pub const PROTOCOL: u32 = 2;
 
-/// The first frame of a conversation, from the supervisor: what the worker must know before it does anything.
+/// First frame of a conversation, sent by the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     protocol: u32,
-    /// Process id of the supervisor, so that the worker can tell whether it is an orphan already.
+    /// Process id of the supervisor, by which the worker detects that it is already an orphan.
     supervisor_pid: i32,
     limits: Limits,
 }
 
-/// The first frame from a worker, sent when it is confined and its libraries are loaded.
+/// First frame of a worker, sent when it is confined and has loaded its libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The conversation the worker speaks, [`PROTOCOL`] of its build.
+    /// Protocol version of the worker, [`PROTOCOL`] of its build.
     pub protocol: u32,
     /// Process id of the worker.
     pub pid: i32,
-    /// Library name to version, as loaded in the worker; they belong into the record.
+    /// Versions of the loaded libraries by name, to be stored in records.
     pub versions: BTreeMap<String, String>,
-    /// Resident memory when ready.
+    /// Resident memory at the start.
     pub rss_bytes: u64,
 }
 
-/// A request with its number; the answer carries the same one, so an answer can never be taken for another's.
+/// A message with the number of its request, so that replies cannot be mixed up.
 #[derive(Debug, Serialize, Deserialize)]
 struct Envelope<Body> {
     number: u64,
     body: Body,
 }
 
-/// What a worker sends back for each request.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer<Reply> {
     /// Resident memory after the job, for recycling.
     rss_bytes: u64,
-    /// The reply, or the text of the panic that took its place.
+    /// Reply, or the message of a panic.
     result: Result<Reply, String>,
 }
 
-/// High-water mark of this process's resident memory; 0 where procfs has none.
+/// Returns the peak resident memory of this process, or 0 if procfs does not provide it.
 pub fn peak_resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Resident memory of the calling process; 0 where procfs is not available.
+/// Returns the resident memory of this process, or 0 without procfs.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

@@ -1,30 +1,31 @@
-//! Where the libraries lie that workers open when they start.
+//! Search for the libraries that workers load.
 //!
-//! TVM's are looked for in a `lib` folder beside the program's own, in the wheel beside the one that brought the program, in the
-//! folder known when the program was built, in a `.venv` above the program; never in the working folder, which may be a
-//! stranger's; or, where the variable `OPCOLLECT_TVM` names a folder, in that one and no other. The wheels of one environment stand
-//! beside each other, so that NVIDIA's are found from there.
+//! If the variable `OPCOLLECT_TVM` names a folder, TVM is searched only there. Otherwise the search covers `lib` next
+//! to the program's folder, the wheel next to the one that contains the program, the folder known at build time, and a
+//! `.venv` above the program. The working directory is never searched, since it may be untrusted. Wheels of one
+//! environment share a folder, so NVIDIA's libraries are found from TVM's.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Names the only folder to be searched.
+/// Environment variable that restricts the search to a single folder.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program beside which workers and libraries lie, for a process that another program hosts, such as Python. Only the first
-/// call has an effect, and only before the first worker starts.
+/// Sets the program relative to which workers and libraries are searched, for a process hosted by another program such
+/// as Python. Only the first call has an effect, and only before the first worker starts.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
-/// Returns the program beside which workers and libraries lie: the one of this process unless another was set.
+/// Returns the program relative to which workers and libraries are searched: this process's own unless another one was
+/// set.
 pub fn program() -> std::io::Result<PathBuf> {
     PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
 }
 
-/// Folders that may hold TVM's libraries, best first.
+/// Returns the folders that may contain TVM's libraries, in order of preference.
 pub fn tvm() -> Vec<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
         return vec![PathBuf::from(folder)];
@@ -43,7 +44,7 @@ pub fn tvm() -> Vec<PathBuf> {
     distinct(folders)
 }
 
-/// Folders of TVM's libraries, each followed by the folder of its interface in the same environment.
+/// Returns the folders of TVM's libraries, each followed by the interface's folder in the same environment.
 pub fn tvm_and_interface() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in tvm() {
@@ -57,13 +58,13 @@ pub fn tvm_and_interface() -> Vec<PathBuf> {
     folders
 }
 
-/// Folders of installed wheels, those of TVM's first.
+/// Returns the folders of installed wheels, starting with TVM's.
 pub fn packages() -> Vec<PathBuf> {
     let above = |tvm: PathBuf| Some(tvm.parent()?.parent()?.to_owned());
     tvm().into_iter().filter_map(above).collect()
 }
 
-/// Each folder once, however many ways lead to it.
+/// Removes folders that resolve to an earlier one.
 fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = Vec::new();
     for folder in folders {
@@ -74,20 +75,21 @@ fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     kept
 }
 
-/// Whether two paths lead to one folder, or are one path to none.
+/// Returns whether two paths resolve to the same folder, or are equal if they do not exist.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)
 }
 
-/// TVM's folder where a wheel brought the program: `opcollect/bin` and `tvm/lib` stand in one folder of packages.
+/// Returns TVM's folder if the program was installed by a wheel: `opcollect/bin` and `tvm/lib` share a folder of
+/// packages.
 fn beside_package() -> Option<PathBuf> {
     let program = program().ok()?;
     let folder = program.ancestors().nth(3)?.join("tvm/lib");
     folder.is_dir().then_some(folder)
 }
 
-/// The folder `lib` beside the program's own, for installations that bring the libraries along.
+/// Returns the folder `lib` next to the program's folder, for installations that bundle the libraries.
 pub fn beside_program() -> Option<PathBuf> {
     let program = program().ok()?;
     Some(program.parent().and_then(Path::parent)?.join("lib"))

@@ -1,4 +1,4 @@
-//! The other end of a conversation, wherever it runs: whoever answers frames over a stream of bytes.
+//! Abstraction of the peer that processes jobs, wherever it runs, over a byte stream.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -12,11 +12,11 @@ use super::{
     frame::FrameError,
 };
 
-/// A stream whose every transfer may be given a limit.
+/// A stream whose transfers accept a time limit.
 pub trait Stream: AsFd {
-    /// Reads what is there, after waiting for it for at most so long.
+    /// Reads available bytes, waiting at most for `limit`.
     fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> Result<usize>;
-    /// Writes what there is room for, likewise.
+    /// Writes as many bytes as possible, waiting at most for `limit`.
     fn write_within(&self, limit: Duration, buffer: &[u8]) -> Result<usize>;
 }
 
@@ -37,36 +37,36 @@ macro_rules! stream {
 }
 stream!(UnixStream, TcpStream);
 
-/// Somebody who does jobs, from the greeting to the end; dropping it ends it.
+/// A peer that processes jobs. Dropping it ends it.
 pub trait Peer {
-    /// Where its frames come from.
+    /// Returns the stream of frames.
     fn stream(&self) -> &dyn Stream;
-    /// Its greeting.
+    /// Returns the peer's greeting.
     fn hello(&self) -> &Hello;
-    /// Whether it is known to have ended by itself.
+    /// Returns whether the peer is known to have ended by itself.
     fn has_ended(&self) -> bool;
-    /// Ends it, and names what happened, from the transfer that failed and what is known of its end.
+    /// Ends the peer and classifies the fault, from the failed transfer and the way in which the peer ended.
     fn fault(self, error: FrameError, limit: Duration) -> Fault;
 }
 
-/// Where such a one is found, as often as one is needed.
+/// A source of peers.
 pub trait Place {
-    /// Who is found there.
+    /// Type of the peers.
     type Peer: Peer;
-    /// Finds one and hears its greeting, or says why there is none.
+    /// Starts a peer and receives its greeting, or returns why that failed.
     fn find(&self) -> std::result::Result<Self::Peer, String>;
-    /// When to replace one that still works.
+    /// Returns when to replace a working peer.
     fn recycle(&self) -> &Recycle;
 }
 
-/// A stream whose every read and write ends at one deadline.
+/// A stream whose reads and writes share one deadline.
 pub struct Timed<'a> {
     pub stream: &'a dyn Stream,
     pub deadline: Moment,
 }
 
 impl Timed<'_> {
-    /// Does a transfer whose every wait is short, until it is done or the deadline has passed.
+    /// Repeats a transfer in short waits until it succeeds or the deadline expires.
     fn in_time(&self, mut transfer: impl FnMut(Duration) -> Result<usize>) -> Result<usize> {
         loop {
             let rest = self.deadline.rest();

@@ -1,4 +1,4 @@
-//! One worker process: started and greeted, asked how it ended, killed with everything it started.
+//! A worker process: start, handshake, exit status, and termination of its process group.
 
 use std::{
     io::ErrorKind,
@@ -28,12 +28,12 @@ use super::{
     stderr::StderrTail,
 };
 
-/// How long a process may take to end after it closed its socket, before it counts as running on.
+/// Time for a process to end after closing its socket, before it counts as running.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the last of its standard error may take to arrive after its end.
+/// Time for the end of standard error to arrive after the process has ended.
 const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 
-/// One worker process, from its greeting to its end; dropping it kills it.
+/// A running worker process. Dropping it kills it.
 pub struct Worker {
     child: Child,
     stderr: StderrTail,
@@ -41,11 +41,9 @@ pub struct Worker {
     hello: Hello,
 }
 
-/// Why a worker did not start.
 pub struct StartError {
-    /// The reason.
     pub why: String,
-    /// Whether the next try may go well: something outside killed it, or the system had no room for it.
+    /// Whether a retry may succeed: an external signal killed the worker, or resources were temporarily exhausted.
     pub is_passing: bool,
 }
 
@@ -61,7 +59,7 @@ impl StartError {
 }
 
 impl Worker {
-    /// Starts the program, tells it its limits and waits for its greeting.
+    /// Starts the program, sends its limits and waits for its greeting.
     pub fn start(spec: &WorkerSpec) -> Result<Self, StartError> {
         let (stream, theirs) =
             UnixStream::pair().map_err(|error| StartError::lasting(format!("cannot make a socket pair: {error}")))?;
@@ -95,7 +93,7 @@ impl Worker {
             ))),
             Err(error) => {
                 let fault = worker.fault(error, spec.start_deadline);
-                // Who ends by itself says why, and will again.
+                // A worker that exits by itself would do so again.
                 Err(StartError { why: fault.to_string(), is_passing: matches!(fault, Fault::Crashed { .. }) })
             }
         }
@@ -108,7 +106,7 @@ impl Worker {
         read_frame(&mut timed)
     }
 
-    /// The socket closes a little before the process can be waited for.
+    /// Waits for the end of the process, since the socket closes slightly earlier.
     fn await_end(&self) -> Option<WaitStatus> {
         let patience_ends = Instant::now() + ENDING_PATIENCE;
         loop {
@@ -161,7 +159,7 @@ impl Drop for Worker {
     }
 }
 
-/// An end that is neither an exit nor a death, in words.
+/// Describes an end that is neither an exit nor a signal.
 fn how(status: &WaitStatus) -> String {
     match status {
         WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),
@@ -170,15 +168,16 @@ fn how(status: &WaitStatus) -> String {
     }
 }
 
-/// How the process ended, or `None` while it runs. It stays unreaped, so its process group cannot become another's.
+/// Returns how the process ended, or `None` while it runs. The process is not reaped, so that its group id cannot be
+/// reused.
 fn status(child: &Child) -> Option<WaitStatus> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::Pid(pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)
 }
 
-/// Kills the worker's process group, linkers and compilers it started included, and reaps the worker.
+/// Kills the worker's process group, including linkers and compilers that it started, and reaps the worker.
 fn end(child: &mut Child) {
-    // Fails only when the group is gone, which is what is wanted.
+    // Fails only if the group has already ended.
     let _ = killpg(pid(child), Signal::SIGKILL);
     let _ = child.wait();
 }

@@ -1,10 +1,11 @@
-//! The worker's side: take the socket, be confined, then answer requests until the supervisor hangs up.
+//! Worker's side of a conversation: takes over the socket, confines the process and serves requests until the
+//! supervisor closes the socket.
 //!
-//! Two steps, because confinement must come before the first library is loaded, and the greeting after the last:
+//! There are two steps, because confinement must precede the first library and the greeting must follow the last one:
 //!
 //! ```no_run
 //! let entry = worker::enter()?;
-//! let versions = Default::default(); // load libraries here, and say which
+//! let versions = Default::default(); // load libraries here, and report their versions
 //! entry.serve(versions, |request: String| request.len())?;
 //! # Ok::<(), worker::ServeError>(())
 //! ```
@@ -27,7 +28,7 @@ use super::{
     resident_bytes,
 };
 
-/// Why a worker gives up.
+/// Why a worker ends.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Standard input is not the supervisor's socket.
@@ -36,26 +37,26 @@ pub enum ServeError {
     /// Standard input could not be taken over.
     #[error("cannot take over standard input: {0}")]
     Input(#[source] std::io::Error),
-    /// The supervisor speaks another version.
+    /// The supervisor uses another protocol version.
     #[error("the supervisor speaks protocol {theirs}, this worker {PROTOCOL}; install both from one build")]
     Protocol {
-        /// The supervisor's version.
+        /// Protocol version of the supervisor.
         theirs: u32,
     },
-    /// The worker's limits could not be set.
+    /// The process could not be confined.
     #[error(transparent)]
     Confine(#[from] ConfineError),
-    /// A frame from or to the supervisor failed.
+    /// The exchange of a frame failed.
     #[error("conversation with the supervisor failed: {0}")]
     Frame(#[from] FrameError),
 }
 
-/// What a worker's process ends with.
+/// Returns the exit code of a worker, after printing the error.
 pub fn end(served: anyhow::Result<()>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Standard error is the supervisor's; it quotes the end of it.
+            // The supervisor captures standard error and quotes its end.
             #[allow(clippy::print_stderr)]
             {
                 eprintln!("{error:#}");
@@ -65,24 +66,24 @@ pub fn end(served: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// A worker that is confined and has not said hello yet.
+/// A confined worker that has not sent its greeting yet.
 pub struct Entry {
     pub(super) stream: UnixStream,
     limits: Limits,
 }
 
-/// Proof that the calling process is a runner: confined, started for jobs alone, and replaced when one ends it.
+/// Capability to load and run machine code: proof that the calling process is a confined worker that its supervisor is
+/// prepared to lose.
 ///
-/// Whatever loads and runs machine code asks for it. No check can tell what such code does, so the promise is about the
-/// process: what it damages is a process that its supervisor expects to lose, and the code is what a builder of the same
-/// supervisor made, or an artifact that the user named.
+/// What machine code does cannot be checked. The guarantee therefore concerns the process: it runs only code that a
+/// builder of the same supervisor produced, or an artifact that the user named.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerProcess(());
 
-/// Takes the socket from standard input and confines the process. Call it first thing in the worker's `main`.
+/// Takes over the socket from standard input and confines the process. Must be the first action of a worker's `main`.
 ///
-/// Standard input is replaced by `/dev/null`, so that neither generated code nor a started linker can reach the
-/// socket by a number they know.
+/// Standard input is replaced by `/dev/null`, so that neither generated code nor a linker can reach the socket by a
+/// known file descriptor.
 pub fn enter() -> Result<Entry, ServeError> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(ServeError::Input)?;
     let mut stream = UnixStream::from(socket);
@@ -99,28 +100,28 @@ pub fn enter() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process that does one thing and ends, without a socket: a simulator of a processor runs it. It dies with the
-/// process that started it, whose number it was given.
+/// Confines a process that does a single job without a socket, for example inside a processor simulator. The process is
+/// killed with its parent, whose process id it received.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine(&Limits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
 }
 
 impl Entry {
-    /// Makes this worker a runner. A worker that only builds has no business with it.
+    /// Makes this worker a runner. Workers that only build do not need this.
     pub fn become_runner(&self) -> RunnerProcess {
         RunnerProcess(())
     }
 
-    /// The limits that hold for this worker.
+    /// Returns the limits of this worker.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Says hello, then answers requests one by one until the supervisor closes the socket.
+    /// Sends the greeting and serves requests until the supervisor closes the socket.
     ///
-    /// A panic in the handler becomes an error answer with its place and message; the supervisor then replaces this
-    /// process, since unwinding may have left its state half changed.
+    /// A panic in the handler becomes an error reply with its location and message. The supervisor then replaces this
+    /// process, since unwinding may leave inconsistent state.
     pub fn serve<Request: DeserializeOwned, Reply: Serialize>(
         mut self,
         versions: BTreeMap<String, String>,
@@ -144,7 +145,7 @@ impl Entry {
     fn answer<Reply: Serialize>(&mut self, number: u64, result: Result<Reply, String>) -> Result<(), FrameError> {
         let rss_bytes = resident_bytes();
         match write_frame(&mut self.stream, &Envelope { number, body: Answer { rss_bytes, result } }) {
-            // Nothing has been written yet: say so instead.
+            // Nothing has been written yet, so an error reply can be sent instead.
             Err(error @ (FrameError::Oversized { .. } | FrameError::Unencodable { .. })) => {
                 let result = Err::<Reply, _>(format!("reply: {error}"));
                 write_frame(&mut self.stream, &Envelope { number, body: Answer { rss_bytes, result } })
@@ -155,7 +156,7 @@ impl Entry {
 }
 
 thread_local! {
-    /// Text of the latest panic of this thread; the payload alone would lack its place.
+    /// Message of this thread's latest panic. The payload alone would lack the location.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

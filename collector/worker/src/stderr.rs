@@ -1,6 +1,6 @@
-//! The end of what a worker wrote to its standard error, kept for the text of a fault.
+//! End of a worker's standard error, quoted in the message of a fault.
 //!
-//! A thread empties the pipe all the time, since a full pipe would stop the worker; only the last bytes stay.
+//! A thread drains the pipe continuously, since a full pipe would block the worker. Only the last bytes are kept.
 
 use std::{
     io::Read,
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// How much is kept. A stack trace with symbols fits; an endless loop of messages does not.
+/// Number of bytes kept, enough for a stack trace with symbols.
 const TAIL_BYTES: usize = 8 << 10;
 
 #[derive(Default)]
@@ -19,11 +19,11 @@ struct Tail {
     is_complete: bool,
 }
 
-/// The reader of one worker's standard error.
+/// Reader of one worker's standard error.
 pub struct StderrTail(Arc<(Mutex<Tail>, Condvar)>);
 
 impl StderrTail {
-    /// Starts reading until the pipe is closed by everyone who holds it.
+    /// Starts reading until all holders have closed the pipe.
     pub fn follow(mut pipe: ChildStderr) -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::<Tail>::default(), Condvar::new()));
         let writer = Arc::clone(&shared);
@@ -43,7 +43,7 @@ impl StderrTail {
         Ok(Self(shared))
     }
 
-    /// The text so far. After the worker's death, waits up to `patience` for the rest to come through the pipe.
+    /// Returns the text so far. After the worker's end, waits up to `patience` for the rest of the pipe.
     pub fn text(&self, patience: Duration) -> String {
         let (tail, changed) = &*self.0;
         let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! The orchestrator's side: starts a worker when one is needed, gives it jobs, and survives whatever it does.
+//! Orchestrator's side of a conversation: starts workers on demand, sends them jobs and survives their faults.
 //!
-//! A job ends in a reply or in a [`Fault`], never in a hang: reading has a deadline, and after any fault the worker's
-//! whole process group is killed and the next job starts a fresh worker. A worker that lives long is retired by
-//! [`Recycle`], because damage done quietly (an overrun buffer, leaked memory) must not spread to later jobs.
+//! A job ends with a reply or a [`Fault`] within its deadline. After a fault the worker's whole process group is
+//! killed, and the next job starts a new worker. [`Recycle`] also retires working workers, because silent damage (a
+//! buffer overrun, leaked memory) must not affect later jobs.
 
 use std::{ffi::OsString, marker::PhantomData, os::fd::BorrowedFd, path::PathBuf, thread, time::Duration};
 
@@ -17,30 +17,29 @@ use super::{
     process::{StartError, Worker},
 };
 
-/// How often a worker is started before it counts as one that cannot be.
 const START_TRIES: u32 = 4;
-/// The pause before the second start; each later one is three times as long.
+/// Delay before the second attempt. It triples with each further one.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
-/// How to start a worker, and within which bounds it works.
+/// Command and limits of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// The program, `opcollect-worker` in the product.
+    /// Program, `opcollect-worker` in the product.
     pub program: PathBuf,
-    /// Its arguments, `build` or `run` in the product.
+    /// Arguments, `build` or `run` in the product.
     pub arguments: Vec<OsString>,
     /// Variables added to the inherited environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Limits the worker sets on itself before anything else.
+    /// Limits that the worker sets on itself.
     pub limits: Limits,
-    /// When to replace a worker that still works.
+    /// When to replace a working worker.
     pub recycle: Recycle,
-    /// How long a worker may take from its start to its first frame, loading libraries from a cold disk included.
+    /// Maximum time from the start to the first frame, including loading libraries from a cold disk.
     pub start_deadline: Duration,
 }
 
 impl WorkerSpec {
-    /// A worker without limits, with 30 seconds to start; set the other fields as needed.
+    /// Returns a specification without limits and with a start deadline of 30 seconds.
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),
@@ -53,39 +52,39 @@ impl WorkerSpec {
     }
 }
 
-/// When to replace a worker that still works. `None` means never for this reason.
+/// When to replace a working worker. `None` disables a criterion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
-    /// After this many jobs.
+    /// After this number of jobs.
     pub after_jobs: Option<u32>,
-    /// When a job leaves it with more resident memory than this.
+    /// When the resident memory after a job exceeds this value.
     pub above_rss_bytes: Option<u64>,
 }
 
-/// What a supervisor has seen so far.
+/// Statistics of a supervisor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Workers started.
+    /// Number of workers started.
     pub started: u64,
-    /// Jobs that got a reply.
+    /// Number of jobs with a reply.
     pub replies: u64,
-    /// Jobs that ended in a fault.
+    /// Number of jobs with a fault.
     pub faults: u64,
-    /// Workers replaced though they still worked.
+    /// Number of working workers that were replaced.
     pub recycled: u64,
-    /// Workers found dead between two jobs.
+    /// Number of workers found dead between two jobs.
     pub died_idle: u64,
 }
 
 impl Counts {
-    /// Workers started in place of an earlier one.
+    /// Returns the number of workers that replaced an earlier one.
     pub fn respawns(&self) -> u64 {
         self.started.saturating_sub(1)
     }
 }
 
-/// Keeps one worker alive for jobs of one kind: a process of this machine, or whoever else a [`Place`] has. One thread can keep many busy: [`send`](Self::send) to each, then
-/// [`wait_any`] and [`receive`](Self::receive).
+/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
+/// [`send`](Self::send) to each, then [`wait_any`] and [`receive`](Self::receive).
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
     worker: Option<Seat<At::Peer>>,
@@ -95,12 +94,9 @@ pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     kinds: PhantomData<fn(&Request) -> Reply>,
 }
 
-/// A worker, and how worn it is.
 struct Seat<Peer> {
     peer: Peer,
-    /// Jobs answered.
     jobs: u32,
-    /// Resident memory after the latest job.
     rss_bytes: u64,
 }
 
@@ -111,21 +107,21 @@ struct Pending {
 }
 
 impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request, Reply, At> {
-    /// A supervisor without a worker; the first job starts one.
+    /// Creates a supervisor without a worker. The first job starts one.
     pub fn new(place: At) -> Self {
         Self { place, worker: None, pending: None, counts: Counts::default(), number: 0, kinds: PhantomData }
     }
 
-    /// Does one job: sends the request and waits for the reply, at most `deadline` long.
+    /// Sends a request and waits up to `deadline` for the reply.
     pub fn call(&mut self, request: &Request, deadline: Duration) -> Result<Reply, Fault> {
         self.send(request, deadline)?;
         self.receive()
     }
 
-    /// Sends a request, after starting a worker if there is none. The deadline runs from here, without the start.
+    /// Sends a request, after starting a worker if necessary. The deadline excludes the start.
     ///
     /// # Panics
-    /// When the answer to the previous request has not been received: a worker does one job at a time.
+    /// If the reply to the previous request has not been received: a worker processes one job at a time.
     pub fn send(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "receive the answer before the next request");
         self.ready()?;
@@ -138,7 +134,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
                 self.pending = Some(pending);
                 Ok(())
             }
-            // Nothing was written, so the worker is as good as before.
+            // Nothing was written, so the worker is unaffected.
             Err(error @ (FrameError::Oversized { .. } | FrameError::Unencodable { .. })) => {
                 self.counts.faults += 1;
                 Err(Fault::Unsendable { why: error.to_string() })
@@ -147,10 +143,10 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// Waits for the reply to the request sent last, until that request's deadline.
+    /// Waits for the reply to the last request, until that request's deadline.
     ///
     /// # Panics
-    /// When no request is under way.
+    /// If no request is pending.
     pub fn receive(&mut self) -> Result<Reply, Fault> {
         let pending = self.pending.take().expect("send a request before waiting for its answer");
         let worker = self.worker.as_mut().expect("a pending request has a worker");
@@ -174,7 +170,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
                 Ok(reply)
             }
             Err(why) => {
-                // Unwinding may have left the worker's state half changed.
+                // Unwinding may have left the worker in an inconsistent state.
                 self.worker = None;
                 self.counts.faults += 1;
                 Err(Fault::HandlerFailed { why })
@@ -182,7 +178,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// Starts a worker now, if there is none, and returns what it said about itself. Jobs do this when needed.
+    /// Starts a worker if there is none and returns its greeting. Jobs do this on demand.
     pub fn ready(&mut self) -> Result<&Hello, Fault> {
         if self.worker.as_ref().is_some_and(|worker| worker.peer.has_ended()) {
             self.worker = None;
@@ -204,7 +200,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         Ok(self.worker.as_ref().expect("started above").peer.hello())
     }
 
-    /// Ends the worker, if there is one; the next job starts a fresh one. For use after a result that looks odd.
+    /// Ends the current worker, so that the next job starts a new one. Intended for suspicious results.
     pub fn recycle(&mut self) {
         self.pending = None;
         if self.worker.take().is_some() {
@@ -212,17 +208,17 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// What this supervisor has seen so far.
+    /// Returns the statistics.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The first frame of the worker that runs now, if one does.
+    /// Returns the greeting of the current worker, if there is one.
     pub fn hello(&self) -> Option<&Hello> {
         self.worker.as_ref().map(|worker| worker.peer.hello())
     }
 
-    /// What to wait for in [`wait_any`]; `None` when no request is under way.
+    /// Returns the pending request for [`wait_any`], if there is one.
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         let pending = self.pending?;
         Some(Waiting { socket: self.worker.as_ref()?.peer.stream().as_fd(), deadline: pending.deadline })
@@ -234,7 +230,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             || self.place.recycle().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
     }
 
-    /// Ends the worker and says why the job got no reply.
+    /// Ends the worker and returns the fault of its job.
     fn fail(&mut self, error: FrameError, limit: Duration) -> Fault {
         self.counts.faults += 1;
         let worker = self.worker.take().expect("only a running worker can fail");
@@ -245,7 +241,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
 impl Place for WorkerSpec {
     type Peer = Worker;
 
-    /// Starts a worker, again where the reason it did not start may have passed: others kill for memory, too.
+    /// Starts a worker. Retries if the failure may be temporary, such as a kill by the system's out-of-memory killer.
     fn find(&self) -> Result<Worker, String> {
         let mut pause = START_PAUSE;
         let mut started = Worker::start(self);
@@ -265,15 +261,15 @@ impl Place for WorkerSpec {
     }
 }
 
-/// A worker that owes an answer.
+/// A worker with a pending reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<'a> {
     socket: BorrowedFd<'a>,
     deadline: Moment,
 }
 
-/// Waits until one of the workers has something to say, or its deadline has passed, and returns its place in the list;
-/// `receive` on its supervisor will then not wait for others' sake. `None` when no worker owes an answer.
+/// Waits until one of the workers has sent data or its deadline has expired, and returns its index. The following
+/// `receive` on its supervisor does not wait for other workers. Returns `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();

@@ -1,4 +1,4 @@
-//! Real processes: the test program starts itself again in the role of a worker and misbehaves on request.
+//! Tests with real processes: the test program starts itself as a worker and misbehaves on request.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{FrameError, read_frame, write_frame};
 use super::*;
 
-/// Long enough for any machine; no test waits for it unless something is broken.
+/// Generous time limit that is only reached if something is broken.
 const AMPLE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ fn worker_role() {
     let served = entry.serve(versions, |deed| match deed {
         Deed::Echo(text) => text,
         Deed::Segfault => {
-            // The first one only makes the standard library's handler restore the default action.
+            // The first signal only makes the standard library's handler restore the default action.
             raise(Signal::SIGSEGV).unwrap();
             raise(Signal::SIGSEGV).unwrap();
             unreachable!("the signal ends the process")
@@ -106,7 +106,7 @@ fn worker_role() {
     served.expect("conversation");
 }
 
-/// One bad deed: its fault has the expected text, and the next job is done by a fresh worker.
+/// Checks the fault of a misbehaving job, and that a new worker serves the next job.
 fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expect) -> Fault {
     let mut boss = Boss::new(spec);
     assert_eq!(boss.call(&Deed::Echo("before".into()), AMPLE).as_deref(), Ok("before"));
@@ -236,7 +236,7 @@ fn a_program_that_cannot_start_is_told_with_its_last_words() {
     );
 }
 
-/// The worker's program behind a shell that first does something to itself, `FOLDER` being a new one.
+/// Runs the worker program behind a shell script; `FOLDER` is replaced by the given folder.
 fn spec_behind(script: &str, folder: &std::path::Path) -> WorkerSpec {
     let mut spec = spec();
     let script = format!("{}; exec \"$0\" \"$@\"", script.replace("FOLDER", &folder.display().to_string()));
@@ -328,7 +328,7 @@ fn a_worker_that_died_between_jobs_costs_no_job() {
     let mut boss = Boss::new(spec());
     let pid = boss.ready().expect("a worker").pid;
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it lives");
-    // Wait for the death without reaping: that is the supervisor's part.
+    // Waits for the end without reaping, which is the supervisor's task.
     let end = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
     nix::sys::wait::waitid(nix::sys::wait::Id::Pid(Pid::from_raw(pid)), end).expect("our child");
     assert_eq!(boss.call(&Deed::Echo("fresh".into()), AMPLE).as_deref(), Ok("fresh"));
@@ -354,7 +354,8 @@ fn one_thread_keeps_several_workers_busy() {
 
 #[test]
 fn supervisors_may_move_between_threads() {
-    // A worker started on a thread that has ended must live on: its parent-death signal hangs on the launching thread.
+    // A worker must survive the end of the thread that requested it: its parent-death signal depends on the launcher
+    // thread.
     let mut boss = std::thread::spawn(|| {
         let mut boss = Boss::new(spec());
         boss.ready().expect("a worker");
@@ -383,7 +384,7 @@ fn supervisor_role() {
 
 #[test]
 fn workers_die_with_their_supervisor() {
-    // Orphans become our children, so that the end of the grandchild can be waited for and its cause seen.
+    // Adopts orphans, so that the exit status of the grandchild can be observed.
     set_child_subreaper(true).expect("subreaper");
     let spec = role("tests::supervisor_role");
     let mut supervisor = Command::new(spec.program)
@@ -402,7 +403,7 @@ fn workers_die_with_their_supervisor() {
     assert!(matches!(end, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{end:?}");
 }
 
-/// A place that is reached over the network: it answers with lengths, and is silent when asked for nothing.
+/// A peer over TCP that replies with the length of a text, and never replies to an empty one.
 struct Remote(std::net::SocketAddr, Recycle);
 
 struct Line(std::net::TcpStream, Hello);

@@ -167,7 +167,7 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
     }
     error.with_hint(match names::nearest(name, COLUMNS.iter().map(|column| column.name)) {
         Some(question) => format!("{question} rename or drop it"),
-        None => "drop it; docs/dataset-format.md has the table of columns".to_owned(),
+        None => "drop it; docs/reference/dataset-format.md has the table of columns".to_owned(),
     })
 }
 
@@ -175,5 +175,5 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
 pub(crate) fn missing_column(name: &str) -> RowError {
     RowError::new(format!("required column `{name}` is missing"))
         .in_field(name)
-        .with_hint("every record has it; see the column table in docs/dataset-format.md")
+        .with_hint("every record has it; see the column table in docs/reference/dataset-format.md")
 }

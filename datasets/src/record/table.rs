@@ -1,9 +1,9 @@
 //! The one table of columns.
 //!
 //! Everything that knows a column by name is generated from this list: the `Record` struct, its JSON, the CSV header,
-//! the Parquet and SQL schemas and `docs/dataset-format.md`. To add a column, append a line with the next schema
-//! version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log. Names are
-//! never changed or reused; units stand last in them.
+//! the Parquet and SQL schemas and `docs/reference/dataset-format.md`. To add a column, append a line with the next
+//! schema version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log.
+//! Names are never changed or reused; units stand last in them.
 //!
 //! A line reads `name: type = kind, unit, when known, since version`. Only columns known `Before` the run may feed a
 //! predictor that answers before the run.
@@ -25,13 +25,13 @@ columns! {
         key: Key = Key, "hex", Before, since 1;
         /// Number of this attempt at the experiment, by time over all that is read; the first is 1.
         attempt: i64 = Integer, "count", Before, since 1;
-        /// The run of the program that produced the row.
+        /// Identifier of the program run that produced the row.
         run_id: String = Label, "text", Before, since 1;
-        /// When the attempt began, in microseconds since 1970-01-01 UTC.
+        /// Start of the attempt, in microseconds since 1970-01-01 UTC.
         started_at_us: i64 = Time, "us", Before, since 1;
     }
     "Model" {
-        /// Where the model came from: `local`, `transformers`, `onnx`, `torch`, `tflite`, `simple`.
+        /// Source of the model: `local`, `transformers`, `onnx`, `torch`, `tflite`, `simple`.
         model_source: Option<String> = Label, "name", Before, since 1;
         /// Name, architecture or file of the model the task was found in.
         model_name: Option<String> = Label, "name", Before, since 1;
@@ -39,21 +39,22 @@ columns! {
         batch: Option<i64> = Integer, "count", Before, since 1;
         /// Scope of the task's first occurrence in the model.
         place: Option<String> = Text, "text", Before, since 1;
-        /// How often the task occurs in the model.
+        /// Number of occurrences of the task in the model.
         place_count: Option<i64> = Integer, "count", Before, since 1;
         /// Scopes of all occurrences, a list of texts.
         places: Option<Json> = Json, "JSON", Before, since 1;
     }
     "Operator" {
-        /// Stable hash of the task: operator, fused epilogue, shapes and element types; of a network, of its tasks as it calls them.
+        /// Stable hash of the task: operator, fused epilogue, shapes and element types; for a network, of its tasks in
+        /// call order.
         task_hash: String = Label, "hex", Before, since 1;
-        /// Kind of the anchor operator; `network` where a whole model ran, `module` where a whole TorchScript file did.
+        /// Kind of the anchor operator; `network` for a whole model, `module` for a whole TorchScript file.
         op_kind: String = Label, "name", Before, since 1;
         /// Anchor and epilogue, such as `conv2d+bias+relu`.
         op_name: String = Label, "name", Before, since 1;
-        /// The task for a reader: operators, attributes, shapes.
+        /// The task as readable text: operators, attributes, shapes.
         op_text: String = Label, "text", Before, since 1;
-        /// The task for a program: enough to compile it again.
+        /// The task in machine-readable form: enough to compile it again.
         task: Option<Json> = Json, "JSON", Before, since 1;
         /// Data layout, such as `NCHW`.
         layout: Option<String> = Label, "name", Before, since 1;
@@ -63,12 +64,12 @@ columns! {
         output_shape: Option<Json> = Json, "JSON", Before, since 1;
         /// Element type of the anchor's first input.
         dtype: Option<String> = Label, "name", Before, since 1;
-        /// The task that was compiled, with symbols for sizes, where the code serves several sizes.
+        /// The compiled task with symbols for sizes, if the code serves several sizes.
         symbolic_task: Option<String> = Label, "text", Before, since 2;
-        /// What the symbols of `symbolic_task` stand for in this row, name to number.
+        /// Values of the symbols of `symbolic_task` in this row, name to number.
         sizes: Option<Json> = Json, "JSON", Before, since 2;
-        /// Of an operator that was timed in its place while a whole network ran, the `task_hash` of that network: caches held what
-        /// its neighbours left there, and samples are of all its places. Absent where it ran alone.
+        /// For an operator timed in a running network, the `task_hash` of that network: caches held the data of its
+        /// neighbours, and samples cover all its occurrences. Absent for an operator that ran alone.
         network_hash: Option<String> = Label, "hex", Before, since 4;
     }
     "Work" {
@@ -88,13 +89,14 @@ columns! {
     "Schedule" {
         /// Stable hash of the schedule.
         schedule_hash: Option<String> = Text, "hex", Before, since 1;
-        /// What proposed the schedule.
+        /// Source of the schedule.
         schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
-        /// Knob values or trace: enough to apply it again; of a network, that of each task by its hash.
+        /// Knob values or trace: enough to apply it again; for a network, the schedule of each task by its hash.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
-        /// Stable hash of the moves that a draw came to, which `schedule_hash` leaves out: it is known before they are.
+        /// Stable hash of the moves of a sampled schedule; `schedule_hash` excludes them, because it is known earlier.
         moves_hash: Option<String> = Text, "hex", Before, since 6;
-        /// Which code the program makes of the task's operators by this schedule; another lowering has another one.
+        /// Revision of the code that the program generates for the task's operators; another lowering has another
+        /// revision.
         code_revision: Option<String> = Label, "hex", Before, since 3;
         /// Size of the generated machine code.
         code_bytes: Option<i64> = Integer, "bytes", Before, since 1;
@@ -108,20 +110,20 @@ columns! {
         target: Target = Label, "name", Before, since 1;
         /// The full target as given to the compiler.
         target_text: Option<String> = Label, "text", Before, since 1;
-        /// Board, when the target is one.
+        /// Name of the board, if the target is a board.
         board: Option<String> = Label, "name", Before, since 1;
         /// Device that ran the artifact, such as the name of a GPU.
         device: Option<String> = Label, "name", Before, since 1;
-        /// What of a board computed it: `arm` for its processor's cores, `fpga` for a core on its fabric.
+        /// Unit of a board that executed it: `arm` for its processor's cores, `fpga` for a core on its fabric.
         unit: Option<String> = Label, "name", Before, since 5;
-        /// How a board was reached: `rpc` for a server, `tracker` for a device that a tracker lent; `local` where a simulator here
-        /// stood in for it.
+        /// How a board was reached: `rpc` for a server, `tracker` for a device that a tracker lent; `local` where a
+        /// simulator here stood in for it.
         transport: Option<String> = Label, "name", Before, since 5;
-        /// Version of the agent on the board, where it says one.
+        /// Version of the agent on the board, if it reports one.
         agent_version: Option<String> = Label, "text", Before, since 5;
     }
     "Threads" {
-        /// Threads the operator was allowed.
+        /// Maximum number of threads of the operator.
         threads: Option<i64> = Integer, "count", Before, since 1;
         /// Numbers of the CPUs the threads were bound to, a list.
         cpus: Option<Json> = Json, "JSON", Before, since 1;
@@ -133,7 +135,7 @@ columns! {
         spin_count: Option<i64> = Integer, "count", Before, since 1;
         /// How operators share the machine in a co-run: `stream` or `full`.
         parallel_type: Option<String> = Label, "name", Before, since 1;
-        /// Task hashes of the operators that ran beside this one, a list.
+        /// Task hashes of the operators that ran concurrently with this one, a list.
         co_run: Option<Json> = Json, "JSON", Before, since 1;
         /// Share of the last-level cache given to the run, from 0 to 1.
         cache_share: Option<f64> = Float, "fraction", Before, since 1;
@@ -175,11 +177,11 @@ columns! {
         driver_version: Option<String> = Label, "name", Before, since 1;
     }
     "Outcome" {
-        /// How the time came about; kinds are never mixed in an average, fit or table.
+        /// Origin of the time; different sources are never mixed in an average, fit or table.
         source: Source = Label, "name", Before, since 1;
         /// How the attempt ended.
         outcome: Outcome = Label, "name", After, since 1;
-        /// Why it ended so; given for every outcome but `ok`.
+        /// Reason of the outcome; present for every outcome except `ok`.
         reason: Option<String> = Text, "text", After, since 1;
     }
     "Times" {
@@ -205,23 +207,26 @@ columns! {
         median_interval_ns: Option<f64> = Float, "ns", After, since 1;
         /// Whether caches held the operands when a sample began.
         cache_state: Option<CacheState> = Label, "name", Before, since 1;
-        /// Samples in the order taken, each the time of one run; evenly thinned out when there are more than the plan keeps.
+        /// Samples in the order taken, each the time of one run; evenly thinned out when there are more than the plan
+        /// keeps.
         samples_ns: Vec<f64> = List, "ns", After, since 1;
         /// Lower end of the 95 % interval of the median.
         median_low_ns: Option<f64> = Float, "ns", After, since 6;
-        /// Upper end of the 95 % interval of the median; times are skewed, so it may be farther from the median than the lower end.
+        /// Upper end of the 95 % interval of the median; times are skewed, so it may be farther from the median than
+        /// the lower end.
         median_high_ns: Option<f64> = Float, "ns", After, since 6;
         /// What the interval covers: `visit` or `visits`. Absent in older rows, where it is `visit`.
         interval_covers: Option<Covers> = Label, "name", After, since 6;
         /// Medians of the visits that the row sums up, in the order of time, a list; absent where the row is one visit.
         visits_ns: Option<Json> = Json, "JSON", After, since 6;
-        /// Standard deviation of the logarithms of the visits' medians: how much the time depends on where in memory and when the
-        /// candidate ran.
+        /// Standard deviation of the logarithms of the visits' medians: how much the time depends on where in memory
+        /// and when the candidate ran.
         visit_spread: Option<f64> = Float, "fraction", After, since 6;
-        /// The same, pooled over all experiments that the program had visited more than once on as many threads when it wrote the row.
+        /// The same, pooled over all experiments that the program had visited more than once on as many threads when it
+        /// wrote the row.
         noise_floor: Option<f64> = Float, "fraction", After, since 6;
-        /// Where the visit ran: `stack_bytes` and `buffer_bytes` by which stacks and tensors were moved within a page, and the
-        /// number of the runner's `process`.
+        /// Where the visit ran: `stack_bytes` and `buffer_bytes` by which stacks and tensors were moved within a page,
+        /// and the number of the runner's `process`.
         placement: Option<Json> = Json, "JSON", After, since 6;
     }
     "Check" {
@@ -234,12 +239,12 @@ columns! {
         /// Counters of one run, name to value.
         counters: Option<Json> = Json, "JSON", After, since 1;
         /// How each counter was read, name to its `source`, its name there (`native`), its `unit`, whose work it covers
-        /// (`coverage`), the `runs` it was counted over, and the share of them that it really counted (`running_share`; below
-        /// 1 the value is an estimate).
+        /// (`coverage`), the `runs` it was counted over, and the share of them that it really counted (`running_share`;
+        /// below 1 the value is an estimate).
         counter_origins: Option<Json> = Json, "JSON", After, since 3;
-        /// Counters that were asked for and refused, name to reason.
+        /// Counters that were requested and are not available, name to reason.
         counters_refused: Option<Json> = Json, "JSON", After, since 1;
-        /// What read the counters.
+        /// Source of the counters.
         counter_source: Option<String> = Label, "name", After, since 1;
         /// CPU time of all threads in one run.
         cpu_time_ns: Option<f64> = Float, "ns", After, since 1;
@@ -247,13 +252,14 @@ columns! {
     "Memory and energy" {
         /// Largest resident memory of the runner.
         peak_memory_bytes: Option<i64> = Integer, "bytes", After, since 1;
-        /// Scratch memory the artifact allocates beside its operands; of a network, the memory of its intermediate tensors.
+        /// Scratch memory of the artifact in addition to its operands; for a network, the memory of its intermediate
+        /// tensors.
         workspace_bytes: Option<i64> = Integer, "bytes", Before, since 1;
         /// Energy of one run.
         energy_joules: Option<f64> = Float, "joules", After, since 1;
     }
     "Provenance" {
-        /// What to know before trusting the row, a list of texts.
+        /// Reasons to doubt the row, a list of texts.
         warnings: Option<Json> = Json, "JSON", After, since 1;
         /// Version of the program that wrote the row.
         program_version: String = Label, "name", Before, since 1;
@@ -261,7 +267,7 @@ columns! {
         config_hash: Option<String> = Label, "hex", Before, since 1;
         /// Seed of everything random in the run.
         seed: Option<i64> = Integer, "number", Before, since 1;
-        /// Settings of measuring: warm-up, repeats, stopping rule, deadlines.
+        /// Measurement settings: warm-up, repeats, stopping rule, deadlines.
         plan: Option<Json> = Json, "JSON", Before, since 1;
     }
 }

@@ -81,24 +81,24 @@ macro_rules! words {
 words! {
     /// How a time came about. Times of different sources are never mixed.
     Source {
-        Measured = "measured": "Taken on the hardware the row names.",
-        Emulated = "emulated": "Taken on an emulator of the hardware.",
+        Measured = "measured": "Measured on the hardware named in the row.",
+        Emulated = "emulated": "Measured on an emulator of the hardware.",
         Simulated = "simulated": "Computed by a simulator.",
-        Imported = "imported": "Taken over from a file that others wrote.",
+        Imported = "imported": "Imported from a file of another program.",
     }
 }
 
 words! {
     /// How an attempt ended.
     Outcome {
-        Ok = "ok": "It was measured.",
+        Ok = "ok": "The candidate was measured.",
         BuildFailed = "build_failed": "The artifact could not be built.",
-        RunFailed = "run_failed": "The artifact refused to run.",
+        RunFailed = "run_failed": "The artifact could not be run.",
         Crashed = "crashed": "The process that built or ran it died.",
         TimedOut = "timed_out": "A deadline passed.",
-        WrongResult = "wrong_result": "Its output differs from the reference.",
-        Skipped = "skipped": "It was not tried, for the reason given.",
-        PassedOver = "passed_over": "A search built it and did not run it, because its code promised too little.",
+        WrongResult = "wrong_result": "The output differs from the reference.",
+        Skipped = "skipped": "Not attempted; `reason` states why.",
+        PassedOver = "passed_over": "Built by a search and rejected by its cost model before a run.",
     }
 }
 
@@ -112,8 +112,8 @@ impl Outcome {
 words! {
     /// Whether caches held the operands when a sample began.
     CacheState {
-        Warm = "warm": "The run before left them there.",
-        Cold = "cold": "They were evicted before each sample.",
+        Warm = "warm": "Caches hold the data of the previous run.",
+        Cold = "cold": "Caches were flushed before each sample.",
     }
 }
 

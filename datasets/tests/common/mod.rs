@@ -3,6 +3,12 @@
 
 use datasets::{COLUMNS, CacheState, Cell, ColumnId, Json, Key, Kind, Outcome, Record, Source};
 use proptest::prelude::*;
+use tempfile::TempDir;
+
+/// Creates a temporary folder in memory where possible, because stores wait for each sync of a disk.
+pub fn memory_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 /// A measured record; `number` makes its key and task.
 pub fn measured(number: u64) -> Record {

@@ -4,11 +4,11 @@
 //! An input with three lines is taken as the three names, too. Run with `fuzz/run fabric`.
 
 use super::valid_text;
-use job::target::{Fabric, fabric, fabric_text, is_fabric};
+use targets::{Fabric, fabric, fabric_text};
 
 fn check(text: &str) {
     let target = fabric(text).expect("a target that is read once is read again");
-    assert!(is_fabric(text) && target.text == text);
+    assert!(targets::find(text) == Some(target.kind) && target.text == text);
     let read = Fabric::read(text).expect("it was read");
     read.core().check().expect("a published core");
     let _ = (read.timing(), read.describe());

@@ -5,6 +5,7 @@
 
 use executor::{Writing, staged};
 use job::Packing;
+use models::operators::{Concat, Softmax};
 use models::{Fuse, Graph, GraphBuilder, Op, Parallel, Plan, StagePlan, TensorType};
 use std::sync::OnceLock;
 
@@ -17,10 +18,10 @@ fn model() -> &'static (Graph, Plan) {
     MODEL.get_or_init(|| {
         let mut builder = GraphBuilder::new("branches");
         let x = builder.input("x", TensorType::f32(&[2, 64])).expect("an input");
-        let mut softmax = |from| builder.push(Op::Softmax { axis: 1, log: false }, &[from]).expect("a call");
+        let mut softmax = |from| builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[from]).expect("a call");
         let first = softmax(x);
         let parts = [first, first].map(&mut softmax);
-        let joined = builder.push(Op::Concat { axis: 1 }, &parts).expect("a call");
+        let joined = builder.push(Op::Concat(Concat { axis: 1 }), &parts).expect("a call");
         let graph = builder.finish(&[joined]).expect("a graph");
         let plan = models::plan(&graph, Fuse::Epilogue).expect("calls");
         (graph, plan)

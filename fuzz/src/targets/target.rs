@@ -4,13 +4,12 @@
 //! Run with `fuzz/run target`; good starts are the column `target_text` of a store.
 
 use super::valid_text;
-use job::target;
 use serde_json::Value;
 
 /// Runs the target.
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
-    let Ok(described) = target::checked(text) else { return };
+    let Ok(described) = targets::checked(text) else { return };
     let fields = described.as_object().expect("an object");
     for refused in ["host", "tag", "keys", "libs", "cl-opt", "jit", "from_device", "system-lib"] {
         assert!(!fields.contains_key(refused), "{text}");
@@ -23,5 +22,5 @@ pub fn run(bytes: &[u8]) {
         Value::Null | Value::Object(_) => false,
     };
     assert!(fields.values().all(has_words), "{text}");
-    assert_eq!(target::checked(&described.to_string()).as_ref(), Ok(&described));
+    assert_eq!(targets::checked(&described.to_string()).as_ref(), Ok(&described));
 }

@@ -9,7 +9,7 @@ use models::check::MAX_COMPUTED;
 use models::contents::Contents;
 use models::graph::{Computed, Const};
 use models::infer::infer;
-use models::operator::{Class, Op};
+use models::operators::{Class, Op};
 use models::types::TensorType;
 use reference::Tensor;
 
@@ -19,12 +19,12 @@ pub const MAX_SMALL: u64 = 65_536;
 /// The contents of an operator's output, when they follow from constant inputs. The inputs must fit the operator.
 pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     // Any values are as good as others, in the range of the type too.
-    if let (Op::Quantize { .. }, Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.seed())) {
+    if let (Op::Quantize(_), Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.seed())) {
         return Some(Const::Random { seed });
     }
     // What was stored as integers can still be found, so that integers may be computed with.
-    let is_stored = matches!(op, Op::Dequantize { .. })
-        || (matches!(op, Op::Transpose { .. }) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
+    let is_stored = matches!(op, Op::Dequantize(_))
+        || (matches!(op, Op::Transpose(_)) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
     if is_stored {
         infer(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
         return written_down(op, inputs);
@@ -33,8 +33,8 @@ pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
         return None;
     }
     // Nothing can be looked up in nothing.
-    let looks_up = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. })
-        || matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
+    let looks_up = matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
+        || matches!(op, Op::ScatterElements(_) | Op::ScatterNd(_));
     if looks_up && inputs[0].0.elements() == Some(0) {
         return None;
     }
@@ -84,8 +84,8 @@ pub fn contents_of(tensor: &Tensor) -> Const {
 fn is_stored(data: &Const) -> bool {
     match data {
         Const::Computed(computed) => match computed.op {
-            Op::Dequantize { .. } => true,
-            Op::Transpose { .. } => is_stored(&computed.inputs[0].1),
+            Op::Dequantize(_) => true,
+            Op::Transpose(_) => is_stored(&computed.inputs[0].1),
             _ => false,
         },
         _ => false,
@@ -95,27 +95,26 @@ fn is_stored(data: &Const) -> bool {
 /// One number that only moves stays that number.
 fn moved_fill(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<f64> {
     let [(_, Const::Fill(number))] = inputs else { return None };
-    let only_moves =
-        op.class() == Class::View || matches!(op, Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. });
+    let only_moves = op.class() == Class::View || matches!(op, Op::Transpose(_) | Op::Slice(_) | Op::Concat(_));
     only_moves.then_some(*number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use models::operator::BinaryOp;
+    use models::operators::{Binary, BinaryOp, Transpose};
     use models::types::DType;
 
     #[test]
     fn small_constants_are_computed_and_large_ones_written_down() {
         let ty = TensorType::new(DType::I64, &[3]);
         let (a, b) = (Const::Small(vec![7.0, -7.0, 9.0]), Const::Fill(2.0));
-        let div = Op::Binary { function: BinaryOp::Div };
+        let div = Op::Binary(Binary { function: BinaryOp::Div });
         assert_eq!(fold(&div, &[(&ty, &a), (&ty, &b)]), Some(Const::Small(vec![3.0, -3.0, 4.0])));
         assert_eq!(fold(&div, &[(&ty, &a), (&ty, &Const::Random { seed: 1 })]), None);
 
         let large = TensorType::f32(&[512, 512]);
-        let turn = Op::Transpose { permutation: vec![1, 0] };
+        let turn = Op::Transpose(Transpose { permutation: vec![1, 0] });
         assert_eq!(fold(&turn, &[(&large, &Const::Fill(3.0))]), Some(Const::Fill(3.0)));
         let weight = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
         let Some(Const::Computed(computed)) = fold(&turn, &[(&large, &weight)]) else { panic!("not written down") };
@@ -126,7 +125,7 @@ mod tests {
     fn what_is_written_down_does_not_grow_without_end() {
         let large = TensorType::f32(&[512, 512]);
         let mut data = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
-        let add = Op::Binary { function: BinaryOp::Add };
+        let add = Op::Binary(Binary { function: BinaryOp::Add });
         let doublings = (0..100).take_while(|_| match fold(&add, &[(&large, &data), (&large, &data)]) {
             Some(twice) => {
                 data = twice;

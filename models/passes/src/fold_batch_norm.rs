@@ -9,7 +9,7 @@ use super::rebuild::Rebuild;
 use crate::fold;
 use models::error::Result;
 use models::graph::{Computed, Const, Graph, Node, ValueId};
-use models::operator::Op;
+use models::operators::{BatchNorm, BiasAdd, ConvTranspose, Op, ScaleShift};
 use models::types::TensorType;
 use std::collections::HashMap;
 
@@ -25,12 +25,12 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
             rebuild.replace(node.outputs[0], source);
         } else if let Some(bias) = folds.biases.remove(&index) {
             let inputs = [rebuild.get(node.inputs[0])?, rebuild.constant_like(node.inputs[2], bias)?];
-            rebuild.emit(node, Op::BiasAdd { axis: 1 }, &inputs)?;
+            rebuild.emit(node, Op::BiasAdd(BiasAdd { axis: 1 }), &inputs)?;
         } else if let Some(affine) = Affine::of(graph, node) {
             let scale = rebuild.constant_like(node.inputs[1], affine.scale)?;
             let shift = rebuild.constant_like(node.inputs[2], affine.shift)?;
             let inputs = [rebuild.get(node.inputs[0])?, scale, shift];
-            rebuild.emit(node, Op::ScaleShift { axis: 1 }, &inputs)?;
+            rebuild.emit(node, Op::ScaleShift(ScaleShift { axis: 1 }), &inputs)?;
         } else {
             rebuild.copy(node)?;
         }
@@ -60,7 +60,7 @@ impl Folds {
             let Some(affine) = Affine::of(graph, node) else { continue };
             let Some(mut contraction) = single_producer(node.inputs[0]) else { continue };
             let mut bias = None;
-            if let Node { op: Op::BiasAdd { axis: 1 }, inputs, .. } = &graph.nodes[contraction] {
+            if let Node { op: Op::BiasAdd(BiasAdd { axis: 1 }), inputs, .. } = &graph.nodes[contraction] {
                 let (Some(data), Some(producer)) = (vector(graph, inputs[1]), single_producer(inputs[0])) else {
                     continue;
                 };
@@ -90,7 +90,7 @@ struct Affine {
 impl Affine {
     /// Of a normalisation whose vectors are all constants.
     fn of(graph: &Graph, node: &Node) -> Option<Affine> {
-        let Op::BatchNorm { epsilon } = node.op else { return None };
+        let Op::BatchNorm(BatchNorm { epsilon }) = node.op else { return None };
         let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| vector(graph, node.inputs[index]));
         let (scale, shift, mean, variance) = (scale?, shift?, mean?, variance?);
         let scale = combine([&scale, &variance], |[scale, variance]| scale / (variance + epsilon).sqrt());
@@ -102,9 +102,9 @@ impl Affine {
 /// The constant weight of a contraction whose outputs are the channels of dimension 1, times the scale of each.
 fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     let axis = match &node.op {
-        Op::Conv { .. } => 0,
-        Op::ConvTranspose { groups: 1, .. } => 1,
-        Op::Dense if graph.value(node.outputs[0])?.ty.rank() == 2 => 0,
+        Op::Conv(_) => 0,
+        Op::ConvTranspose(ConvTranspose { groups: 1, .. }) => 1,
+        Op::Dense(_) if graph.value(node.outputs[0])?.ty.rank() == 2 => 0,
         _ => return None,
     };
     let weight = graph.value(node.inputs[1])?;
@@ -117,7 +117,7 @@ fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
             let weight = (weight.ty.clone(), data.clone());
             let scale = (affine.channels.clone(), scale.clone());
             let zero = (affine.channels.clone(), Const::Fill(0.0));
-            let computed = Computed { op: Op::ScaleShift { axis }, inputs: vec![weight, scale, zero] };
+            let computed = Computed { op: Op::ScaleShift(ScaleShift { axis }), inputs: vec![weight, scale, zero] };
             fold::bounded(Const::Computed(Box::new(computed)))
         }
     }

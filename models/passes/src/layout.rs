@@ -11,7 +11,10 @@ use super::rewrite::{Part, Replacement, rewrite_by};
 use crate::fold::fold;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::Op;
+use models::operators::{
+    ArgReduce, ArgTop, BiasAdd, BorderPad, Concat, CumSum, Dequantize, LpNorm, MeanVarianceNorm, Op, Pad, Quantize,
+    Reduce, Requantize, Reshape, ScaleShift, Slice, Softmax, Transpose,
+};
 use models::types::{Dim, TensorType};
 use std::collections::HashMap;
 
@@ -30,21 +33,23 @@ pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
         graph,
         &[("transpose(p@pad(x))", |look, node, found| {
             let (padded, x) = (found.get("p")?, found.get("x")?);
-            let (Op::Transpose { permutation }, Op::Pad { pads, value }) = (&node.op, &look.node(padded)?.op) else {
+            let (Op::Transpose(Transpose { permutation }), Op::Pad(Pad { pads, value })) =
+                (&node.op, &look.node(padded)?.op)
+            else {
                 return None;
             };
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
             let turned = Replacement::of(node.op.clone(), vec![Part::Old(x)]);
-            let then = vec![(Op::Pad { pads: moved, value: *value }, vec![])];
+            let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
             (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
         })],
     )
 }
 
 fn is_transpose(op: &Op) -> bool {
-    matches!(op, Op::Transpose { .. })
+    matches!(op, Op::Transpose(_))
 }
 
 /// An old value as a transpose that is not computed yet: dimension `i` is dimension `order[i]` of the base.
@@ -81,20 +86,20 @@ fn carry(graph: &Graph) -> Result<Graph> {
 impl Carry<'_> {
     /// Whether a node could be done without settling what it reads.
     fn along(&mut self, node: &Node) -> Result<bool> {
-        if let Op::Transpose { permutation } = &node.op {
+        if let Op::Transpose(Transpose { permutation }) = &node.op {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             return self.transpose(node, &order);
         }
         let Some(first) = node.inputs.iter().find_map(|id| self.views.get(id)).cloned() else { return Ok(false) };
-        if let (Op::Reshape { .. } | Op::Flatten { .. }, View { base, order }) = (&node.op, &first) {
+        if let (Op::Reshape(_) | Op::Flatten(_), View { base, order }) = (&node.op, &first) {
             return self.view(node, *base, order);
         }
         let Some(op) = on_base(&node.op, &first.order) else { return Ok(false) };
         let Some(inputs) = self.bases(node, &first.order)? else { return Ok(false) };
         let base = self.rebuild.emit(node, op, &inputs)?;
         let order = match &node.op {
-            Op::Reduce { axes, keep: false, .. } => without(&first.order, axes),
-            Op::ArgReduce { axis, keep: false, .. } => without(&first.order, &[*axis]),
+            Op::Reduce(Reduce { axes, keep: false, .. }) => without(&first.order, axes),
+            Op::ArgReduce(ArgReduce { axis, keep: false, .. }) => without(&first.order, &[*axis]),
             _ => first.order,
         };
         self.record(node.outputs[0], base, order);
@@ -127,7 +132,7 @@ impl Carry<'_> {
             return Ok(false);
         }
         let Some(shape) = self.graph.values[node.outputs[0].0 as usize].ty.extents() else { return Ok(false) };
-        self.rebuild.emit(node, Op::Reshape { shape }, &[base])?;
+        self.rebuild.emit(node, Op::Reshape(Reshape { shape }), &[base])?;
         Ok(true)
     }
 
@@ -156,8 +161,8 @@ impl Carry<'_> {
     fn settle(&mut self, id: ValueId, node: &Node) -> Result<()> {
         let Some(View { base, order }) = self.views.remove(&id) else { return Ok(()) };
         let op = match self.graph.values[id.0 as usize].ty.extents() {
-            Some(shape) if keeps_elements(&self.rebuild.ty(base)?.shape, &order) => Op::Reshape { shape },
-            _ => Op::Transpose { permutation: order.iter().map(|&axis| axis as i64).collect() },
+            Some(shape) if keeps_elements(&self.rebuild.ty(base)?.shape, &order) => Op::Reshape(Reshape { shape }),
+            _ => Op::Transpose(Transpose { permutation: order.iter().map(|&axis| axis as i64).collect() }),
         };
         let new = self.rebuild.insert(Some(node), op, &[base])?;
         self.rebuild.replace(id, new);
@@ -198,14 +203,14 @@ fn turned(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType,
         return Some((turned, data.clone()));
     }
     let permutation = back.iter().map(|&axis| axis as i64).collect();
-    let data = fold(&Op::Transpose { permutation }, &[(&whole, data)])?;
+    let data = fold(&Op::Transpose(Transpose { permutation }), &[(&whole, data)])?;
     Some((turned, data))
 }
 
 /// Whether all inputs but the first are vectors along an axis.
 fn has_vectors(op: &Op) -> bool {
-    matches!(op, Op::ScaleShift { .. } | Op::BiasAdd { .. })
-        || matches!(op, Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. })
+    matches!(op, Op::ScaleShift(_) | Op::BiasAdd(_))
+        || matches!(op, Op::Quantize(_) | Op::Dequantize(_) | Op::Requantize(_))
 }
 
 /// The operator on the base whose result, transposed, is that of an operator on the transposed base.
@@ -214,23 +219,29 @@ fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
     let all = |axes: &[i64]| axes.iter().map(|&axis| at(axis)).collect::<Option<Vec<i64>>>();
     let mut moved = op.clone();
     match &mut moved {
-        Op::Unary { .. } | Op::Clip { .. } | Op::Binary { .. } | Op::Cast { .. } | Op::Compare { .. } | Op::Where => {}
-        Op::PRelu | Op::Identity => {}
-        Op::ScaleShift { axis } | Op::BiasAdd { axis } | Op::Concat { axis } | Op::LpNorm { axis, .. } => {
+        Op::Unary(_) | Op::Clip(_) | Op::Binary(_) | Op::Cast(_) | Op::Compare(_) | Op::Where(_) => {}
+        Op::PRelu(_) | Op::Identity(_) => {}
+        Op::ScaleShift(ScaleShift { axis })
+        | Op::BiasAdd(BiasAdd { axis })
+        | Op::Concat(Concat { axis })
+        | Op::LpNorm(LpNorm { axis, .. }) => {
             *axis = at(*axis)?;
         }
         // An axis of 0 may mean that there is none.
-        Op::Quantize { axis, .. } | Op::Dequantize { axis } | Op::Requantize { axis, .. } => {
+        Op::Quantize(Quantize { axis, .. })
+        | Op::Dequantize(Dequantize { axis })
+        | Op::Requantize(Requantize { axis, .. }) => {
             *axis = Some(at(*axis)?).filter(|&moved| (moved == 0) == (*axis == 0))?;
         }
-        Op::Softmax { axis, .. } | Op::CumSum { axis, .. } | Op::ArgReduce { axis, .. } | Op::ArgTop { axis, .. } => {
-            *axis = at(*axis)?
-        }
-        Op::Reduce { axes, .. } | Op::MeanVarianceNorm { axes, .. } => {
+        Op::Softmax(Softmax { axis, .. })
+        | Op::CumSum(CumSum { axis, .. })
+        | Op::ArgReduce(ArgReduce { axis, .. })
+        | Op::ArgTop(ArgTop { axis, .. }) => *axis = at(*axis)?,
+        Op::Reduce(Reduce { axes, .. }) | Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => {
             *axes = all(axes)?;
             axes.sort_unstable();
         }
-        Op::Slice { axes, starts, stops, steps } => {
+        Op::Slice(Slice { axes, starts, stops, steps }) => {
             let mut cuts: Vec<_> = all(axes)?.into_iter().zip(&*starts).zip(&*stops).zip(&*steps).collect();
             cuts.sort_unstable();
             let cuts: Vec<[i64; 4]> = cuts.into_iter().map(|(((axis, a), b), c)| [axis, *a, *b, *c]).collect();
@@ -238,7 +249,7 @@ fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
                 [axes[index], starts[index], stops[index], steps[index]] = cut;
             }
         }
-        Op::Pad { pads, .. } | Op::BorderPad { pads, .. } => {
+        Op::Pad(Pad { pads, .. }) | Op::BorderPad(BorderPad { pads, .. }) => {
             let old = pads.clone();
             for (place, &axis) in order.iter().enumerate() {
                 pads[axis] = old[place];

@@ -1,7 +1,7 @@
 //! A graph as those see it who look for something in it.
 
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 use models::types::TensorType;
 use std::collections::HashMap;
 
@@ -68,12 +68,12 @@ impl<'a> Look<'a> {
 
     pub fn unary(&self, id: ValueId, function: UnaryOp) -> Option<ValueId> {
         let node = self.node(id)?;
-        (node.op == Op::Unary { function }).then(|| node.inputs[0])
+        (node.op == Op::Unary(Unary { function })).then(|| node.inputs[0])
     }
 
     pub fn binary(&self, id: ValueId, function: BinaryOp) -> Option<[ValueId; 2]> {
         let node = self.node(id)?;
-        (node.op == Op::Binary { function }).then(|| [node.inputs[0], node.inputs[1]])
+        (node.op == Op::Binary(Binary { function })).then(|| [node.inputs[0], node.inputs[1]])
     }
 
     /// The operands of a sum or product in both orders.
@@ -93,26 +93,26 @@ impl<'a> Look<'a> {
         let alone = (1.0, vec![id]);
         let Some(node) = self.node(id).filter(|_| depth > 0) else { return alone };
         match &node.op {
-            Op::Binary { function: BinaryOp::Mul } => {
+            Op::Binary(Binary { function: BinaryOp::Mul }) => {
                 let (a, mut left) = self.factors_within(node.inputs[0], depth - 1);
                 let (b, right) = self.factors_within(node.inputs[1], depth - 1);
                 left.extend(right);
                 (a * b, left)
             }
-            Op::Binary { function: BinaryOp::Div } => match self.scalar(node.inputs[1]) {
+            Op::Binary(Binary { function: BinaryOp::Div }) => match self.scalar(node.inputs[1]) {
                 Some(divisor) => {
                     let (a, left) = self.factors_within(node.inputs[0], depth - 1);
                     (a / divisor, left)
                 }
                 None => alone,
             },
-            Op::Binary { function: BinaryOp::Pow } => match self.scalar(node.inputs[1]) {
+            Op::Binary(Binary { function: BinaryOp::Pow }) => match self.scalar(node.inputs[1]) {
                 Some(power) if power == 2.0 || power == 3.0 => {
                     (1.0, vec![node.inputs[0]; if power == 2.0 { 2 } else { 3 }])
                 }
                 _ => alone,
             },
-            Op::Unary { function: UnaryOp::Square } => (1.0, vec![node.inputs[0]; 2]),
+            Op::Unary(Unary { function: UnaryOp::Square }) => (1.0, vec![node.inputs[0]; 2]),
             _ => alone,
         }
     }

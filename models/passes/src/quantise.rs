@@ -3,7 +3,7 @@
 
 use crate::fold::{contents_of, fold};
 use models::graph::Const;
-use models::operator::Op;
+use models::operators::{Dequantize, Op, Transpose};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -26,7 +26,7 @@ pub(crate) fn stored(data: &Const) -> Option<Stored> {
     let Const::Computed(computed) = data else { return None };
     let (ty, data) = computed.inputs.first()?;
     match &computed.op {
-        Op::Dequantize { axis } => {
+        Op::Dequantize(Dequantize { axis }) => {
             let scales: Vec<f32> = numbers(computed.inputs.get(1)?)?.into_iter().map(|scale| scale as f32).collect();
             let zeros = match computed.inputs.get(2) {
                 Some(zeros) => numbers(zeros)?.into_iter().map(|zero| zero as i64).collect(),
@@ -35,7 +35,7 @@ pub(crate) fn stored(data: &Const) -> Option<Stored> {
             let axis = usize::try_from(*axis).ok()?;
             Some(Stored { ty: ty.clone(), data: data.clone(), scales, zeros, axis })
         }
-        Op::Transpose { permutation } => {
+        Op::Transpose(Transpose { permutation }) => {
             let before = stored(data)?;
             let axis = permutation.iter().position(|&axis| axis == before.axis as i64)?;
             let shape = permutation.iter().map(|&axis| Some(before.ty.shape.get(usize::try_from(axis).ok()?)?.clone()));

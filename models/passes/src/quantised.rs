@@ -12,7 +12,10 @@ use crate::pattern::Match;
 use crate::quantise::{self, Stored};
 use models::error::Result;
 use models::graph::{Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, PoolMode, ResizeMode, UnaryOp};
+use models::operators::{
+    AdaptivePool, BiasAdd, Binary, BinaryOp, Cast, Clip, Conv, GlobalPool, Identity, Op, Pad, Pool, PoolMode, QConv,
+    QDense, Quantize, Requantize, Resize, ResizeMode, Unary, UnaryOp,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -32,28 +35,28 @@ fn layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacement> {
     let Stored { ty, data, scales, zeros, axis } = quantise::stored(look.data(found.get("w")?)?)?;
     let w_zero = *zeros.first().filter(|first| zeros.iter().all(|zero| zero == *first))?;
     let is_narrow = |dtype: DType| matches!(dtype, DType::I8 | DType::U8);
-    let Op::Quantize { to, .. } = node.op else { return None };
+    let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
     let is_exact = is_narrow(look.ty(x.inputs[0]).dtype) && is_narrow(ty.dtype) && is_narrow(to);
     if !is_exact || !(scales.len() == 1 || axis == 0) || y_scale <= 0.0 {
         return None;
     }
     let (op, channel) = match &product.op {
-        Op::Conv { strides, pads, dilations, groups } => {
+        Op::Conv(Conv { strides, pads, dilations, groups }) => {
             let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
-            (Op::QConv { strides, pads, dilations, groups: *groups, x_zero, w_zero }, 1)
+            (Op::QConv(QConv { strides, pads, dilations, groups: *groups, x_zero, w_zero }), 1)
         }
-        Op::Dense => (Op::QDense { x_zero, w_zero }, look.ty(product.outputs[0]).rank() as i64 - 1),
+        Op::Dense(_) => (Op::QDense(QDense { x_zero, w_zero }), look.ty(product.outputs[0]).rank() as i64 - 1),
         _ => return None,
     };
     let mut then = Vec::new();
-    if let Op::BiasAdd { axis } = biased.op {
+    if let Op::BiasAdd(BiasAdd { axis }) = biased.op {
         let bias = biased.inputs[1];
         let (ty, data) = quantise::bias(look.ty(bias), look.data(bias)?, x_scale, &scales)?;
-        then.push((Op::BiasAdd { axis }, vec![Part::Made(ty, data)]));
+        then.push((Op::BiasAdd(BiasAdd { axis }), vec![Part::Made(ty, data)]));
     }
     let (low, high) = match activated.op {
-        Op::Unary { function: UnaryOp::Relu } => (Some(0.0), None),
-        Op::Clip { low, high } => (Some(low), Some(high)),
+        Op::Unary(Unary { function: UnaryOp::Relu }) => (Some(0.0), None),
+        Op::Clip(Clip { low, high }) => (Some(low), Some(high)),
         _ => (None, None),
     };
     let (low, high) = quantise::bounds(to, y_scale, y_zero, low, high)?;
@@ -65,7 +68,7 @@ fn layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacement> {
     };
     let multiplier = Tensor::from_numbers(TensorType::new(DType::F32, &shape), &multipliers).ok()?;
     let multiplier = Part::Made(multiplier.ty().clone(), crate::fold::contents_of(&multiplier));
-    then.push((Op::Requantize { to, axis, zero: y_zero, low, high }, vec![multiplier]));
+    then.push((Op::Requantize(Requantize { to, axis, zero: y_zero, low, high }), vec![multiplier]));
     let inputs = vec![Part::Old(x.inputs[0]), Part::Made(ty, data)];
     Some(Replacement { op, inputs, then })
 }
@@ -81,19 +84,19 @@ fn scalar_scale(look: &Look<'_>, node: &Node) -> Option<(f32, i64)> {
 /// all between the two.
 pub(super) fn slide(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
-        let Op::Quantize { to, .. } = node.op else { return None };
+        let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
         let scale = scalar_scale(look, node)?;
         let stored = |id: ValueId| {
-            let before = look.node(id).filter(|before| matches!(before.op, Op::Dequantize { .. }))?;
+            let before = look.node(id).filter(|before| matches!(before.op, Op::Dequantize(_)))?;
             let is_same = look.ty(before.inputs[0]).dtype == to && scalar_scale(look, before) == Some(scale);
             is_same.then(|| Part::Old(before.inputs[0]))
         };
         if let Some(x) = stored(node.inputs[0]) {
-            return Some(Replacement::of(Op::Identity, vec![x]));
+            return Some(Replacement::of(Op::Identity(Identity {}), vec![x]));
         }
         let moving = look.node(node.inputs[0])?;
         let op = moved(&moving.op, scale.1)?;
-        let data = if matches!(op, Op::Gather { .. }) { 1 } else { moving.inputs.len() };
+        let data = if matches!(op, Op::Gather(_)) { 1 } else { moving.inputs.len() };
         let mut inputs = moving.inputs[..data].iter().map(|&id| stored(id)).collect::<Option<Vec<_>>>()?;
         inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Old(id)));
         Some(Replacement::of(op, inputs))
@@ -103,11 +106,13 @@ pub(super) fn slide(graph: &Graph) -> Result<Graph> {
 /// The operator on integers that moves them as the operator on real numbers does.
 fn moved(op: &Op, zero: i64) -> Option<Op> {
     let is_mover = match op {
-        Op::Pad { pads, value: 0.0 } => return Some(Op::Pad { pads: pads.clone(), value: zero as f64 }),
-        Op::Pool { mode, .. } | Op::GlobalPool { mode } | Op::AdaptivePool { mode, .. } => *mode == PoolMode::Max,
-        Op::Resize { mode, .. } => *mode == ResizeMode::Nearest,
-        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. } => true,
-        Op::Expand { .. } | Op::Tile { .. } | Op::BorderPad { .. } | Op::Gather { .. } => true,
+        Op::Pad(Pad { pads, value: 0.0 }) => return Some(Op::Pad(Pad { pads: pads.clone(), value: zero as f64 })),
+        Op::Pool(Pool { mode, .. })
+        | Op::GlobalPool(GlobalPool { mode })
+        | Op::AdaptivePool(AdaptivePool { mode, .. }) => *mode == PoolMode::Max,
+        Op::Resize(Resize { mode, .. }) => *mode == ResizeMode::Nearest,
+        Op::Reshape(_) | Op::Flatten(_) | Op::Transpose(_) | Op::Slice(_) | Op::Concat(_) => true,
+        Op::Expand(_) | Op::Tile(_) | Op::BorderPad(_) | Op::Gather(_) => true,
         _ => false,
     };
     is_mover.then(|| op.clone())
@@ -119,29 +124,29 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
         graph,
         &[("cast?(c@clip/relu/max/min?(q@requantize(sums, #multiplier), ..))", |look, node, found| {
             let before = look.node(found.get("q")?)?;
-            let Op::Requantize { to, axis, zero, mut low, mut high } = before.op else { return None };
+            let Op::Requantize(Requantize { to, axis, zero, mut low, mut high }) = before.op else { return None };
             if before.outputs == node.outputs || !look.is_read_once(before.outputs[0]) {
                 return None;
             }
             let bounds = look.node(found.get("c")?)?;
             match bounds.op {
-                Op::Clip { low: least, high: most } => {
+                Op::Clip(Clip { low: least, high: most }) => {
                     low = low.max(least.ceil() as i64);
                     high = high.min(most.floor() as i64);
                 }
-                Op::Unary { function: UnaryOp::Relu } => low = low.max(0),
-                Op::Binary { function } => {
+                Op::Unary(Unary { function: UnaryOp::Relu }) => low = low.max(0),
+                Op::Binary(Binary { function }) => {
                     let other = bounds.inputs.iter().find(|&&id| id != before.outputs[0])?;
                     let number = look.scalar(*other)? as i64;
                     if function == BinaryOp::Max { low = low.max(number) } else { high = high.min(number) }
                 }
                 _ => {}
             }
-            let to = if let Op::Cast { to } = node.op { to } else { to };
+            let to = if let Op::Cast(Cast { to }) = node.op { to } else { to };
             let (least, most) = to.integer_range()?;
             let fits = low <= high && [zero, low, high].iter().all(|number| (least..=most).contains(number));
             let inputs = before.inputs.iter().map(|&id| Part::Old(id)).collect();
-            fits.then(|| Replacement::of(Op::Requantize { to, axis, zero, low, high }, inputs))
+            fits.then(|| Replacement::of(Op::Requantize(Requantize { to, axis, zero, low, high }), inputs))
         })],
     )
 }
@@ -151,11 +156,11 @@ pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
         &[("q_conv(p@pad(x), #w)", |look, node, found| {
-            let Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } = &node.op else { return None };
-            let Op::Pad { pads: around, value } = &look.node(found.get("p")?)?.op else { return None };
+            let Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }) = &node.op else { return None };
+            let Op::Pad(Pad { pads: around, value }) = &look.node(found.get("p")?)?.op else { return None };
             let pads = (*value == *x_zero as f64).then(|| joined(pads, around))??;
             let (strides, dilations, groups) = (strides.clone(), dilations.clone(), *groups);
-            let op = Op::QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero };
+            let op = Op::QConv(QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero });
             Some(Replacement::of(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
         })],
     )
@@ -212,7 +217,7 @@ mod tests {
             output %7
         "#;
         let after = check(&format!("{CONV}{rest}"), "q_conv requantize");
-        let op = Op::Requantize { to: DType::U8, axis: 1, zero: 3, low: 3, high: 255 };
+        let op = Op::Requantize(Requantize { to: DType::U8, axis: 1, zero: 3, low: 3, high: 255 });
         assert_eq!(after.nodes[1].op, op);
         // A cast that wraps is no clip.
         let wraps = rest

@@ -3,7 +3,7 @@
 use models::builder::GraphBuilder;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::Op;
+use models::operators::Op;
 use models::types::TensorType;
 
 /// A new graph on its way out of an old one. Constants come along when they are first used.

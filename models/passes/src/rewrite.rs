@@ -5,7 +5,7 @@ use crate::look::Look;
 use crate::pattern::{Match, Pattern};
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::Op;
+use models::operators::Op;
 use models::types::TensorType;
 
 /// What computes the same as a node.

@@ -8,7 +8,10 @@ use super::rebuild::Rebuild;
 use crate::fold::{contents_of, fold};
 use models::error::Result;
 use models::graph::{Const, Graph, Node, Value, ValueId};
-use models::operator::{BinaryOp, Op, PoolMode, ResizeMode};
+use models::operators::{
+    AdaptivePool, Binary, BinaryOp, Cast, Clip, GlobalPool, Op, Pad, Pool, PoolMode, QConv, QDense, QMatMul, Quantize,
+    Requantize, Resize, ResizeMode,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::HashMap;
@@ -106,8 +109,8 @@ impl Changes {
     /// Whether a change of scale has to change its zero point.
     fn zero_of(&self, node: &Node) -> bool {
         match node.op {
-            Op::Quantize { .. } => self.has(node.outputs[0]),
-            Op::Dequantize { .. } => self.has(node.inputs[0]),
+            Op::Quantize(_) => self.has(node.outputs[0]),
+            Op::Dequantize(_) => self.has(node.inputs[0]),
             _ => false,
         }
     }
@@ -130,29 +133,31 @@ impl Roles {
         let none = Roles { data: 0..0, is_moving: false, makes_bytes: false, has_zero: false };
         let moving = |count: usize| Roles { data: 0..count, is_moving: true, ..none };
         match op {
-            Op::Quantize { .. } => Roles { makes_bytes: true, has_zero: true, data: 0..0, is_moving: false },
-            Op::Dequantize { .. } => Roles { data: 0..1, has_zero: true, is_moving: false, makes_bytes: false },
-            Op::Requantize { .. } => Roles { makes_bytes: true, data: 0..0, is_moving: false, has_zero: false },
-            Op::QConv { .. } | Op::QDense { .. } | Op::QMatMul { .. } => {
+            Op::Quantize(_) => Roles { makes_bytes: true, has_zero: true, data: 0..0, is_moving: false },
+            Op::Dequantize(_) => Roles { data: 0..1, has_zero: true, is_moving: false, makes_bytes: false },
+            Op::Requantize(_) => Roles { makes_bytes: true, data: 0..0, is_moving: false, has_zero: false },
+            Op::QConv(_) | Op::QDense(_) | Op::QMatMul(_) => {
                 Roles { data: 0..2, is_moving: false, makes_bytes: false, has_zero: false }
             }
-            Op::Pool { mode, .. } | Op::GlobalPool { mode } | Op::AdaptivePool { mode, .. }
+            Op::Pool(Pool { mode, .. })
+            | Op::GlobalPool(GlobalPool { mode })
+            | Op::AdaptivePool(AdaptivePool { mode, .. })
                 if *mode == PoolMode::Max =>
             {
                 moving(1)
             }
-            Op::Resize { mode: ResizeMode::Nearest, .. } | Op::Gather { .. } => moving(1),
-            Op::Reshape { .. }
-            | Op::Flatten { .. }
-            | Op::Transpose { .. }
-            | Op::Slice { .. }
-            | Op::Expand { .. }
-            | Op::Tile { .. }
-            | Op::Pad { .. }
-            | Op::BorderPad { .. }
-            | Op::Clip { .. }
-            | Op::Identity => moving(1),
-            Op::Concat { .. } => moving(usize::MAX),
+            Op::Resize(Resize { mode: ResizeMode::Nearest, .. }) | Op::Gather(_) => moving(1),
+            Op::Reshape(_)
+            | Op::Flatten(_)
+            | Op::Transpose(_)
+            | Op::Slice(_)
+            | Op::Expand(_)
+            | Op::Tile(_)
+            | Op::Pad(_)
+            | Op::BorderPad(_)
+            | Op::Clip(_)
+            | Op::Identity(_) => moving(1),
+            Op::Concat(_) => moving(usize::MAX),
             _ => none,
         }
     }
@@ -163,18 +168,18 @@ fn changed(node: &Node, is_changed: &dyn Fn(usize) -> bool, makes_signed: bool) 
     let mut op = node.op.clone();
     let shift = |zero: &mut i64| *zero -= SHIFT;
     match &mut op {
-        Op::Quantize { to, .. } if makes_signed => *to = DType::I8,
-        Op::Requantize { to, zero, low, high, .. } if makes_signed => {
+        Op::Quantize(Quantize { to, .. }) if makes_signed => *to = DType::I8,
+        Op::Requantize(Requantize { to, zero, low, high, .. }) if makes_signed => {
             *to = DType::I8;
             [zero, low, high].into_iter().for_each(shift);
         }
-        Op::QConv { x_zero: first, w_zero: second, .. }
-        | Op::QDense { x_zero: first, w_zero: second }
-        | Op::QMatMul { a_zero: first, b_zero: second } => {
+        Op::QConv(QConv { x_zero: first, w_zero: second, .. })
+        | Op::QDense(QDense { x_zero: first, w_zero: second })
+        | Op::QMatMul(QMatMul { a_zero: first, b_zero: second }) => {
             [first, second].into_iter().enumerate().filter(|(place, _)| is_changed(*place)).for_each(|(_, z)| shift(z));
         }
-        Op::Pad { value, .. } if makes_signed => *value -= SHIFT as f64,
-        Op::Clip { low, high } if makes_signed => {
+        Op::Pad(Pad { value, .. }) if makes_signed => *value -= SHIFT as f64,
+        Op::Clip(Clip { low, high }) if makes_signed => {
             *low -= SHIFT as f64;
             *high -= SHIFT as f64;
         }
@@ -197,8 +202,9 @@ fn signed(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
     }
     // Turning the highest bit takes 128 away, once the byte has a sign.
     let bit = TensorType { dtype: DType::U8, shape: vec![] };
-    let turned = fold(&Op::Binary { function: BinaryOp::BitXor }, &[(&value.ty, data), (&bit, &Const::Fill(128.0))])?;
-    let data = fold(&Op::Cast { to: DType::I8 }, &[(&value.ty, &turned)])?;
+    let turned =
+        fold(&Op::Binary(Binary { function: BinaryOp::BitXor }), &[(&value.ty, data), (&bit, &Const::Fill(128.0))])?;
+    let data = fold(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &turned)])?;
     Some((ty, data))
 }
 

@@ -7,7 +7,7 @@
 use super::rebuild::Rebuild;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Attention, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Trilu, Unary, UnaryOp};
 use models::types::{DType, TensorType};
 
 /// Splits every attention of known extents whose queries all see something.
@@ -39,7 +39,7 @@ struct Shape {
 
 impl Shape {
     fn of(graph: &Graph, node: &Node) -> Option<Shape> {
-        let Op::Attention { causal, window, .. } = node.op else { return None };
+        let Op::Attention(Attention { causal, window, .. }) = node.op else { return None };
         let extents = |index: usize| graph.value(*node.inputs.get(index)?)?.ty.extents();
         let (q, v) = (extents(0)?, extents(2)?);
         let ([batch, heads, rows, _], [_, kept, places, width]) =
@@ -58,13 +58,13 @@ impl Shape {
         let ty = TensorType::new(self.dtype, &[self.rows, self.places]);
         let triangle = |(upper, diagonal): (bool, i64)| {
             let lowest = (ty.clone(), Const::Fill(lowest(self.dtype)));
-            Const::computed(Op::Trilu { upper, diagonal }, vec![lowest])
+            Const::computed(Op::Trilu(Trilu { upper, diagonal }), vec![lowest])
         };
         let hidden = match (later.map(triangle), earlier.map(triangle)) {
             (Some(later), Some(earlier)) => {
                 // Nothing is both, so the sum is one of them.
                 Const::computed(
-                    Op::Binary { function: BinaryOp::Add },
+                    Op::Binary(Binary { function: BinaryOp::Add }),
                     vec![(ty.clone(), later), (ty.clone(), earlier)],
                 )
             }
@@ -85,45 +85,51 @@ fn lowest(dtype: DType) -> f64 {
 }
 
 fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
-    let Op::Attention { scale, softcap, .. } = node.op else { unreachable!("a shape is that of an attention") };
+    let Op::Attention(Attention { scale, softcap, .. }) = node.op else {
+        unreachable!("a shape is that of an attention")
+    };
     let Shape { batch, heads, kept, rows, places, width, .. } = *shape;
     let inputs = node.inputs.iter().map(|&id| rebuild.get(id)).collect::<Result<Vec<_>>>()?;
     let is_shared = heads != kept;
     let shared_rows = heads / kept * rows;
     let mut q = inputs[0];
     if is_shared {
-        q = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, -1] }, &[q])?;
+        q = rebuild.insert(Some(node), Op::Reshape(Reshape { shape: vec![batch, kept, shared_rows, -1] }), &[q])?;
     }
     let mut scores =
-        rebuild.insert(Some(node), Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
+        rebuild.insert(Some(node), Op::MatMul(MatMul { transpose_a: false, transpose_b: true }), &[q, inputs[1]])?;
     if is_shared {
-        scores = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, heads, rows, places] }, &[scores])?;
+        scores =
+            rebuild.insert(Some(node), Op::Reshape(Reshape { shape: vec![batch, heads, rows, places] }), &[scores])?;
     }
     scores = with_number(rebuild, node, BinaryOp::Mul, scores, scale, shape.dtype)?;
     if let Some(softcap) = softcap {
         scores = with_number(rebuild, node, BinaryOp::Div, scores, softcap, shape.dtype)?;
-        scores = rebuild.insert(Some(node), Op::Unary { function: UnaryOp::Tanh }, &[scores])?;
+        scores = rebuild.insert(Some(node), Op::Unary(Unary { function: UnaryOp::Tanh }), &[scores])?;
         scores = with_number(rebuild, node, BinaryOp::Mul, scores, softcap, shape.dtype)?;
     }
     if let Some(&mask) = inputs.get(3) {
-        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, mask])?;
+        scores = rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, mask])?;
     }
     if let Some((ty, hidden)) = shape.hidden() {
         let hidden = rebuild.constant("hidden", ty, hidden)?;
-        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, hidden])?;
+        scores = rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, hidden])?;
     }
-    let mut weights = rebuild.insert(Some(node), Op::Softmax { axis: 3, log: false }, &[scores])?;
+    let mut weights = rebuild.insert(Some(node), Op::Softmax(Softmax { axis: 3, log: false }), &[scores])?;
     if is_shared {
-        weights =
-            rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
+        weights = rebuild.insert(
+            Some(node),
+            Op::Reshape(Reshape { shape: vec![batch, kept, shared_rows, places] }),
+            &[weights],
+        )?;
     }
-    let product = Op::MatMul { transpose_a: false, transpose_b: false };
+    let product = Op::MatMul(MatMul { transpose_a: false, transpose_b: false });
     if !is_shared {
         rebuild.emit(node, product, &[weights, inputs[2]])?;
         return Ok(());
     }
     let values = rebuild.insert(Some(node), product, &[weights, inputs[2]])?;
-    rebuild.emit(node, Op::Reshape { shape: vec![batch, heads, rows, width] }, &[values])?;
+    rebuild.emit(node, Op::Reshape(Reshape { shape: vec![batch, heads, rows, width] }), &[values])?;
     Ok(())
 }
 
@@ -136,7 +142,7 @@ fn with_number(
     dtype: DType,
 ) -> Result<ValueId> {
     let number = rebuild.constant("number", TensorType::new(dtype, &[]), Const::Fill(number))?;
-    rebuild.insert(Some(node), Op::Binary { function }, &[x, number])
+    rebuild.insert(Some(node), Op::Binary(Binary { function }), &[x, number])
 }
 
 #[cfg(test)]
@@ -159,10 +165,10 @@ mod tests {
             tensors.push(Tensor::from_numbers(ty.clone(), &numbers).unwrap());
             inputs.push(builder.input(&format!("x{index}"), ty).unwrap());
         }
-        let y = builder.push(Op::Attention { causal, scale: 0.5, window, softcap }, &inputs).unwrap();
+        let y = builder.push(Op::Attention(Attention { causal, scale: 0.5, window, softcap }), &inputs).unwrap();
         let fused = builder.finish(&[y]).unwrap();
         let split = split_attention(&fused).unwrap();
-        assert!(split.nodes.iter().all(|node| !matches!(node.op, Op::Attention { .. })));
+        assert!(split.nodes.iter().all(|node| !matches!(node.op, Op::Attention(_))));
         let (a, b) = (evaluate_graph(&split, &tensors).unwrap(), evaluate_graph(&fused, &tensors).unwrap());
         let compared = compare(&a[0], &b[0], Tolerance { absolute: 1e-6, relative: 1e-5 }).unwrap();
         assert!(compared.ok, "{compared:?}");

@@ -9,14 +9,16 @@ use crate::fold::fold;
 use crate::look::Look;
 use models::error::Result;
 use models::graph::{Const, Graph, Node};
-use models::operator::Op;
+use models::operators::{Conv, Op, QConv, Slice};
 use models::types::TensorType;
 use std::ops::Range;
 
 pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
         let mut op = node.op.clone();
-        let (Op::Conv { strides, pads, dilations, .. } | Op::QConv { strides, pads, dilations, .. }) = &mut op else {
+        let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
+            &mut op
+        else {
             return None;
         };
         let windows = windows(look, node, strides, pads, dilations)?;
@@ -81,12 +83,12 @@ fn windows(look: &Look<'_>, node: &Node, strides: &[i64], pads: &[i64], dilation
 fn cut(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
     let mut extents = ty.extents()?;
     kept.iter().enumerate().for_each(|(axis, taps)| extents[axis + 2] = taps.end - taps.start);
-    let slice = Op::Slice {
+    let slice = Op::Slice(Slice {
         axes: (2..extents.len() as i64).collect(),
         starts: kept.iter().map(|taps| taps.start).collect(),
         stops: kept.iter().map(|taps| taps.end).collect(),
         steps: vec![1; kept.len()],
-    };
+    });
     let data = match data.seed() {
         Some(seed) => Const::Random { seed },
         None => fold(&slice, &[(ty, data)])?,

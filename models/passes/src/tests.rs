@@ -3,7 +3,10 @@
 use super::*;
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use models::operators::{
+    BatchNorm, BiasAdd, Binary, BinaryOp, Cast, Concat, Conv, Dense, Flatten, GlobalPool, Identity, Op, Pad, PoolMode,
+    Reshape, Transpose, Unary, UnaryOp,
+};
 use models::types::{DType, TensorType};
 use reference::{Tensor, Tolerance, compare, evaluate_graph};
 
@@ -12,18 +15,18 @@ fn conv_bias_norm(weight: Const, bias: Option<Const>, vectors: [Const; 4]) -> Gr
     let mut builder = GraphBuilder::new("norm");
     let x = builder.input("x", TensorType::f32(&[1, 2, 3, 3])).unwrap();
     let w = builder.constant("w", TensorType::f32(&[2, 2, 2, 2]), weight).unwrap();
-    let conv = Op::Conv { strides: vec![1, 1], pads: vec![0; 4], dilations: vec![1, 1], groups: 1 };
+    let conv = Op::Conv(Conv { strides: vec![1, 1], pads: vec![0; 4], dilations: vec![1, 1], groups: 1 });
     let mut y = builder.push(conv, &[x, w]).unwrap();
     let channels = TensorType::f32(&[2]);
     if let Some(bias) = bias {
         let bias = builder.constant("bias", channels.clone(), bias).unwrap();
-        y = builder.push(Op::BiasAdd { axis: 1 }, &[y, bias]).unwrap();
+        y = builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias]).unwrap();
     }
     let mut inputs = vec![y];
     for (name, data) in ["scale", "shift", "mean", "variance"].iter().zip(vectors) {
         inputs.push(builder.constant(name, channels.clone(), data).unwrap());
     }
-    let y = builder.push(Op::BatchNorm { epsilon: 0.5 }, &inputs).unwrap();
+    let y = builder.push(Op::BatchNorm(BatchNorm { epsilon: 0.5 }), &inputs).unwrap();
     builder.finish(&[y]).unwrap()
 }
 
@@ -62,10 +65,11 @@ fn normalisation_of_a_value_that_others_read_stays_apart() {
     let mut builder = GraphBuilder::new("shared");
     let x = builder.input("x", TensorType::f32(&[1, 2])).unwrap();
     let w = builder.constant("w", TensorType::f32(&[2, 2]), Const::Random { seed: 1 }).unwrap();
-    let y = builder.push(Op::Dense, &[x, w]).unwrap();
+    let y = builder.push(Op::Dense(Dense {}), &[x, w]).unwrap();
     let vector = builder.constant("v", TensorType::f32(&[2]), Const::Random { seed: 2 }).unwrap();
-    let normal = builder.push(Op::BatchNorm { epsilon: 1e-5 }, &[y, vector, vector, vector, vector]).unwrap();
-    let sum = builder.push(Op::Binary { function: BinaryOp::Add }, &[y, normal]).unwrap();
+    let normal =
+        builder.push(Op::BatchNorm(BatchNorm { epsilon: 1e-5 }), &[y, vector, vector, vector, vector]).unwrap();
+    let sum = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[y, normal]).unwrap();
     let graph = simplify(&builder.finish(&[sum]).unwrap()).unwrap();
     assert_eq!(names(&graph), "dense scale_shift add");
 }
@@ -76,18 +80,18 @@ fn what_changes_nothing_and_what_nobody_reads_is_dropped() {
     let x = builder.input("x", TensorType::f32(&[2, 3])).unwrap();
     let mut y = x;
     for op in [
-        Op::Identity,
-        Op::Cast { to: DType::F32 },
-        Op::Reshape { shape: vec![2, -1] },
-        Op::Flatten { axis: 1 },
-        Op::Transpose { permutation: vec![0, 1] },
-        Op::Concat { axis: 1 },
-        Op::Pad { pads: vec![0; 4], value: 0.0 },
+        Op::Identity(Identity {}),
+        Op::Cast(Cast { to: DType::F32 }),
+        Op::Reshape(Reshape { shape: vec![2, -1] }),
+        Op::Flatten(Flatten { axis: 1 }),
+        Op::Transpose(Transpose { permutation: vec![0, 1] }),
+        Op::Concat(Concat { axis: 1 }),
+        Op::Pad(Pad { pads: vec![0; 4], value: 0.0 }),
     ] {
         y = builder.push(op, &[y]).unwrap();
     }
-    let z = builder.push(Op::Unary { function: UnaryOp::Relu }, &[y]).unwrap();
-    builder.push(Op::Transpose { permutation: vec![1, 0] }, &[z]).unwrap();
+    let z = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[y]).unwrap();
+    builder.push(Op::Transpose(Transpose { permutation: vec![1, 0] }), &[z]).unwrap();
     let graph = simplify(&builder.finish(&[z]).unwrap()).unwrap();
     assert_eq!(names(&graph), "relu");
 }
@@ -98,10 +102,10 @@ fn equal_things_are_computed_once() {
     let x = builder.input("x", TensorType::f32(&[1, 3])).unwrap();
     let mut branch = |value: f64| -> ValueId {
         let one = builder.constant("c", TensorType::f32(&[3]), Const::Fill(value)).unwrap();
-        builder.push(Op::BiasAdd { axis: 1 }, &[x, one]).unwrap()
+        builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[x, one]).unwrap()
     };
     let branches = [branch(1.0), branch(1.0), branch(2.0)];
-    let y = builder.push(Op::Concat { axis: 1 }, &branches).unwrap();
+    let y = builder.push(Op::Concat(Concat { axis: 1 }), &branches).unwrap();
     let graph = simplify(&builder.finish(&[y]).unwrap()).unwrap();
     assert_eq!(names(&graph), "bias_add bias_add concat");
     let concat = &graph.nodes[2].inputs;
@@ -112,7 +116,7 @@ fn equal_things_are_computed_once() {
 #[test]
 fn a_graph_that_breaks_a_rule_is_refused_before_any_pass() {
     let mut graph = conv_bias_norm(Const::Fill(1.0), None, [1.0, 1.0, 1.0, 1.0].map(Const::Fill));
-    graph.nodes[0].op = Op::GlobalPool { mode: PoolMode::Max };
+    graph.nodes[0].op = Op::GlobalPool(GlobalPool { mode: PoolMode::Max });
     assert!(simplify(&graph).unwrap_err().to_string().contains("takes 1 inputs, got 2"));
 }
 

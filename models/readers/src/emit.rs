@@ -3,7 +3,10 @@
 use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{
+    Binary, BinaryOp, Cast, Compare, CompareOp, Concat, MatMul, Op, Pad, Reshape, Slice, Transpose, Unary, UnaryOp,
+    Where,
+};
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
@@ -115,11 +118,11 @@ impl Emit<'_> {
     }
 
     pub fn unary(&mut self, function: UnaryOp, x: ValueId) -> Outcome<ValueId> {
-        self.push(Op::Unary { function }, &[x])
+        self.push(Op::Unary(Unary { function }), &[x])
     }
 
     pub fn binary(&mut self, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-        self.push(Op::Binary { function }, &[a, b])
+        self.push(Op::Binary(Binary { function }), &[a, b])
     }
 
     /// A function of a tensor and one number of its type.
@@ -129,7 +132,7 @@ impl Emit<'_> {
     }
 
     pub fn cast(&mut self, x: ValueId, to: DType) -> Outcome<ValueId> {
-        if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast { to }, &[x]) }
+        if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast(Cast { to }), &[x]) }
     }
 
     /// The same elements under another shape, with every extent written out.
@@ -137,14 +140,14 @@ impl Emit<'_> {
         if self.extents(x)? == shape {
             return Ok(x);
         }
-        self.push(Op::Reshape { shape: shape.to_vec() }, &[x])
+        self.push(Op::Reshape(Reshape { shape: shape.to_vec() }), &[x])
     }
 
     pub fn transpose(&mut self, x: ValueId, permutation: &[usize]) -> Outcome<ValueId> {
         if permutation.iter().enumerate().all(|(index, &axis)| index == axis) {
             return Ok(x);
         }
-        self.push(Op::Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }, &[x])
+        self.push(Op::Transpose(Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }), &[x])
     }
 
     /// Elements `start` to `stop` of one dimension.
@@ -152,14 +155,14 @@ impl Emit<'_> {
         if start == 0 && self.extents(x)?.get(axis) == Some(&stop) {
             return Ok(x);
         }
-        let op = Op::Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(op, &[x])
     }
 
     pub fn concat(&mut self, parts: &[ValueId], axis: usize) -> Outcome<ValueId> {
         match parts {
             [only] => Ok(*only),
-            parts => self.push(Op::Concat { axis: axis as i64 }, parts),
+            parts => self.push(Op::Concat(Concat { axis: axis as i64 }), parts),
         }
     }
 
@@ -167,7 +170,7 @@ impl Emit<'_> {
     /// alone, so infinite ones are constants beside the data.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
         if !value.is_infinite() {
-            return self.push(Op::Pad { pads: pads.to_vec(), value }, &[x]);
+            return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);
         }
         let (rank, dtype) = (self.rank(x)?, self.dtype(x)?);
         if pads.len() != 2 * rank || pads.iter().any(|&pad| pad < 0) {
@@ -188,7 +191,7 @@ impl Emit<'_> {
     }
 
     pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-        self.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
+        self.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[a, b])
     }
 
     /// The angle of `x + iy`, from -π to π.
@@ -198,16 +201,16 @@ impl Emit<'_> {
         let zero = self.scalar(dtype, 0.0)?;
         let quotient = self.binary(BinaryOp::Div, y, x)?;
         let slope = self.unary(UnaryOp::Atan, quotient)?;
-        let is_left = self.push(Op::Compare { function: CompareOp::Less }, &[x, zero])?;
-        let is_below = self.push(Op::Compare { function: CompareOp::Less }, &[y, zero])?;
+        let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
+        let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
         let (half, minus_half) = (self.scalar(dtype, PI)?, self.scalar(dtype, -PI)?);
-        let turn = self.push(Op::Where, &[is_below, minus_half, half])?;
-        let turn = self.push(Op::Where, &[is_left, turn, zero])?;
+        let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
+        let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
         let turned = self.binary(BinaryOp::Add, slope, turn)?;
         // Above and below zero the quotient has no sign to go by.
-        let is_upright = self.push(Op::Compare { function: CompareOp::Equal }, &[x, zero])?;
+        let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
         let side = self.unary(UnaryOp::Sign, y)?;
         let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
-        self.push(Op::Where, &[is_upright, upright, turned])
+        self.push(Op::Where(Where {}), &[is_upright, upright, turned])
     }
 }

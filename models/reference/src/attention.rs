@@ -3,9 +3,24 @@
 use super::movement::{broadcast_strides, offsets, strides};
 use super::tensor::Array;
 use models::einsum::Equation;
-use models::types::Dim;
+use models::operators::{Attention, Einsum, Op, Rope};
+use models::types::{Dim, TensorType};
 
-pub(super) fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
+/// Computes Einstein sums, attention and the turning of pairs.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    match op {
+        Op::Einsum(Einsum { equation }) => {
+            let types: Vec<&TensorType> = inputs.iter().map(|input| input.ty()).collect();
+            einsum(inputs, &Equation::read(equation, &types).expect("a checked equation"), y);
+        }
+        Op::Attention(attributes) => attention(inputs, attributes, y),
+        Op::Rope(Rope { rotary, interleaved }) => rope(inputs[0], inputs[1], inputs[2], *rotary, *interleaved, y),
+        _ => return false,
+    }
+    true
+}
+
+fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
     let extent = |letter: &usize| match equation.extents[*letter] {
         Dim::Known(extent) => usize::try_from(extent).expect("a checked extent"),
         Dim::Symbol(_) => unreachable!("tensors have no symbols"),
@@ -33,22 +48,13 @@ pub(super) fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
     }
 }
 
-/// What a query sees, beside its scores.
-pub(super) struct Sight {
-    pub causal: bool,
-    pub scale: f64,
-    pub window: Option<i64>,
-    pub softcap: Option<f64>,
+/// Whether the query at place `own` sees a place.
+fn is_seen(attributes: &Attention, own: i64, place: i64) -> bool {
+    let is_late = attributes.causal && place > own;
+    !is_late && attributes.window.is_none_or(|window| place > own.saturating_sub(window))
 }
 
-impl Sight {
-    fn is_seen(&self, own: i64, place: i64) -> bool {
-        let is_late = self.causal && place > own;
-        !is_late && self.window.is_none_or(|window| place > own.saturating_sub(window))
-    }
-}
-
-pub(super) fn attention(inputs: &[&Array], sight: &Sight, y: &mut Array) {
+fn attention(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
     let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
     let [heads, rows, width] = [q.extents[1], q.extents[2], q.extents[3]];
     let [kept, places, out] = [k.extents[1], k.extents[2], v.extents[3]];
@@ -63,12 +69,12 @@ pub(super) fn attention(inputs: &[&Array], sight: &Sight, y: &mut Array) {
         let own = (place + places) as i64 - rows as i64;
         let score = |at: usize| {
             let k = &k.data[(source * places + at) * width..][..width];
-            let mut score = q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * sight.scale;
-            if let Some(softcap) = sight.softcap {
+            let mut score = q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * attributes.scale;
+            if let Some(softcap) = attributes.softcap {
                 score = softcap * (score / softcap).tanh();
             }
             let masked = mask.as_ref().map_or(score, |mask| score + mask[row * places + at]);
-            if sight.is_seen(own, at as i64) { masked } else { f64::NEG_INFINITY }
+            if is_seen(attributes, own, at as i64) { masked } else { f64::NEG_INFINITY }
         };
         let scores: Vec<f64> = (0..places).map(score).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -86,7 +92,7 @@ pub(super) fn attention(inputs: &[&Array], sight: &Sight, y: &mut Array) {
     }
 }
 
-pub(super) fn rope(x: &Array, cos: &Array, sin: &Array, rotary: i64, interleaved: bool, y: &mut Array) {
+fn rope(x: &Array, cos: &Array, sin: &Array, rotary: i64, interleaved: bool, y: &mut Array) {
     let half = usize::try_from(rotary).expect("checked attributes are positive") / 2;
     let width = x.extents[x.extents.len() - 1];
     y.data.copy_from_slice(&x.data);

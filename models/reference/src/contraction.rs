@@ -4,17 +4,43 @@
 //! without being allowed to reorder a sum.
 
 use super::movement::{broadcast_strides, offsets};
+use super::quantised::centred;
 use super::tensor::Array;
-use super::window::{Axis, Window};
+use super::window::Axis;
+use models::operators::{ConvWindow, MatMul, Op, QConv, QDense, QMatMul};
 
-pub(super) fn conv(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &mut Array) {
+/// Computes convolutions and products of matrices.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let (x, Some(w)) = (inputs[0], inputs.get(1)) else { return false };
+    match op {
+        Op::Conv(_) => conv(x, w, &window_of(op), y),
+        Op::QConv(QConv { x_zero, w_zero, .. }) => {
+            conv(&centred(x, *x_zero), &centred(w, *w_zero), &window_of(op), y);
+        }
+        Op::ConvTranspose(_) => conv_transpose(x, w, &window_of(op), y),
+        Op::MatMul(MatMul { transpose_a, transpose_b }) => mat_mul(x, w, *transpose_a, *transpose_b, y),
+        Op::QMatMul(QMatMul { a_zero, b_zero }) => {
+            mat_mul(&centred(x, *a_zero), &centred(w, *b_zero), false, false, y);
+        }
+        Op::Dense(_) => dense(x, w, y),
+        Op::QDense(QDense { x_zero, w_zero }) => dense(&centred(x, *x_zero), &centred(w, *w_zero), y),
+        _ => return false,
+    }
+    true
+}
+
+fn window_of(op: &Op) -> ConvWindow<'_> {
+    op.window().expect("a convolution has a window")
+}
+
+fn conv(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let mut axes = Axis::all(x, y, &w.extents[2..], window);
     // A window of one element that visits every element sees no rows: the plane is one long row.
     if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
         axes = [Axis::over(1), Axis::over(1), Axis::over(axes.iter().map(|axis| axis.input).product())];
     }
     let [depth, height, width] = axes;
-    let groups = usize::try_from(groups).expect("checked attributes are positive");
+    let groups = usize::try_from(window.groups).expect("checked attributes are positive");
     let (channels_in, channels_out, per_group) = (x.extents[1], w.extents[0], w.extents[1]);
     let in_plane = depth.input * height.input * width.input;
     let out_plane = depth.output * height.output * width.output;
@@ -34,9 +60,9 @@ pub(super) fn conv(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &m
 }
 
 /// The convolution that would read `y` and write `x`, run backwards: each tap adds to where it would have read.
-pub(super) fn conv_transpose(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &mut Array) {
+fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let [depth, height, width] = Axis::all(y, x, &w.extents[2..], window);
-    let groups = usize::try_from(groups).expect("checked attributes are positive");
+    let groups = usize::try_from(window.groups).expect("checked attributes are positive");
     let (channels_in, per_group) = (w.extents[0], w.extents[1]);
     let channels_out = per_group * groups;
     let x_plane = depth.output * height.output * width.output;
@@ -100,7 +126,7 @@ fn add_filtered(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y:
     }
 }
 
-pub(super) fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut Array) {
+fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut Array) {
     let rank = y.extents.len();
     let (m, n) = (y.extents[rank - 2], y.extents[rank - 1]);
     let (a_rows, a_columns) = last_two(a);
@@ -122,7 +148,7 @@ pub(super) fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool
     }
 }
 
-pub(super) fn dense(x: &Array, w: &Array, y: &mut Array) {
+fn dense(x: &Array, w: &Array, y: &mut Array) {
     let (n, k) = (w.extents[0], w.extents[1]);
     product(&x.data, &transposed(&w.data, n, k), k, n, &mut y.data);
 }

@@ -2,7 +2,9 @@
 
 use super::movement::strides;
 use super::tensor::Array;
-use models::operator::{Border, ScatterOp};
+use models::operators::{
+    Border, BorderPad, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Trilu,
+};
 
 /// Calls with every index tuple below these extents, in storage order, and its number.
 fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
@@ -35,7 +37,27 @@ fn size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
-pub(super) fn tile(x: &Array, y: &mut Array) {
+/// Computes look-ups, writes and repetitions.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let x = inputs[0];
+    match op {
+        Op::BorderPad(BorderPad { border, pads }) => border_pad(x, *border, pads, y),
+        Op::Tile(_) => tile(x, y),
+        Op::Gather(Gather { axis }) => gather(x, inputs[1], *axis, y),
+        Op::GatherElements(GatherElements { axis }) => gather_elements(x, inputs[1], *axis, y),
+        Op::GatherNd(GatherNd { batch }) => gather_nd(x, inputs[1], *batch, y),
+        Op::ScatterElements(ScatterElements { axis, combine }) => {
+            scatter_elements(x, inputs[1], inputs[2], *axis, *combine, y);
+        }
+        Op::ScatterNd(ScatterNd { combine }) => scatter_nd(x, inputs[1], inputs[2], *combine, y),
+        Op::OneHot(OneHot { axis, on, off, .. }) => one_hot(x, *axis, *on, *off, y),
+        Op::Trilu(Trilu { upper, diagonal }) => trilu(x, *upper, *diagonal, y),
+        _ => return false,
+    }
+    true
+}
+
+fn tile(x: &Array, y: &mut Array) {
     let own = strides(&x.extents);
     for_each(&y.extents.clone(), |place, number| {
         let source: Vec<usize> = place.iter().zip(&x.extents).map(|(place, extent)| place % extent).collect();
@@ -43,7 +65,7 @@ pub(super) fn tile(x: &Array, y: &mut Array) {
     });
 }
 
-pub(super) fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
+fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
     let axis = size(axis);
     let inner: usize = x.extents[axis + 1..].iter().product();
     let outer: usize = x.extents[..axis].iter().product();
@@ -58,7 +80,7 @@ pub(super) fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
     }
 }
 
-pub(super) fn gather_elements(x: &Array, at: &Array, axis: i64, y: &mut Array) {
+fn gather_elements(x: &Array, at: &Array, axis: i64, y: &mut Array) {
     let own = strides(&x.extents);
     for_each(&at.extents, |place, number| {
         let mut source = place.to_vec();
@@ -67,7 +89,7 @@ pub(super) fn gather_elements(x: &Array, at: &Array, axis: i64, y: &mut Array) {
     });
 }
 
-pub(super) fn gather_nd(x: &Array, at: &Array, batch: i64, y: &mut Array) {
+fn gather_nd(x: &Array, at: &Array, batch: i64, y: &mut Array) {
     let batch = size(batch);
     let looked_up = at.extents[at.extents.len() - 1];
     let inner: usize = x.extents[batch + looked_up..].iter().product();
@@ -92,7 +114,7 @@ fn written(combine: ScatterOp, old: f64, new: f64) -> f64 {
     }
 }
 
-pub(super) fn scatter_elements(x: &Array, at: &Array, updates: &Array, axis: i64, combine: ScatterOp, y: &mut Array) {
+fn scatter_elements(x: &Array, at: &Array, updates: &Array, axis: i64, combine: ScatterOp, y: &mut Array) {
     y.data.copy_from_slice(&x.data);
     let own = strides(&x.extents);
     for_each(&at.extents, |place, number| {
@@ -103,7 +125,7 @@ pub(super) fn scatter_elements(x: &Array, at: &Array, updates: &Array, axis: i64
     });
 }
 
-pub(super) fn scatter_nd(x: &Array, at: &Array, updates: &Array, combine: ScatterOp, y: &mut Array) {
+fn scatter_nd(x: &Array, at: &Array, updates: &Array, combine: ScatterOp, y: &mut Array) {
     y.data.copy_from_slice(&x.data);
     let looked_up = at.extents[at.extents.len() - 1];
     let inner: usize = x.extents[looked_up..].iter().product();
@@ -117,7 +139,7 @@ pub(super) fn scatter_nd(x: &Array, at: &Array, updates: &Array, combine: Scatte
     }
 }
 
-pub(super) fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
+fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
     let axis = size(axis);
     let depth = y.extents[axis];
     let inner: usize = at.extents[axis..].iter().product();
@@ -129,7 +151,7 @@ pub(super) fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
     }
 }
 
-pub(super) fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
+fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
     let rank = x.extents.len();
     let (rows, columns) = (x.extents[rank - 2], x.extents[rank - 1]);
     for (number, y) in y.data.iter_mut().enumerate() {
@@ -139,7 +161,7 @@ pub(super) fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
     }
 }
 
-pub(super) fn border_pad(x: &Array, border: Border, pads: &[i64], y: &mut Array) {
+fn border_pad(x: &Array, border: Border, pads: &[i64], y: &mut Array) {
     let own = strides(&x.extents);
     let source = |place: usize, axis: usize| {
         let extent = x.extents[axis] as i64;

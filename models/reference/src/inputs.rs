@@ -6,7 +6,9 @@
 use super::tensor::{Tensor, elements};
 use models::error::{Error, Result};
 use models::graph::{Const, Graph};
-use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::operators::{
+    Binary, BinaryOp, Gather, GatherElements, GatherNd, OneHot, Op, Reduce, ReduceOp, ScatterElements, Unary, UnaryOp,
+};
 use models::task::{Operand, Task};
 use models::types::{DType, Dim, TensorType};
 use rand::{Rng, SeedableRng};
@@ -152,30 +154,33 @@ fn needed(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
     };
     let index = |number: i64| usize::try_from(number).unwrap_or(0);
     match (op, input) {
-        (Op::BatchNorm { .. }, 4) => Draw::Positive,
-        (Op::Binary { function: BinaryOp::Div | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv }, 1) => {
+        (Op::BatchNorm(_), 4) => Draw::Positive,
+        (Op::Binary(Binary { function: BinaryOp::Div | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv }), 1) => {
             Draw::Positive
         }
-        (Op::Binary { function: BinaryOp::Pow }, 0) => Draw::Positive,
-        (Op::Binary { function: BinaryOp::ShiftLeft | BinaryOp::ShiftRight }, 1) => {
+        (Op::Binary(Binary { function: BinaryOp::Pow }), 0) => Draw::Positive,
+        (Op::Binary(Binary { function: BinaryOp::ShiftLeft | BinaryOp::ShiftRight }), 1) => {
             Draw::Below(8 * i64::try_from(types[1].dtype.bytes()).unwrap_or(1))
         }
         (
-            Op::Unary {
+            Op::Unary(Unary {
                 function:
                     UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Log10 | UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Reciprocal,
-            },
+            }),
             _,
         ) => Draw::Positive,
-        (Op::Unary { function: UnaryOp::Acosh }, _) => Draw::AboveOne,
-        (Op::Reduce { function: ReduceOp::LogSum, .. }, _) => Draw::Positive,
-        (Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. }, 1) => Draw::Positive,
-        (Op::Gather { axis } | Op::GatherElements { axis } | Op::ScatterElements { axis, .. }, 1) => {
-            Draw::Below(extent(index(*axis)))
-        }
-        (Op::GatherNd { batch }, 1) => smallest(index(*batch)),
-        (Op::ScatterNd { .. }, 1) => smallest(0),
-        (Op::OneHot { depth, .. }, _) => Draw::Below(*depth),
+        (Op::Unary(Unary { function: UnaryOp::Acosh }), _) => Draw::AboveOne,
+        (Op::Reduce(Reduce { function: ReduceOp::LogSum, .. }), _) => Draw::Positive,
+        (Op::Quantize(_) | Op::Dequantize(_) | Op::Requantize(_), 1) => Draw::Positive,
+        (
+            Op::Gather(Gather { axis })
+            | Op::GatherElements(GatherElements { axis })
+            | Op::ScatterElements(ScatterElements { axis, .. }),
+            1,
+        ) => Draw::Below(extent(index(*axis))),
+        (Op::GatherNd(GatherNd { batch }), 1) => smallest(index(*batch)),
+        (Op::ScatterNd(_), 1) => smallest(0),
+        (Op::OneHot(OneHot { depth, .. }), _) => Draw::Below(*depth),
         _ => Draw::Any,
     }
 }

@@ -1,6 +1,8 @@
 //! Moving elements, and walking tensors whose extents broadcast.
 
+use super::resize::resize;
 use super::tensor::Array;
+use models::operators::{Concat, Op, Pad, Resize, Slice, Transpose};
 
 /// Offsets of the elements of a tensor of these strides, visited in the order of these extents.
 pub(super) fn offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Item = usize> + use<> {
@@ -38,6 +40,22 @@ pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
     std::iter::repeat_n(0, rank - extents.len()).chain(own).collect()
 }
 
+/// Computes moves of elements that need no indices.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let x = inputs[0];
+    match op {
+        Op::Reshape(_) | Op::Flatten(_) | Op::Identity(_) => y.data.copy_from_slice(&x.data),
+        Op::Transpose(Transpose { permutation }) => transpose(x, permutation, y),
+        Op::Concat(Concat { axis }) => concat(inputs, *axis, y),
+        Op::Slice(Slice { axes, starts, steps, .. }) => slice(x, axes, starts, steps, y),
+        Op::Resize(Resize { mode, .. }) => resize(x, *mode, y),
+        Op::Pad(Pad { pads, value }) => pad(x, pads, *value, y),
+        Op::Expand(_) => expand(x, y),
+        _ => return false,
+    }
+    true
+}
+
 pub(super) fn broadcast(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f64, f64) -> f64) {
     let walk = |array: &Array| offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
     let (a_walk, b_walk) = (walk(a), walk(b));
@@ -56,13 +74,13 @@ pub(super) fn choose(inputs: &[&Array], y: &mut Array) {
 }
 
 /// Repeated to the extents of `y`.
-pub(super) fn expand(x: &Array, y: &mut Array) {
+fn expand(x: &Array, y: &mut Array) {
     for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &broadcast_strides(&x.extents, y.extents.len()))) {
         *y = x.data[at];
     }
 }
 
-pub(super) fn transpose(x: &Array, permutation: &[i64], y: &mut Array) {
+fn transpose(x: &Array, permutation: &[i64], y: &mut Array) {
     let own = strides(&x.extents);
     let permuted: Vec<usize> = permutation.iter().map(|&axis| own[usize::try_from(axis).unwrap_or(0)]).collect();
     for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &permuted)) {
@@ -70,7 +88,7 @@ pub(super) fn transpose(x: &Array, permutation: &[i64], y: &mut Array) {
     }
 }
 
-pub(super) fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
+fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let run = |array: &Array| array.extents[axis..].iter().product::<usize>();
     let outer: usize = y.extents[..axis].iter().product();
@@ -84,7 +102,7 @@ pub(super) fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
     }
 }
 
-pub(super) fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
+fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
     let own = strides(&x.extents);
     // Where each place of each dimension comes from, in elements.
     let mut sources: Vec<Vec<usize>> =
@@ -109,7 +127,7 @@ pub(super) fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &
     }
 }
 
-pub(super) fn pad(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
+fn pad(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
     y.data.fill(value);
     let own = strides(&y.extents);
     let start: usize = own.iter().zip(pads).map(|(stride, &head)| stride * usize::try_from(head).unwrap_or(0)).sum();

@@ -1,9 +1,42 @@
 //! Functions of single elements, and normalisations.
 
+use super::movement::{broadcast, choose};
 use super::tensor::Array;
-use models::operator::{BinaryOp, CompareOp, UnaryOp};
+use models::operators::{
+    BatchNorm, BiasAdd, Binary, BinaryOp, Clip, Compare, CompareOp, LayerNorm, Op, ScaleShift, Softmax, Unary, UnaryOp,
+};
 
-pub(super) fn map(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
+/// Computes functions of single elements, and normalisations that a channel or a row is enough for.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let x = inputs[0];
+    match op {
+        Op::BatchNorm(BatchNorm { epsilon }) => {
+            let (scale, shift, mean, variance) = (inputs[1], inputs[2], inputs[3], inputs[4]);
+            per_channel(x, 1, y, |x, c| {
+                (x - mean.data[c]) / (variance.data[c] + epsilon).sqrt() * scale.data[c] + shift.data[c]
+            });
+        }
+        Op::ScaleShift(ScaleShift { axis }) => {
+            per_channel(x, *axis, y, |x, c| x * inputs[1].data[c] + inputs[2].data[c]);
+        }
+        Op::BiasAdd(BiasAdd { axis }) => per_channel(x, *axis, y, |x, c| x + inputs[1].data[c]),
+        Op::LayerNorm(LayerNorm { axis, epsilon }) => layer_norm(x, inputs[1], inputs[2], *axis, *epsilon, y),
+        Op::Softmax(Softmax { axis, log }) => softmax(x, *axis, *log, y),
+        Op::Unary(Unary { function }) => map(x, y, |x| unary(*function, x)),
+        Op::Clip(Clip { low, high }) => map(x, y, |x| x.max(*low).min(*high)),
+        Op::Cast(_) => y.data.copy_from_slice(&x.data),
+        Op::Binary(Binary { function }) => broadcast(x, inputs[1], y, |a, b| binary(*function, a, b)),
+        Op::Compare(Compare { function }) => {
+            broadcast(x, inputs[1], y, |a, b| f64::from(u8::from(compare(*function, a, b))));
+        }
+        Op::Where(_) => choose(inputs, y),
+        Op::PRelu(_) => broadcast(x, inputs[1], y, |x, slope| if x < 0.0 { x * slope } else { x }),
+        _ => return false,
+    }
+    true
+}
+
+fn map(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
     y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x));
 }
 
@@ -20,7 +53,7 @@ pub(super) fn per_channel(x: &Array, axis: i64, y: &mut Array, function: impl Fn
     }
 }
 
-pub(super) fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
+fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let extent = x.extents[axis];
     let inner: usize = x.extents[axis + 1..].iter().product();
@@ -40,7 +73,7 @@ pub(super) fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
     }
 }
 
-pub(super) fn layer_norm(x: &Array, scale: &Array, shift: &Array, axis: i64, epsilon: f64, y: &mut Array) {
+fn layer_norm(x: &Array, scale: &Array, shift: &Array, axis: i64, epsilon: f64, y: &mut Array) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let length: usize = x.extents[axis..].iter().product();
     if length == 0 {
@@ -56,7 +89,7 @@ pub(super) fn layer_norm(x: &Array, scale: &Array, shift: &Array, axis: i64, eps
     }
 }
 
-pub(super) fn unary(function: UnaryOp, x: f64) -> f64 {
+fn unary(function: UnaryOp, x: f64) -> f64 {
     match function {
         UnaryOp::Relu => x.max(0.0),
         UnaryOp::LeakyRelu { alpha } => {
@@ -140,7 +173,7 @@ pub(super) fn unary(function: UnaryOp, x: f64) -> f64 {
     }
 }
 
-pub(super) fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
+fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
     match function {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
@@ -174,7 +207,7 @@ fn truth(claim: bool) -> f64 {
     f64::from(u8::from(claim))
 }
 
-pub(super) fn compare(function: CompareOp, a: f64, b: f64) -> bool {
+fn compare(function: CompareOp, a: f64, b: f64) -> bool {
     match function {
         CompareOp::Equal => a == b,
         CompareOp::NotEqual => a != b,

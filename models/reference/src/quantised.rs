@@ -1,6 +1,7 @@
 //! Numbers with a scale and a zero point.
 
 use super::tensor::{Array, round};
+use models::operators::{Dequantize, Op, Quantize, Requantize};
 use models::types::DType;
 
 /// Calls with each element and the place of its scale.
@@ -21,7 +22,20 @@ fn zero_at(zero: Option<&&Array>, channel: usize) -> f64 {
     zero.map_or(0.0, |zero| zero.data[channel])
 }
 
-pub(super) fn quantize(inputs: &[&Array], to: DType, axis: i64, y: &mut Array) {
+/// Computes conversions between numbers and quantised ones.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    match op {
+        Op::Quantize(Quantize { to, axis }) => quantize(inputs, *to, *axis, y),
+        Op::Dequantize(Dequantize { axis }) => dequantize(inputs, *axis, y),
+        Op::Requantize(Requantize { axis, zero, low, high, .. }) => {
+            requantize(inputs[0], inputs[1], *axis, [*zero, *low, *high], y);
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn quantize(inputs: &[&Array], to: DType, axis: i64, y: &mut Array) {
     let dtype = wide(inputs[1]);
     let (low, high) = to.integer_range().expect("a checked operator quantises to a narrow integer");
     each(inputs[0], inputs[1], axis, y, |x, channel| {
@@ -30,11 +44,11 @@ pub(super) fn quantize(inputs: &[&Array], to: DType, axis: i64, y: &mut Array) {
     });
 }
 
-pub(super) fn dequantize(inputs: &[&Array], axis: i64, y: &mut Array) {
+fn dequantize(inputs: &[&Array], axis: i64, y: &mut Array) {
     each(inputs[0], inputs[1], axis, y, |x, channel| (x - zero_at(inputs.get(2), channel)) * inputs[1].data[channel]);
 }
 
-pub(super) fn requantize(x: &Array, multiplier: &Array, axis: i64, [zero, low, high]: [i64; 3], y: &mut Array) {
+fn requantize(x: &Array, multiplier: &Array, axis: i64, [zero, low, high]: [i64; 3], y: &mut Array) {
     let dtype = wide(multiplier);
     each(x, multiplier, axis, y, |x, channel| {
         (round(dtype, round(dtype, x) * multiplier.data[channel]).round_ties_even() + zero as f64)

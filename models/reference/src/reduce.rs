@@ -2,7 +2,9 @@
 
 use super::movement::{offsets, strides};
 use super::tensor::Array;
-use models::operator::ReduceOp;
+use models::operators::{
+    ArgReduce, ArgTop, CumSum, GroupNorm, LpNorm, Lrn, MeanVarianceNorm, Op, Reduce, ReduceOp, RmsNorm,
+};
 
 /// For each element of `x`, in storage order, the element of the result it goes to.
 fn targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
@@ -25,7 +27,25 @@ fn fold(x: &Array, axes: &[i64], count: usize, start: f64, combine: impl Fn(f64,
     folded
 }
 
-pub(super) fn reduce(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
+/// Computes reductions, and the normalisations made of them.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let x = inputs[0];
+    match op {
+        Op::Reduce(Reduce { function, axes, .. }) => reduce(x, *function, axes, y),
+        Op::ArgReduce(ArgReduce { largest, axis, last, .. }) => arg_reduce(x, *largest, *axis, *last, y),
+        Op::ArgTop(ArgTop { count, axis, largest }) => arg_top(x, *count, *axis, *largest, y),
+        Op::CumSum(CumSum { axis, exclusive, reverse }) => cum_sum(x, *axis, *exclusive, *reverse, y),
+        Op::RmsNorm(RmsNorm { epsilon, .. }) => rms_norm(x, inputs[1], *epsilon, y),
+        Op::GroupNorm(GroupNorm { groups, epsilon }) => group_norm(x, inputs[1], inputs[2], *groups, *epsilon, y),
+        Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => mean_variance_norm(x, axes, *epsilon, y),
+        Op::LpNorm(LpNorm { axis, order }) => lp_norm(x, *axis, *order, y),
+        Op::Lrn(Lrn { size, alpha, beta, bias }) => lrn(x, *size, *alpha, *beta, *bias, y),
+        _ => return false,
+    }
+    true
+}
+
+fn reduce(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
     let count = y.data.len();
     let terms = x.data.len() as f64 / count.max(1) as f64;
     let sum = |term: &dyn Fn(f64) -> f64| fold(x, axes, count, 0.0, |sum, x, _| sum + term(x));
@@ -48,7 +68,7 @@ pub(super) fn reduce(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array)
     };
 }
 
-pub(super) fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mut Array) {
+fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mut Array) {
     along(x, axis, |row, result| {
         let mut best = 0;
         for (index, x) in row.iter().enumerate() {
@@ -61,7 +81,7 @@ pub(super) fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mu
     });
 }
 
-pub(super) fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
+fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     let count = usize::try_from(count).unwrap_or(0);
     let stride = strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
     along(x, axis, |row, place| {
@@ -92,7 +112,7 @@ fn along(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
     }
 }
 
-pub(super) fn cum_sum(x: &Array, axis: i64, exclusive: bool, reverse: bool, y: &mut Array) {
+fn cum_sum(x: &Array, axis: i64, exclusive: bool, reverse: bool, y: &mut Array) {
     let stride = strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
     let extent = x.extents[usize::try_from(axis).unwrap_or(0)];
     along(x, axis, |row, place| {
@@ -107,7 +127,7 @@ pub(super) fn cum_sum(x: &Array, axis: i64, exclusive: bool, reverse: bool, y: &
     });
 }
 
-pub(super) fn rms_norm(x: &Array, scale: &Array, epsilon: f64, y: &mut Array) {
+fn rms_norm(x: &Array, scale: &Array, epsilon: f64, y: &mut Array) {
     let length = scale.data.len();
     if length == 0 {
         return;
@@ -120,7 +140,7 @@ pub(super) fn rms_norm(x: &Array, scale: &Array, epsilon: f64, y: &mut Array) {
     }
 }
 
-pub(super) fn group_norm(x: &Array, scale: &Array, shift: &Array, groups: i64, epsilon: f64, y: &mut Array) {
+fn group_norm(x: &Array, scale: &Array, shift: &Array, groups: i64, epsilon: f64, y: &mut Array) {
     let channels = x.extents[1];
     let per_group = channels / usize::try_from(groups).expect("checked attributes are positive");
     let plane: usize = x.extents[2..].iter().product();
@@ -138,7 +158,7 @@ pub(super) fn group_norm(x: &Array, scale: &Array, shift: &Array, groups: i64, e
     }
 }
 
-pub(super) fn mean_variance_norm(x: &Array, axes: &[i64], epsilon: f64, y: &mut Array) {
+fn mean_variance_norm(x: &Array, axes: &[i64], epsilon: f64, y: &mut Array) {
     let reduced = |axis: usize| axes.iter().any(|&reduced| usize::try_from(reduced) == Ok(axis));
     let terms: usize = (0..x.extents.len()).filter(|&axis| reduced(axis)).map(|axis| x.extents[axis]).product();
     let count = x.data.len() / terms.max(1);
@@ -149,7 +169,7 @@ pub(super) fn mean_variance_norm(x: &Array, axes: &[i64], epsilon: f64, y: &mut 
     }
 }
 
-pub(super) fn lp_norm(x: &Array, axis: i64, order: i64, y: &mut Array) {
+fn lp_norm(x: &Array, axis: i64, order: i64, y: &mut Array) {
     let count = x.data.len() / x.extents[usize::try_from(axis).unwrap_or(0)].max(1);
     let sums = fold(x, &[axis], count, 0.0, |sum, x, _| sum + if order == 1 { x.abs() } else { x * x });
     for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(targets(x, &[axis])) {
@@ -158,7 +178,7 @@ pub(super) fn lp_norm(x: &Array, axis: i64, order: i64, y: &mut Array) {
     }
 }
 
-pub(super) fn lrn(x: &Array, size: i64, alpha: f64, beta: f64, bias: f64, y: &mut Array) {
+fn lrn(x: &Array, size: i64, alpha: f64, beta: f64, bias: f64, y: &mut Array) {
     let size = usize::try_from(size).expect("checked attributes are positive");
     let channels = x.extents[1];
     let plane: usize = x.extents[2..].iter().product();

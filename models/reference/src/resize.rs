@@ -1,7 +1,7 @@
 //! Resampling of planes. One to three spatial axes are treated as three.
 
 use super::tensor::Array;
-use models::operator::ResizeMode;
+use models::operators::ResizeMode;
 
 /// The two elements a place lies between, and how far it is towards the second.
 #[derive(Clone, Copy)]

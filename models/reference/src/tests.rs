@@ -2,7 +2,13 @@
 
 use super::*;
 use models::infer::infer;
-use models::operator::{BinaryOp, Border, CompareOp, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
+use models::operators::{
+    AdaptivePool, ArgReduce, ArgTop, Attention, BatchNorm, Binary, BinaryOp, Border, BorderPad, Cast, Clip, Compare,
+    CompareOp, Concat, Conv, ConvTranspose, CumSum, Dense, Dequantize, Einsum, Expand, Gather, GatherElements,
+    GatherNd, GlobalPool, GroupNorm, Identity, LayerNorm, LpNorm, Lrn, MatMul, MeanVarianceNorm, OneHot, PRelu, Pad,
+    Pool, PoolMode, QConv, Quantize, Reduce, ReduceOp, Requantize, Resize, ResizeMode, RmsNorm, Rope, ScaleShift,
+    ScatterElements, ScatterNd, ScatterOp, Slice, Softmax, Tile, Transpose, Trilu, Unary, UnaryOp, Where,
+};
 use models::task::{Parameter, Step};
 use models::types::DType;
 use proptest::prelude::*;
@@ -41,20 +47,31 @@ fn check(op: Op, inputs: &[Tensor], expected: &[f64]) {
 }
 
 fn pool(mode: PoolMode, ceil: bool, count_pad: bool) -> Op {
-    Op::Pool { mode, kernel: vec![2], strides: vec![2], pads: vec![1, 0], dilations: vec![1], ceil, count_pad }
+    Op::Pool(Pool { mode, kernel: vec![2], strides: vec![2], pads: vec![1, 0], dilations: vec![1], ceil, count_pad })
+}
+
+/// Adding an operator without a reference computation fails here.
+#[test]
+fn every_operator_has_a_reference_computation() {
+    let is_missing = |text: &&str| {
+        let task = Task::from_text(text).expect("an example is a task");
+        evaluate(&task, &random_inputs(&task, 1).expect("inputs of a known task")).is_err()
+    };
+    let examples = models::operators::EXAMPLES.iter().flat_map(|(_, texts)| *texts).copied();
+    assert_eq!(examples.filter(is_missing).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
 #[test]
 fn contractions_by_hand() {
-    let conv = Op::Conv { strides: vec![1, 1], pads: vec![1, 0, 0, 0], dilations: vec![1, 1], groups: 1 };
+    let conv = Op::Conv(Conv { strides: vec![1, 1], pads: vec![1, 0, 0, 0], dilations: vec![1, 1], groups: 1 });
     // Rows above the data count as zero: [1 2 3] under the second filter row, then both rows.
     check(conv, &[counting(&[1, 1, 2, 3]), counting(&[1, 1, 2, 2])], &[11.0, 18.0, 37.0, 47.0]);
-    let grouped = Op::Conv { strides: vec![2], pads: vec![0, 0], dilations: vec![2], groups: 2 };
+    let grouped = Op::Conv(Conv { strides: vec![2], pads: vec![0, 0], dilations: vec![2], groups: 2 });
     let x = counting(&[1, 2, 5]);
     check(grouped, &[x, counting(&[2, 1, 2])], &[7.0, 13.0, 50.0, 64.0]);
     let (a, b) = (counting(&[2, 3]), counting(&[3, 2]));
-    check(Op::MatMul { transpose_a: false, transpose_b: false }, &[a.clone(), b], &[22.0, 28.0, 49.0, 64.0]);
-    check(Op::Dense, &[a, counting(&[1, 3])], &[14.0, 32.0]);
+    check(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[a.clone(), b], &[22.0, 28.0, 49.0, 64.0]);
+    check(Op::Dense(Dense {}), &[a, counting(&[1, 3])], &[14.0, 32.0]);
 }
 
 #[test]
@@ -65,21 +82,23 @@ fn pools_by_hand() {
     check(pool(PoolMode::Average, true, false), &x(), &[-1.0, -2.5, -4.0]);
     // The leading pad counts; what only rounding up reaches does not.
     check(pool(PoolMode::Average, true, true), &x(), &[-0.5, -2.5, -4.0]);
-    check(Op::GlobalPool { mode: PoolMode::Average }, &x(), &[-2.5]);
-    check(Op::GlobalPool { mode: PoolMode::Max }, &x(), &[-1.0]);
+    check(Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &x(), &[-2.5]);
+    check(Op::GlobalPool(GlobalPool { mode: PoolMode::Max }), &x(), &[-1.0]);
 }
 
 /// The reference walks the data under a window, never the window: a huge one must not stop it.
 #[test]
 fn a_window_far_larger_than_its_data() {
-    let op = |mode, count_pad| Op::Pool {
-        mode,
-        kernel: vec![1 << 30],
-        strides: vec![1 << 29],
-        pads: vec![(1 << 30) - 1; 2],
-        dilations: vec![1],
-        ceil: false,
-        count_pad,
+    let op = |mode, count_pad| {
+        Op::Pool(Pool {
+            mode,
+            kernel: vec![1 << 30],
+            strides: vec![1 << 29],
+            pads: vec![(1 << 30) - 1; 2],
+            dilations: vec![1],
+            ceil: false,
+            count_pad,
+        })
     };
     check(op(PoolMode::Max, false), &[counting(&[1, 1, 4])], &[1.0, 4.0, 4.0]);
     check(op(PoolMode::Average, false), &[counting(&[1, 1, 4])], &[1.0, 2.5, 3.0]);
@@ -88,14 +107,14 @@ fn a_window_far_larger_than_its_data() {
 
 #[test]
 fn movement_by_hand() {
-    check(Op::Transpose { permutation: vec![1, 0] }, &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    check(Op::Transpose(Transpose { permutation: vec![1, 0] }), &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     let parts = [counting(&[2, 1]), counting(&[2, 2])];
-    check(Op::Concat { axis: 1 }, &parts, &[1.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
-    check(Op::Pad { pads: vec![0, 1, 1, 0], value: 9.0 }, &[counting(&[1, 2])], &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0]);
-    let slice = Op::Slice { axes: vec![0, 1], starts: vec![1, 0], stops: vec![2, 3], steps: vec![1, 2] };
+    check(Op::Concat(Concat { axis: 1 }), &parts, &[1.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
+    check(Op::Pad(Pad { pads: vec![0, 1, 1, 0], value: 9.0 }), &[counting(&[1, 2])], &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0]);
+    let slice = Op::Slice(Slice { axes: vec![0, 1], starts: vec![1, 0], stops: vec![2, 3], steps: vec![1, 2] });
     check(slice, &[counting(&[2, 3])], &[4.0, 6.0]);
     let column = f32(&[2, 1], &[10.0, 20.0]);
-    check(Op::Binary { function: BinaryOp::Sub }, &[column, counting(&[2])], &[9.0, 8.0, 19.0, 18.0]);
+    check(Op::Binary(Binary { function: BinaryOp::Sub }), &[column, counting(&[2])], &[9.0, 8.0, 19.0, 18.0]);
 }
 
 fn whole(dtype: DType, extents: &[i64], numbers: &[f64]) -> Tensor {
@@ -106,59 +125,63 @@ fn whole(dtype: DType, extents: &[i64], numbers: &[f64]) -> Tensor {
 fn look_ups_by_hand() {
     let x = || counting(&[2, 3]);
     let at = |extents: &[i64], numbers: &[f64]| whole(DType::I64, extents, numbers);
-    check(Op::Gather { axis: 1 }, &[x(), at(&[2], &[2.0, -3.0])], &[3.0, 1.0, 6.0, 4.0]);
-    check(Op::GatherElements { axis: 1 }, &[x(), at(&[2, 1], &[2.0, 0.0])], &[3.0, 4.0]);
-    check(Op::GatherNd { batch: 0 }, &[x(), at(&[2, 2], &[0.0, 1.0, 1.0, -1.0])], &[2.0, 6.0]);
-    check(Op::GatherNd { batch: 1 }, &[x(), at(&[2, 1], &[1.0, 2.0])], &[2.0, 6.0]);
-    let scatter = |combine| Op::ScatterElements { axis: 1, combine };
+    check(Op::Gather(Gather { axis: 1 }), &[x(), at(&[2], &[2.0, -3.0])], &[3.0, 1.0, 6.0, 4.0]);
+    check(Op::GatherElements(GatherElements { axis: 1 }), &[x(), at(&[2, 1], &[2.0, 0.0])], &[3.0, 4.0]);
+    check(Op::GatherNd(GatherNd { batch: 0 }), &[x(), at(&[2, 2], &[0.0, 1.0, 1.0, -1.0])], &[2.0, 6.0]);
+    check(Op::GatherNd(GatherNd { batch: 1 }), &[x(), at(&[2, 1], &[1.0, 2.0])], &[2.0, 6.0]);
+    let scatter = |combine| Op::ScatterElements(ScatterElements { axis: 1, combine });
     let inputs = || [x(), at(&[1, 3], &[1.0, 1.0, 0.0]), f32(&[1, 3], &[10.0, 20.0, 30.0])];
     check(scatter(ScatterOp::Replace), &inputs(), &[30.0, 20.0, 3.0, 4.0, 5.0, 6.0]);
     check(scatter(ScatterOp::Add), &inputs(), &[31.0, 32.0, 3.0, 4.0, 5.0, 6.0]);
     let rows = [x(), at(&[1, 1], &[-1.0]), f32(&[1, 3], &[9.0, 0.5, 7.0])];
-    check(Op::ScatterNd { combine: ScatterOp::Max }, &rows, &[1.0, 2.0, 3.0, 9.0, 5.0, 7.0]);
-    let one_hot = Op::OneHot { axis: 0, depth: 3, on: 5.0, off: 1.0, to: DType::F32 };
+    check(Op::ScatterNd(ScatterNd { combine: ScatterOp::Max }), &rows, &[1.0, 2.0, 3.0, 9.0, 5.0, 7.0]);
+    let one_hot = Op::OneHot(OneHot { axis: 0, depth: 3, on: 5.0, off: 1.0, to: DType::F32 });
     check(one_hot, &[at(&[2], &[1.0, -1.0])], &[1.0, 1.0, 5.0, 1.0, 1.0, 5.0]);
-    check(Op::Trilu { upper: true, diagonal: 1 }, &[x()], &[0.0, 2.0, 3.0, 0.0, 0.0, 6.0]);
-    check(Op::Tile { repeats: vec![1, 2] }, &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
-    check(Op::Expand { shape: vec![2, 1, 1] }, &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
-    let pad = |border| Op::BorderPad { border, pads: vec![2, 1] };
+    check(Op::Trilu(Trilu { upper: true, diagonal: 1 }), &[x()], &[0.0, 2.0, 3.0, 0.0, 0.0, 6.0]);
+    check(Op::Tile(Tile { repeats: vec![1, 2] }), &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
+    check(Op::Expand(Expand { shape: vec![2, 1, 1] }), &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
+    let pad = |border| Op::BorderPad(BorderPad { border, pads: vec![2, 1] });
     check(pad(Border::Reflect), &[counting(&[3])], &[3.0, 2.0, 1.0, 2.0, 3.0, 2.0]);
     check(pad(Border::Edge), &[counting(&[3])], &[1.0, 1.0, 1.0, 2.0, 3.0, 3.0]);
     check(pad(Border::Wrap), &[counting(&[3])], &[2.0, 3.0, 1.0, 2.0, 3.0, 1.0]);
-    let back = Op::Slice { axes: vec![1], starts: vec![2], stops: vec![-1], steps: vec![-2] };
+    let back = Op::Slice(Slice { axes: vec![1], starts: vec![2], stops: vec![-1], steps: vec![-2] });
     check(back, &[x()], &[3.0, 1.0, 6.0, 4.0]);
 }
 
 #[test]
 fn reductions_by_hand() {
-    let reduce = |function, axes: &[i64]| Op::Reduce { function, axes: axes.to_vec(), keep: false };
+    let reduce = |function, axes: &[i64]| Op::Reduce(Reduce { function, axes: axes.to_vec(), keep: false });
     check(reduce(ReduceOp::Mean, &[0]), &[counting(&[2, 3])], &[2.5, 3.5, 4.5]);
     check(reduce(ReduceOp::Prod, &[1]), &[counting(&[2, 3])], &[6.0, 120.0]);
     check(reduce(ReduceOp::L2, &[0, 1]), &[f32(&[1, 2], &[-3.0, 4.0])], &[5.0]);
     check(reduce(ReduceOp::L1, &[1]), &[f32(&[1, 2], &[-3.0, 4.0])], &[7.0]);
     let large = whole(DType::F64, &[2], &[1000.0, 1000.0]);
     check(reduce(ReduceOp::LogSumExp, &[0]), &[large], &[1000.0 + 2f64.ln()]);
-    let arg = |largest, last| Op::ArgReduce { largest, axis: 0, keep: false, last };
+    let arg = |largest, last| Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last });
     let x = || [f32(&[4], &[2.0, 7.0, 2.0, 7.0])];
     check(arg(true, false), &x(), &[1.0]);
     check(arg(true, true), &x(), &[3.0]);
     check(arg(false, false), &x(), &[0.0]);
     check(arg(false, true), &x(), &[2.0]);
-    let top = |largest| Op::ArgTop { count: 3, axis: 0, largest };
+    let top = |largest| Op::ArgTop(ArgTop { count: 3, axis: 0, largest });
     check(top(true), &[f32(&[4, 2], &[2.0, 1.0, 7.0, 3.0, 2.0, 3.0, 7.0, 0.0])], &[1.0, 1.0, 3.0, 2.0, 0.0, 0.0]);
     check(top(false), &x(), &[0.0, 2.0, 1.0]);
-    let sums = |exclusive, reverse| Op::CumSum { axis: 1, exclusive, reverse };
+    let sums = |exclusive, reverse| Op::CumSum(CumSum { axis: 1, exclusive, reverse });
     check(sums(false, false), &[counting(&[2, 2])], &[1.0, 3.0, 3.0, 7.0]);
     check(sums(true, true), &[counting(&[2, 2])], &[2.0, 0.0, 4.0, 0.0]);
-    check(Op::LpNorm { axis: 1, order: 1 }, &[f32(&[1, 2], &[-3.0, 1.0])], &[-0.75, 0.25]);
-    check(Op::RmsNorm { axis: 0, epsilon: 1e-12 }, &[f32(&[2], &[1.0, 7.0]), counting(&[2])], &[0.2, 2.8]);
-    let group = Op::GroupNorm { groups: 2, epsilon: 1e-12 };
+    check(Op::LpNorm(LpNorm { axis: 1, order: 1 }), &[f32(&[1, 2], &[-3.0, 1.0])], &[-0.75, 0.25]);
+    check(Op::RmsNorm(RmsNorm { axis: 0, epsilon: 1e-12 }), &[f32(&[2], &[1.0, 7.0]), counting(&[2])], &[0.2, 2.8]);
+    let group = Op::GroupNorm(GroupNorm { groups: 2, epsilon: 1e-12 });
     let pairs = f32(&[1, 4, 1], &[1.0, 3.0, 10.0, 30.0]);
     check(group, &[pairs, counting(&[4]), f32(&[4], &[0.0; 4])], &[-1.0, 2.0, -3.0, 4.0]);
-    check(Op::MeanVarianceNorm { axes: vec![0], epsilon: 1.0 }, &[f32(&[2], &[0.0, 2.0])], &[-0.5, 0.5]);
-    let lrn = Op::Lrn { size: 3, alpha: 3.0, beta: 1.0, bias: 1.0 };
+    check(
+        Op::MeanVarianceNorm(MeanVarianceNorm { axes: vec![0], epsilon: 1.0 }),
+        &[f32(&[2], &[0.0, 2.0])],
+        &[-0.5, 0.5],
+    );
+    let lrn = Op::Lrn(Lrn { size: 3, alpha: 3.0, beta: 1.0, bias: 1.0 });
     check(lrn, &[counting(&[1, 3])], &[1.0 / 6.0, 2.0 / 15.0, 3.0 / 14.0]);
-    let adaptive = |mode| Op::AdaptivePool { mode, extents: vec![2] };
+    let adaptive = |mode| Op::AdaptivePool(AdaptivePool { mode, extents: vec![2] });
     check(adaptive(PoolMode::Average), &[counting(&[1, 1, 3])], &[1.5, 2.5]);
     check(adaptive(PoolMode::Lp { order: 1 }), &[counting(&[1, 1, 3])], &[3.0, 5.0]);
 }
@@ -166,12 +189,12 @@ fn reductions_by_hand() {
 #[test]
 fn choices_and_bits_by_hand() {
     let x = || counting(&[4]);
-    let compare = |function| Op::Compare { function };
+    let compare = |function| Op::Compare(Compare { function });
     check(compare(CompareOp::GreaterOrEqual), &[x(), f32(&[], &[3.0])], &[0.0, 0.0, 1.0, 1.0]);
     let condition = whole(DType::Bool, &[4], &[1.0, 0.0, 0.0, 1.0]);
-    check(Op::Where, &[condition, x(), f32(&[], &[9.0])], &[1.0, 9.0, 9.0, 4.0]);
-    check(Op::PRelu, &[f32(&[2, 1], &[-2.0, 3.0]), f32(&[1], &[0.5])], &[-1.0, 3.0]);
-    let binary = |function| Op::Binary { function };
+    check(Op::Where(Where {}), &[condition, x(), f32(&[], &[9.0])], &[1.0, 9.0, 9.0, 4.0]);
+    check(Op::PRelu(PRelu {}), &[f32(&[2, 1], &[-2.0, 3.0]), f32(&[1], &[0.5])], &[-1.0, 3.0]);
+    let binary = |function| Op::Binary(Binary { function });
     let pair = |dtype| [whole(dtype, &[2], &[-7.0, 7.0]), whole(dtype, &[2], &[3.0, -3.0])];
     for dtype in [DType::F32, DType::I8, DType::I64] {
         check(binary(BinaryOp::Mod), &pair(dtype), &[2.0, -2.0]);
@@ -181,18 +204,18 @@ fn choices_and_bits_by_hand() {
     let bytes = [whole(DType::U8, &[2], &[0xF0.into(), 3.0]), whole(DType::U8, &[2], &[1.0, 2.0])];
     check(binary(BinaryOp::ShiftLeft), &bytes, &[f64::from(0xE0), 12.0]);
     check(binary(BinaryOp::BitXor), &bytes, &[f64::from(0xF1), 1.0]);
-    check(Op::Unary { function: UnaryOp::BitNot }, &[whole(DType::U8, &[1], &[1.0])], &[254.0]);
-    check(Op::Unary { function: UnaryOp::Round }, &[f32(&[3], &[0.5, 1.5, -2.5])], &[0.0, 2.0, -2.0]);
-    check(Op::Unary { function: UnaryOp::Mish }, &[f32(&[2], &[0.0, 1.0])], &[0.0, 0.865_098_4]);
-    check(Op::Unary { function: UnaryOp::GeluTanh }, &[f32(&[2], &[-1.0, 1.0])], &[-0.158_808, 0.841_192]);
+    check(Op::Unary(Unary { function: UnaryOp::BitNot }), &[whole(DType::U8, &[1], &[1.0])], &[254.0]);
+    check(Op::Unary(Unary { function: UnaryOp::Round }), &[f32(&[3], &[0.5, 1.5, -2.5])], &[0.0, 2.0, -2.0]);
+    check(Op::Unary(Unary { function: UnaryOp::Mish }), &[f32(&[2], &[0.0, 1.0])], &[0.0, 0.865_098_4]);
+    check(Op::Unary(Unary { function: UnaryOp::GeluTanh }), &[f32(&[2], &[-1.0, 1.0])], &[-0.158_808, 0.841_192]);
 }
 
 #[test]
 fn sums_of_products_by_hand() {
-    let einsum = |equation: &str| Op::Einsum { equation: equation.to_owned() };
+    let einsum = |equation: &str| Op::Einsum(Einsum { equation: equation.to_owned() });
     check(einsum("ij,kj->ki"), &[counting(&[2, 2]), counting(&[1, 2])], &[5.0, 11.0]);
     check(einsum("ii->"), &[counting(&[2, 2])], &[5.0]);
-    let attention = |causal, window| Op::Attention { causal, scale: 1.0, window, softcap: None };
+    let attention = |causal, window| Op::Attention(Attention { causal, scale: 1.0, window, softcap: None });
     // Scores 0 and ln 3 weigh the values 1:3.
     let q = || f32(&[1, 1, 2, 1], &[1.0, 1.0]);
     let k = || f32(&[1, 1, 2, 1], &[0.0, 3f64.ln()]);
@@ -202,24 +225,25 @@ fn sums_of_products_by_hand() {
     check(attention(true, Some(1)), &[q(), k(), v()], &[0.0, 4.0]);
     check(attention(false, None), &[q(), k(), v(), f32(&[1, 2], &[3f64.ln(), 0.0])], &[2.0, 2.0]);
     let quarter = || [f32(&[4], &[1.0, 2.0, 3.0, 4.0]), f32(&[2], &[0.0, 1.0]), f32(&[2], &[1.0, 0.0])];
-    check(Op::Rope { rotary: 4, interleaved: false }, &quarter(), &[-3.0, 2.0, 1.0, 4.0]);
-    check(Op::Rope { rotary: 4, interleaved: true }, &quarter(), &[-2.0, 1.0, 3.0, 4.0]);
+    check(Op::Rope(Rope { rotary: 4, interleaved: false }), &quarter(), &[-3.0, 2.0, 1.0, 4.0]);
+    check(Op::Rope(Rope { rotary: 4, interleaved: true }), &quarter(), &[-2.0, 1.0, 3.0, 4.0]);
 }
 
 #[test]
 fn quantised_numbers_by_hand() {
     let vector = |numbers: &[f64]| f32(&[numbers.len() as i64], numbers);
-    let quantize = Op::Quantize { to: DType::U8, axis: 0 };
+    let quantize = Op::Quantize(Quantize { to: DType::U8, axis: 0 });
     let zero = whole(DType::U8, &[], &[10.0]);
     let x = vector(&[0.25, 0.75, -9.0, 999.0]);
     check(quantize, &[x, f32(&[], &[0.5]), zero], &[10.0, 12.0, 0.0, 255.0]);
     let stored = whole(DType::I8, &[2], &[-3.0, 4.0]);
-    check(Op::Dequantize { axis: 0 }, &[stored, vector(&[0.5, 2.0])], &[-1.5, 8.0]);
-    let requantize = Op::Requantize { to: DType::I8, axis: 0, zero: -1, low: -1, high: 100 };
+    check(Op::Dequantize(Dequantize { axis: 0 }), &[stored, vector(&[0.5, 2.0])], &[-1.5, 8.0]);
+    let requantize = Op::Requantize(Requantize { to: DType::I8, axis: 0, zero: -1, low: -1, high: 100 });
     let sums = whole(DType::I32, &[4], &[5.0, 7.0, -50.0, 5000.0]);
     check(requantize, &[sums, f32(&[], &[0.5])], &[1.0, 3.0, -1.0, 100.0]);
     // Padding counts as the zero point, so as nothing.
-    let conv = Op::QConv { strides: vec![1], pads: vec![1, 0], dilations: vec![1], groups: 1, x_zero: 100, w_zero: 1 };
+    let conv =
+        Op::QConv(QConv { strides: vec![1], pads: vec![1, 0], dilations: vec![1], groups: 1, x_zero: 100, w_zero: 1 });
     let x = whole(DType::U8, &[1, 1, 2], &[103.0, 98.0]);
     check(conv, &[x, whole(DType::I8, &[1, 1, 2], &[2.0, 6.0])], &[15.0, -7.0]);
 }
@@ -227,7 +251,7 @@ fn quantised_numbers_by_hand() {
 #[test]
 fn resizing_by_hand() {
     let check = |mode, extents: &[i64], x: &Tensor, expected: &[f64]| {
-        check(Op::Resize { mode, extents: extents.to_vec() }, std::slice::from_ref(x), expected);
+        check(Op::Resize(Resize { mode, extents: extents.to_vec() }), std::slice::from_ref(x), expected);
     };
     let line = f32(&[1, 1, 2], &[0.0, 4.0]);
     check(ResizeMode::Nearest, &[5], &line, &[0.0, 0.0, 0.0, 4.0, 4.0]);
@@ -242,39 +266,44 @@ fn resizing_by_hand() {
 #[test]
 fn pointwise_by_hand() {
     let x = || [f32(&[4], &[-4.0, -1.0, 0.5, 8.0])];
-    let unary = |function| Op::Unary { function };
+    let unary = |function| Op::Unary(Unary { function });
     check(unary(UnaryOp::Relu), &x(), &[0.0, 0.0, 0.5, 8.0]);
     check(unary(UnaryOp::LeakyRelu { alpha: 0.25 }), &x(), &[-1.0, -0.25, 0.5, 8.0]);
     check(unary(UnaryOp::HardSwish), &x(), &[0.0, -1.0 / 3.0, 0.291_666_67, 8.0]);
     check(unary(UnaryOp::Silu), &x(), &[-0.071_944_84, -0.268_941_42, 0.311_229_67, 7.997_317_1]);
     check(unary(UnaryOp::Gelu), &x(), &[-0.000_126_68, -0.158_655_25, 0.345_731_23, 8.0]);
-    check(Op::Clip { low: -1.5, high: 6.0 }, &x(), &[-1.5, -1.0, 0.5, 6.0]);
-    check(Op::Softmax { axis: 0, log: false }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25, 0.75]);
-    check(Op::Softmax { axis: 0, log: true }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25f64.ln(), 0.75f64.ln()]);
-    check(Op::ScaleShift { axis: 1 }, &[counting(&[1, 2, 2]), counting(&[2]), counting(&[2])], &[2.0, 3.0, 8.0, 10.0]);
-    let norm = Op::LayerNorm { axis: 1, epsilon: 1e-12 };
+    check(Op::Clip(Clip { low: -1.5, high: 6.0 }), &x(), &[-1.5, -1.0, 0.5, 6.0]);
+    check(Op::Softmax(Softmax { axis: 0, log: false }), &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25, 0.75]);
+    check(Op::Softmax(Softmax { axis: 0, log: true }), &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25f64.ln(), 0.75f64.ln()]);
+    check(
+        Op::ScaleShift(ScaleShift { axis: 1 }),
+        &[counting(&[1, 2, 2]), counting(&[2]), counting(&[2])],
+        &[2.0, 3.0, 8.0, 10.0],
+    );
+    let norm = Op::LayerNorm(LayerNorm { axis: 1, epsilon: 1e-12 });
     let pairs = f32(&[2, 2], &[1.0, 3.0, 5.0, 5.0]);
     check(norm, &[pairs, f32(&[2], &[1.0, 2.0]), f32(&[2], &[0.0, 10.0])], &[-1.0, 12.0, 0.0, 10.0]);
     let vectors = [4.0, 1.0, 3.0, 3.75].map(|number| f32(&[1], &[number]));
     let inputs = [vec![f32(&[1, 1], &[5.0])], vectors.to_vec()].concat();
-    check(Op::BatchNorm { epsilon: 0.25 }, &inputs, &[5.0]);
+    check(Op::BatchNorm(BatchNorm { epsilon: 0.25 }), &inputs, &[5.0]);
 }
 
 #[test]
 fn integers_wrap_and_casts_drop_the_fraction() {
     let bytes = |numbers: &[f64]| Tensor::from_numbers(TensorType::new(DType::I8, &[1, 2]), numbers).unwrap();
     check(
-        Op::MatMul { transpose_a: false, transpose_b: true },
+        Op::MatMul(MatMul { transpose_a: false, transpose_b: true }),
         &[bytes(&[127.0, -128.0]), bytes(&[127.0, -128.0])],
         &[32513.0],
     );
-    check(Op::Binary { function: BinaryOp::Add }, &[bytes(&[100.0, 1.0]), bytes(&[100.0, 1.0])], &[-56.0, 2.0]);
-    check(Op::Cast { to: DType::I32 }, &[f32(&[2], &[-1.9, 2.9])], &[-1.0, 2.0]);
+    check(Op::Binary(Binary { function: BinaryOp::Add }), &[bytes(&[100.0, 1.0]), bytes(&[100.0, 1.0])], &[-56.0, 2.0]);
+    check(Op::Cast(Cast { to: DType::I32 }), &[f32(&[2], &[-1.9, 2.9])], &[-1.0, 2.0]);
 }
 
 #[test]
 fn inputs_are_the_same_for_the_same_seed_and_positive_where_needed() {
-    let task = single(Op::BatchNorm { epsilon: 1e-5 }, &["f32[1,4,8]", "f32[4]", "f32[4]", "f32[4]", "f32[4]"]);
+    let task =
+        single(Op::BatchNorm(BatchNorm { epsilon: 1e-5 }), &["f32[1,4,8]", "f32[4]", "f32[4]", "f32[4]", "f32[4]"]);
     let inputs = random_inputs(&task, 7).unwrap();
     assert_eq!(random_inputs(&task, 7).unwrap(), inputs);
     assert_ne!(random_inputs(&task, 8).unwrap(), inputs);
@@ -296,7 +325,7 @@ fn a_wrong_tensor_is_an_error() {
     let says = evaluate(&task, &inputs).unwrap_err().to_string();
     assert_eq!(says, "task `conv2d+bias+relu`: parameter 2 is f32[64], the tensor is f32[1]");
     assert!(evaluate(&task, &inputs[..2]).unwrap_err().to_string().contains("takes 3 tensors, got 2"));
-    let large = single(Op::Identity, &["f32[268435457]"]);
+    let large = single(Op::Identity(Identity {}), &["f32[268435457]"]);
     assert!(random_inputs(&large, 1).unwrap_err().to_string().contains("more than the 268435456 elements"));
 }
 
@@ -318,7 +347,7 @@ fn comparison() {
 /// Summing in 32 bits, as generated code does, stays within the tolerance; a shifted window does not.
 #[test]
 fn the_tolerance_separates_rounding_from_mistakes() {
-    let task = single(Op::Dense, &["f32[4,2000]", "f32[16,2000]"]);
+    let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);
     let inputs = random_inputs(&task, 3).unwrap();
     let expected = evaluate(&task, &inputs).unwrap();
     let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
@@ -335,7 +364,7 @@ fn the_tolerance_separates_rounding_from_mistakes() {
 /// Operands of ten bits are right where that was asked for, and only there; a shifted window is wrong all the same.
 #[test]
 fn rounded_operands_have_a_tolerance_of_their_own() {
-    let task = single(Op::Dense, &["f32[4,2000]", "f32[16,2000]"]);
+    let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);
     let inputs = random_inputs(&task, 3).unwrap();
     let expected = evaluate(&task, &inputs).unwrap();
     let rounded = |number: f64| f64::from(f32::from_bits(((number as f32).to_bits() + 0x1000) & !0x1fff));
@@ -363,7 +392,7 @@ fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     let any = (prop::collection::vec(axis, 1..=3), channels).prop_map(|(axes, (batch, groups, ci, co))| {
         let column = |index: usize| axes.iter().map(|axis| axis[index]).collect::<Vec<_>>();
         let pads = [column(3), column(4)].concat();
-        let op = Op::Conv { strides: column(2), pads, dilations: column(5), groups };
+        let op = Op::Conv(Conv { strides: column(2), pads, dilations: column(5), groups });
         let x = [vec![batch, ci * groups], column(0)].concat();
         let w = [vec![co * groups, ci], column(1)].concat();
         (op, x, w)
@@ -375,9 +404,9 @@ fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
 fn any_conv_transpose() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     let transposed = any_conv().prop_map(|(op, x, w)| {
         let y = infer(&op, &[&TensorType::f32(&x), &TensorType::f32(&w)]).unwrap().extents().unwrap();
-        let Op::Conv { strides, pads, dilations, groups } = op else { unreachable!() };
+        let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!() };
         let output_pads = strides.iter().map(|stride| stride - 1).collect();
-        (Op::ConvTranspose { strides, pads, output_pads, dilations, groups }, w, y)
+        (Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups }), w, y)
     });
     transposed.prop_filter("something must remain", |(op, w, y)| {
         infer(op, &[&TensorType::f32(y), &TensorType::f32(w)]).is_ok()
@@ -406,7 +435,7 @@ proptest! {
         let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
         let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
-        let Op::Conv { strides, pads, dilations, groups } = op else { unreachable!() };
+        let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!() };
         let y_extents = task.steps[0].output.extents().unwrap();
         let filter: i64 = w_extents[1..].iter().product();
         let expected: Vec<f64> = tuples(&y_extents).into_iter().map(|y| {
@@ -430,7 +459,7 @@ proptest! {
         let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
         let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
-        let Op::ConvTranspose { strides, pads, dilations, groups, .. } = op else { unreachable!() };
+        let Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups, .. }) = op else { unreachable!() };
         let expected: Vec<f64> = tuples(&task.steps[0].output.extents().unwrap()).into_iter().map(|y| {
             let (group, out) = (y[1] / w_extents[1], y[1] % w_extents[1]);
             let per_group = w_extents[0] / groups;
@@ -464,7 +493,7 @@ proptest! {
             extents
         };
         let (a_extents, b_extents) = (side(left, m, k, transpose_a), side(false, k, n, transpose_b)[1..].to_vec());
-        let op = Op::MatMul { transpose_a, transpose_b };
+        let op = Op::MatMul(MatMul { transpose_a, transpose_b });
         let task = single(op, &[&TensorType::f32(&a_extents).to_string(), &TensorType::f32(&b_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
         let (a, b) = (inputs[0].numbers(), inputs[1].numbers());

@@ -3,15 +3,8 @@
 //! One to three spatial axes are all treated as three; missing ones come first and have extent 1.
 
 use super::tensor::Array;
-use models::operator::PoolMode;
+use models::operators::{AdaptivePool, ConvWindow, GlobalPool, Op, Pool, PoolMode};
 use std::ops::Range;
-
-/// Attributes of a window, as an operator stores them.
-pub(super) struct Window<'a> {
-    pub strides: &'a [i64],
-    pub pads: &'a [i64],
-    pub dilations: &'a [i64],
-}
 
 /// One spatial axis of a window and what it slides over.
 #[derive(Clone, Copy)]
@@ -27,7 +20,7 @@ pub(super) struct Axis {
 
 impl Axis {
     /// The three axes of a window. Extents of inputs, outputs and kernels are the trailing ones.
-    pub(super) fn all(x: &Array, y: &Array, kernel: &[usize], window: &Window<'_>) -> [Axis; 3] {
+    pub(super) fn all(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [Axis; 3] {
         let rank = window.strides.len();
         let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
         std::array::from_fn(|position| match (position + rank).checked_sub(3) {
@@ -86,8 +79,23 @@ impl Axis {
     }
 }
 
-pub(super) fn pool(x: &Array, mode: PoolMode, kernel: &[i64], window: &Window<'_>, count_pad: bool, y: &mut Array) {
-    let kernel: Vec<usize> = kernel.iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();
+/// Computes pools.
+pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+    let x = inputs[0];
+    match op {
+        Op::Pool(Pool { mode, count_pad, .. }) => {
+            let window = op.window().expect("a pool has a window");
+            pool(x, *mode, &window, *count_pad, y);
+        }
+        Op::GlobalPool(GlobalPool { mode }) => global_pool(x, *mode, y),
+        Op::AdaptivePool(AdaptivePool { mode, .. }) => adaptive_pool(x, *mode, y),
+        _ => return false,
+    }
+    true
+}
+
+fn pool(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: &mut Array) {
+    let kernel: Vec<usize> = window.kernel.iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();
     let [depth, height, width] = Axis::all(x, y, &kernel, window);
     let in_plane = depth.input * height.input * width.input;
     let out_plane = depth.output * height.output * width.output;
@@ -130,7 +138,7 @@ fn power(mode: PoolMode, x: f64) -> f64 {
     }
 }
 
-pub(super) fn adaptive_pool(x: &Array, mode: PoolMode, y: &mut Array) {
+fn adaptive_pool(x: &Array, mode: PoolMode, y: &mut Array) {
     let rank = x.extents.len() - 2;
     let ranges: [(usize, Vec<Range<usize>>); 3] =
         std::array::from_fn(|position| match (position + rank).checked_sub(3) {
@@ -165,7 +173,7 @@ fn whole(mode: PoolMode, x: &[f64]) -> f64 {
     }
 }
 
-pub(super) fn global_pool(x: &Array, mode: PoolMode, y: &mut Array) {
+fn global_pool(x: &Array, mode: PoolMode, y: &mut Array) {
     let plane: usize = x.extents[2..].iter().product();
     if plane == 0 {
         return;

@@ -1,19 +1,21 @@
 //! Plans by rules are plans, and what is none is refused.
 
 use super::*;
+use crate::operators::{Concat, Reshape, Softmax};
 use crate::{Fuse, GraphBuilder, Op, TensorType, plan};
 
 /// A softmax whose result three others read, joined by sums.
 fn branches() -> (Graph, Plan) {
     let mut builder = GraphBuilder::new("branches");
     let x = builder.input("x", TensorType::f32(&[2, 64])).expect("an input");
-    let softmax =
-        |builder: &mut GraphBuilder, from| builder.push(Op::Softmax { axis: 1, log: false }, &[from]).expect("a call");
+    let softmax = |builder: &mut GraphBuilder, from| {
+        builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[from]).expect("a call")
+    };
     let first = softmax(&mut builder, x);
-    let flat = builder.push(Op::Reshape { shape: vec![2, 8, 8] }, &[first]).expect("a view");
-    let back = builder.push(Op::Reshape { shape: vec![2, 64] }, &[flat]).expect("a view");
+    let flat = builder.push(Op::Reshape(Reshape { shape: vec![2, 8, 8] }), &[first]).expect("a view");
+    let back = builder.push(Op::Reshape(Reshape { shape: vec![2, 64] }), &[flat]).expect("a view");
     let parts = [first, back, first].map(|from| softmax(&mut builder, from));
-    let joined = builder.push(Op::Concat { axis: 1 }, &parts).expect("a call");
+    let joined = builder.push(Op::Concat(Concat { axis: 1 }), &parts).expect("a call");
     let graph = builder.finish(&[joined]).expect("a graph");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
     (graph, cut)

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::infer::infer;
-use crate::operator::Class;
+use crate::operators::Class;
 use crate::task::{Operand, Step, Task};
 
 impl Task {
@@ -69,7 +69,7 @@ fn check_epilogue(step: &Step, index: usize, anchor: &Step) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{BinaryOp, Op};
+    use crate::operators::{Binary, BinaryOp, Op, Softmax};
     use crate::task::tests::conv_bias_relu;
     use crate::types::TensorType;
 
@@ -92,12 +92,12 @@ mod tests {
         check_refused(|task| task.steps[1].inputs[1] = Operand::Step(1), "reads step 1");
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(0), "reads step 0");
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(usize::MAX), "reads step");
-        check_refused(|task| task.steps[2].op = Op::Softmax { axis: 1, log: false }, "is not pointwise");
+        check_refused(|task| task.steps[2].op = Op::Softmax(Softmax { axis: 1, log: false }), "is not pointwise");
         check_refused(|task| task.steps[2].output = TensorType::f32(&[1]), "another shape than its anchor");
         check_refused(|task| task.steps[0].output.dtype = crate::types::DType::F64, "the shape rule says");
         check_refused(
             |task| {
-                task.steps[2].op = Op::Binary { function: BinaryOp::Mul };
+                task.steps[2].op = Op::Binary(Binary { function: BinaryOp::Mul });
                 task.steps[2].inputs = vec![Operand::Step(1); 2];
             },
             "must read the step before it once",

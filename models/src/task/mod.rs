@@ -8,7 +8,7 @@ mod check;
 mod describe;
 mod hash;
 
-use crate::operator::Op;
+use crate::operators::Op;
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
 
@@ -67,21 +67,21 @@ pub struct TaskUse {
 pub(crate) mod tests {
     use super::*;
     use crate::infer::infer;
-    use crate::operator::UnaryOp;
+    use crate::operators::{BiasAdd, Conv, Unary, UnaryOp};
 
     /// The first layer of a well-known network.
     pub(crate) fn conv_bias_relu() -> Task {
-        let conv = Op::Conv { strides: vec![2, 2], pads: vec![3; 4], dilations: vec![1, 1], groups: 1 };
+        let conv = Op::Conv(Conv { strides: vec![2, 2], pads: vec![3; 4], dilations: vec![1, 1], groups: 1 });
         let mut task = single(conv, &["f32[1,3,224,224]", "f32[64,3,7,7]"]);
         let output = task.steps[0].output.clone();
         task.parameters[1].is_constant = true;
         task.parameters.push(Parameter { ty: TensorType::f32(&[64]), is_constant: true });
         task.steps.push(Step {
-            op: Op::BiasAdd { axis: 1 },
+            op: Op::BiasAdd(BiasAdd { axis: 1 }),
             inputs: vec![Operand::Step(0), Operand::Parameter(2)],
             output: output.clone(),
         });
-        let relu = Op::Unary { function: UnaryOp::Relu };
+        let relu = Op::Unary(Unary { function: UnaryOp::Relu });
         task.steps.push(Step { op: relu, inputs: vec![Operand::Step(1)], output });
         task
     }

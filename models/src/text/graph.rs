@@ -245,7 +245,7 @@ fn constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
 mod tests {
     use super::*;
     use crate::builder::GraphBuilder;
-    use crate::operator::Op;
+    use crate::operators::{BatchNorm, Conv, Op};
     use expect_test::expect;
     use proptest::prelude::*;
 
@@ -253,13 +253,13 @@ mod tests {
         let mut builder = GraphBuilder::new("norm");
         let x = builder.input("x", TensorType::f32(&[1, 2, 3, 3])).unwrap();
         let w = builder.constant("w", TensorType::f32(&[2, 2, 2, 2]), Const::Random { seed: 7 }).unwrap();
-        let conv = Op::Conv { strides: vec![1, 1], pads: vec![0; 4], dilations: vec![1, 1], groups: 1 };
+        let conv = Op::Conv(Conv { strides: vec![1, 1], pads: vec![0; 4], dilations: vec![1, 1], groups: 1 });
         let mut inputs = vec![builder.push(conv, &[x, w]).unwrap()];
         let vectors = [Const::Fill(3.0), Const::Fill(1.0), Const::Small(vec![0.5, -1e-9]), Const::Fill(3.5)];
         for (name, data) in ["scale", "shift", "mean", "variance"].iter().zip(vectors) {
             inputs.push(builder.constant(name, TensorType::f32(&[2]), data).unwrap());
         }
-        let y = builder.push(Op::BatchNorm { epsilon: 0.5 }, &inputs).unwrap();
+        let y = builder.push(Op::BatchNorm(BatchNorm { epsilon: 0.5 }), &inputs).unwrap();
         builder.finish(&[y]).unwrap()
     }
 

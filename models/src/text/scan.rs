@@ -1,7 +1,7 @@
 //! Reading and writing the pieces that lines are made of.
 
 use crate::names;
-use crate::operator::Op;
+use crate::operators::Op;
 use serde_json::{Map, Value};
 
 /// What is wrong, in words; the caller knows the line.

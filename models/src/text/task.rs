@@ -85,14 +85,14 @@ pub(crate) fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{BinaryOp, Op};
+    use crate::operators::{Binary, BinaryOp, Op};
     use crate::task::tests::{conv_bias_relu, single};
     use expect_test::expect;
 
     #[test]
     fn a_task_as_text() {
         expect![[r#"conv(f32[1,3,224,224], const f32[64,3,7,7]) dilations=[1,1] groups=1 pads=[3,3,3,3] strides=[2,2] | bias_add(_, const f32[64]) axis=1 | unary(_) function="relu""#]].assert_eq(&conv_bias_relu().to_text());
-        let mut square = single(Op::Binary { function: BinaryOp::Mul }, &["f32[2]", "f32[2]"]);
+        let mut square = single(Op::Binary(Binary { function: BinaryOp::Mul }), &["f32[2]", "f32[2]"]);
         square.parameters.pop();
         square.steps[0].inputs[1] = Operand::Parameter(0);
         expect![[r#"binary(f32[2], #0) function="mul""#]].assert_eq(&square.to_text());

@@ -3,7 +3,7 @@
 use super::net::{Net, conv, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use models::operators::{BinaryOp, GlobalPool, LayerNorm, Op, PoolMode, UnaryOp};
 
 const CHANNELS_LAST: &[i64] = &[0, 2, 3, 1];
 const CHANNELS_FIRST: &[i64] = &[0, 3, 1, 2];
@@ -21,7 +21,7 @@ pub(super) fn tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
             x = block(net, &format!("features.{}.{index}", 2 * stage + 1), x)?;
         }
     }
-    let x = net.push("avgpool", Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+    let x = net.push("avgpool", Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x])?;
     let x = norm_channels(net, "classifier.0", x)?;
     let x = net.flatten(x)?;
     Ok(vec![net.dense("classifier.2", x, 1000)?])
@@ -52,5 +52,5 @@ fn norm_channels(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
 fn norm_last(net: &mut Net, scope: &str, x: ValueId, channels: i64) -> Result<ValueId> {
     let scale = net.weight(&format!("{scope}.weight"), &[channels])?;
     let shift = net.weight(&format!("{scope}.bias"), &[channels])?;
-    net.push(scope, Op::LayerNorm { axis: -1, epsilon: 1e-6 }, &[x, scale, shift])
+    net.push(scope, Op::LayerNorm(LayerNorm { axis: -1, epsilon: 1e-6 }), &[x, scale, shift])
 }

@@ -1,9 +1,9 @@
 //! Blocks of parallel branches whose outputs are joined, in two generations.
 
-use super::net::{Conv, Net, RELU, conv, same};
+use super::net::{ConvLayer, Net, RELU, conv, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::PoolMode;
+use models::operators::PoolMode;
 
 const EPSILON: f64 = 1e-3;
 
@@ -84,7 +84,7 @@ fn square_block(net: &mut Net, scope: &str, x: ValueId, after_pool: i64) -> Resu
 }
 
 /// Two branches and a pool, all of stride 2.
-fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<Conv>; 2]) -> Result<ValueId> {
+fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLayer>; 2]) -> Result<ValueId> {
     let a = chain(net, &format!("{scope}.branch1"), x, &branches[0])?;
     let b = chain(net, &format!("{scope}.branch2"), x, &branches[1])?;
     let c = net.max_pool(&format!("{scope}.pool"), x, 3, 2, 0)?;
@@ -123,18 +123,18 @@ fn pooled(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
     layer(net, &format!("{scope}.branch_pool.1"), x, &same(out, 1))
 }
 
-fn row(out: i64, length: i64) -> Conv {
+fn row(out: i64, length: i64) -> ConvLayer {
     conv(out, &[1, length]).pad(&[0, length / 2])
 }
 
-fn column(out: i64, length: i64) -> Conv {
+fn column(out: i64, length: i64) -> ConvLayer {
     conv(out, &[length, 1]).pad(&[length / 2, 0])
 }
 
-fn chain(net: &mut Net, scope: &str, x: ValueId, layers: &[Conv]) -> Result<ValueId> {
+fn chain(net: &mut Net, scope: &str, x: ValueId, layers: &[ConvLayer]) -> Result<ValueId> {
     (1..).zip(layers).try_fold(x, |x, (index, one)| layer(net, &format!("{scope}_{index}"), x, one))
 }
 
-fn layer(net: &mut Net, scope: &str, x: ValueId, convolution: &Conv) -> Result<ValueId> {
+fn layer(net: &mut Net, scope: &str, x: ValueId, convolution: &ConvLayer) -> Result<ValueId> {
     net.conv_norm_act(scope, x, convolution, EPSILON, &RELU)
 }

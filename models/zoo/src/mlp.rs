@@ -3,7 +3,7 @@
 use super::net::Net;
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::Op;
+use models::operators::{Op, Softmax};
 
 pub(super) fn mlp(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = net.flatten(x)?;
@@ -12,5 +12,5 @@ pub(super) fn mlp(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = net.dense("fc2", x, 64)?;
     let x = net.relu("relu2", x)?;
     let x = net.dense("fc3", x, 10)?;
-    Ok(vec![net.push("softmax", Op::Softmax { axis: 1, log: false }, &[x])?])
+    Ok(vec![net.push("softmax", Op::Softmax(Softmax { axis: 1, log: false }), &[x])?])
 }

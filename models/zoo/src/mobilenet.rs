@@ -3,7 +3,7 @@
 use super::net::{Net, RELU, RELU6, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::{Op, UnaryOp};
+use models::operators::{Op, Unary, UnaryOp};
 
 /// The first version: depthwise and pointwise convolutions in turn.
 pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
@@ -120,7 +120,7 @@ pub(super) fn version_3_small(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>>
 
 fn version_3(net: &mut Net, x: ValueId, rows: &[Row], hidden: i64) -> Result<Vec<ValueId>> {
     let epsilon = 1e-3;
-    let swish = Op::Unary { function: UnaryOp::HardSwish };
+    let swish = Op::Unary(Unary { function: UnaryOp::HardSwish });
     let mut x = net.conv_norm_act("features.0", x, &same(16, 3).stride(&[2, 2]), epsilon, &swish)?;
     for (index, &(kernel, expanded, out, has_squeeze, has_swish, stride)) in (1..).zip(rows) {
         let squeezed = divisible_by_8(expanded / 4);
@@ -176,7 +176,7 @@ pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
 /// The smallest of a family scaled in depth, width and resolution together.
 pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
-    let silu = Op::Unary { function: UnaryOp::Silu };
+    let silu = Op::Unary(Unary { function: UnaryOp::Silu });
     let mut x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &silu)?;
     // Expansion, kernel, stride of the first block, output channels, blocks.
     let stages = [

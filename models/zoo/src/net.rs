@@ -5,12 +5,15 @@
 use models::builder::GraphBuilder;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, ValueId};
-use models::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use models::operators::{
+    BatchNorm, BiasAdd, Binary, BinaryOp, Clip, Concat, Conv, ConvTranspose, Dense, Flatten, GlobalPool, Identity, Op,
+    Pool, PoolMode, Reshape, Slice, Transpose, Unary, UnaryOp,
+};
 use models::types::{Dim, TensorType};
 
 /// `min(max(x, 0), 6)`
-pub(super) const RELU6: Op = Op::Clip { low: 0.0, high: 6.0 };
-pub(super) const RELU: Op = Op::Unary { function: UnaryOp::Relu };
+pub(super) const RELU6: Op = Op::Clip(Clip { low: 0.0, high: 6.0 });
+pub(super) const RELU: Op = Op::Unary(Unary { function: UnaryOp::Relu });
 
 /// A network in the making.
 pub struct Net {
@@ -20,7 +23,7 @@ pub struct Net {
 
 /// A convolution layer, without a bias unless it is asked for.
 #[derive(Clone)]
-pub(super) struct Conv {
+pub(super) struct ConvLayer {
     out: i64,
     kernel: Vec<i64>,
     strides: Vec<i64>,
@@ -30,34 +33,34 @@ pub(super) struct Conv {
 }
 
 /// A convolution with this kernel, stride 1 and no padding.
-pub(super) fn conv(out: i64, kernel: &[i64]) -> Conv {
+pub(super) fn conv(out: i64, kernel: &[i64]) -> ConvLayer {
     let rank = kernel.len();
-    Conv { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
+    ConvLayer { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
 }
 
 /// A two-dimensional convolution with a square kernel, padded so that stride 1 keeps the extents.
-pub(super) fn same(out: i64, kernel: i64) -> Conv {
+pub(super) fn same(out: i64, kernel: i64) -> ConvLayer {
     conv(out, &[kernel; 2]).pad(&[(kernel - 1) / 2; 2])
 }
 
-impl Conv {
-    pub(super) fn stride(mut self, strides: &[i64]) -> Conv {
+impl ConvLayer {
+    pub(super) fn stride(mut self, strides: &[i64]) -> ConvLayer {
         self.strides = strides.to_vec();
         self
     }
 
     /// Pads of each spatial axis, the same on both sides.
-    pub(super) fn pad(mut self, pads: &[i64]) -> Conv {
+    pub(super) fn pad(mut self, pads: &[i64]) -> ConvLayer {
         self.pads = pads.to_vec();
         self
     }
 
-    pub(super) fn groups(mut self, groups: i64) -> Conv {
+    pub(super) fn groups(mut self, groups: i64) -> ConvLayer {
         self.groups = groups;
         self
     }
 
-    pub(super) fn bias(mut self) -> Conv {
+    pub(super) fn bias(mut self) -> ConvLayer {
         self.has_bias = true;
         self
     }
@@ -106,22 +109,22 @@ impl Net {
         }
     }
 
-    pub(super) fn conv(&mut self, scope: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+    pub(super) fn conv(&mut self, scope: &str, x: ValueId, layer: &ConvLayer) -> Result<ValueId> {
         let mut filter = vec![layer.out, self.channels(x)? / layer.groups];
         filter.extend(&layer.kernel);
         let w = self.weight(&format!("{scope}.weight"), &filter)?;
-        let op = Op::Conv {
+        let op = Op::Conv(Conv {
             strides: layer.strides.clone(),
             pads: [layer.pads.as_slice(), &layer.pads].concat(),
             dilations: vec![1; layer.kernel.len()],
             groups: layer.groups,
-        };
+        });
         let y = self.push(scope, op, &[x, w])?;
         if layer.has_bias { self.bias(scope, y) } else { Ok(y) }
     }
 
     /// A convolution and the normalisation after it.
-    pub(super) fn conv_norm(&mut self, scope: &str, x: ValueId, layer: &Conv, epsilon: f64) -> Result<ValueId> {
+    pub(super) fn conv_norm(&mut self, scope: &str, x: ValueId, layer: &ConvLayer, epsilon: f64) -> Result<ValueId> {
         let x = self.conv(&format!("{scope}.conv"), x, layer)?;
         self.batch_norm(&format!("{scope}.bn"), x, epsilon)
     }
@@ -131,7 +134,7 @@ impl Net {
         &mut self,
         scope: &str,
         x: ValueId,
-        layer: &Conv,
+        layer: &ConvLayer,
         epsilon: f64,
         activation: &Op,
     ) -> Result<ValueId> {
@@ -149,7 +152,8 @@ impl Net {
         gate: UnaryOp,
     ) -> Result<ValueId> {
         let channels = self.channels(x)?;
-        let mean = self.push(&format!("{scope}.avgpool"), Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        let mean =
+            self.push(&format!("{scope}.avgpool"), Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x])?;
         let y = self.conv(&format!("{scope}.fc1"), mean, &same(squeezed, 1).bias())?;
         let y = self.unary(&format!("{scope}.activation"), y, activation)?;
         let y = self.conv(&format!("{scope}.fc2"), y, &same(channels, 1).bias())?;
@@ -160,7 +164,7 @@ impl Net {
     fn bias(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let channels = self.channels(x)?;
         let bias = self.weight(&format!("{scope}.bias"), &[channels])?;
-        self.push(scope, Op::BiasAdd { axis: 1 }, &[x, bias])
+        self.push(scope, Op::BiasAdd(BiasAdd { axis: 1 }), &[x, bias])
     }
 
     pub(super) fn batch_norm(&mut self, scope: &str, x: ValueId, epsilon: f64) -> Result<ValueId> {
@@ -169,7 +173,7 @@ impl Net {
         for name in ["weight", "bias", "running_mean", "running_var"] {
             inputs.push(self.weight(&format!("{scope}.{name}"), &[channels])?);
         }
-        self.push(scope, Op::BatchNorm { epsilon }, &inputs)
+        self.push(scope, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
     }
 
     /// A transposed convolution with a square kernel.
@@ -183,13 +187,13 @@ impl Net {
     ) -> Result<ValueId> {
         let filter = [self.channels(x)?, out, kernel, kernel];
         let w = self.weight(&format!("{scope}.weight"), &filter)?;
-        let op = Op::ConvTranspose {
+        let op = Op::ConvTranspose(ConvTranspose {
             strides: vec![stride; 2],
             pads: vec![pad; 4],
             output_pads: vec![0; 2],
             dilations: vec![1; 2],
             groups: 1,
-        };
+        });
         let y = self.push(scope, op, &[x, w])?;
         if has_bias { self.bias(scope, y) } else { Ok(y) }
     }
@@ -199,12 +203,12 @@ impl Net {
         let extents = self.extents(x)?;
         let w = self.weight(&format!("{scope}.weight"), &[out, extents[extents.len() - 1]])?;
         let bias = self.weight(&format!("{scope}.bias"), &[out])?;
-        let y = self.push(scope, Op::Dense, &[x, w])?;
-        self.push(scope, Op::BiasAdd { axis: -1 }, &[y, bias])
+        let y = self.push(scope, Op::Dense(Dense {}), &[x, w])?;
+        self.push(scope, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias])
     }
 
     pub(super) fn unary(&mut self, scope: &str, x: ValueId, function: UnaryOp) -> Result<ValueId> {
-        self.push(scope, Op::Unary { function }, &[x])
+        self.push(scope, Op::Unary(Unary { function }), &[x])
     }
 
     pub(super) fn relu(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
@@ -212,7 +216,7 @@ impl Net {
     }
 
     pub(super) fn binary(&mut self, scope: &str, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
-        self.push(scope, Op::Binary { function }, &[a, b])
+        self.push(scope, Op::Binary(Binary { function }), &[a, b])
     }
 
     pub(super) fn add(&mut self, scope: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
@@ -239,7 +243,7 @@ impl Net {
         ceil: bool,
     ) -> Result<ValueId> {
         let rank = self.builder.ty(x)?.rank().saturating_sub(2);
-        let op = Op::Pool {
+        let op = Op::Pool(Pool {
             mode,
             kernel: vec![kernel; rank],
             strides: vec![stride; rank],
@@ -247,40 +251,40 @@ impl Net {
             dilations: vec![1; rank],
             ceil,
             count_pad: mode == PoolMode::Average,
-        };
+        });
         self.push(scope, op, &[x])
     }
 
     pub(super) fn concat(&mut self, scope: &str, parts: &[ValueId]) -> Result<ValueId> {
-        self.push(scope, Op::Concat { axis: 1 }, parts)
+        self.push(scope, Op::Concat(Concat { axis: 1 }), parts)
     }
 
     /// Does nothing at inference; it stands where training drops elements.
     pub(super) fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
-        self.push("dropout", Op::Identity, &[x])
+        self.push("dropout", Op::Identity(Identity {}), &[x])
     }
 
     /// The elements `start` to `stop` (excluded) of one dimension.
     pub(super) fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
-        let op = Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(scope, op, &[x])
     }
 
     pub(super) fn reshape(&mut self, scope: &str, x: ValueId, shape: &[i64]) -> Result<ValueId> {
-        self.push(scope, Op::Reshape { shape: shape.to_vec() }, &[x])
+        self.push(scope, Op::Reshape(Reshape { shape: shape.to_vec() }), &[x])
     }
 
     pub(super) fn transpose(&mut self, scope: &str, x: ValueId, permutation: &[i64]) -> Result<ValueId> {
-        self.push(scope, Op::Transpose { permutation: permutation.to_vec() }, &[x])
+        self.push(scope, Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[x])
     }
 
     /// The mean of each channel as `[batch, channels]`.
     pub(super) fn channel_means(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
-        let mean = self.push(scope, Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        let mean = self.push(scope, Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x])?;
         self.flatten(mean)
     }
 
     pub(super) fn flatten(&mut self, x: ValueId) -> Result<ValueId> {
-        self.push("flatten", Op::Flatten { axis: 1 }, &[x])
+        self.push("flatten", Op::Flatten(Flatten { axis: 1 }), &[x])
     }
 }

@@ -3,7 +3,7 @@
 use super::net::{Net, RELU, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::UnaryOp;
+use models::operators::UnaryOp;
 
 const EPSILON: f64 = 1e-5;
 

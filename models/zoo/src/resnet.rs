@@ -1,6 +1,6 @@
 //! Residual networks for images, with their wider and grouped relatives.
 
-use super::net::{Conv, Net, conv, same};
+use super::net::{ConvLayer, Net, conv, same};
 use models::error::Result;
 use models::graph::ValueId;
 
@@ -82,7 +82,7 @@ fn join(net: &mut Net, scope: &str, x: ValueId, y: ValueId, stride: i64) -> Resu
     net.relu(&format!("{scope}.relu"), y)
 }
 
-fn conv_norm(net: &mut Net, conv: &str, norm: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+fn conv_norm(net: &mut Net, conv: &str, norm: &str, x: ValueId, layer: &ConvLayer) -> Result<ValueId> {
     let x = net.conv(conv, x, layer)?;
     net.batch_norm(norm, x, EPSILON)
 }

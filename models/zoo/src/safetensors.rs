@@ -6,7 +6,7 @@
 
 use models::error::{Error, Result};
 use models::graph::Const;
-use models::infer::check_type;
+use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use super::net::{Net, conv, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::PoolMode;
+use models::operators::PoolMode;
 
 pub(super) fn version_1_0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = net.conv("features.0", x, &conv(96, &[7, 7]).stride(&[2, 2]).bias())?;

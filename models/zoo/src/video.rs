@@ -1,6 +1,6 @@
 //! Residual networks for short videos: three-dimensional convolutions, whole, mixed, or split into space and time.
 
-use super::net::{Conv, Net, RELU, conv};
+use super::net::{ConvLayer, Net, RELU, conv};
 use models::error::Result;
 use models::graph::ValueId;
 
@@ -85,10 +85,10 @@ fn filter(net: &mut Net, scope: &str, x: ValueId, out: i64, middle: i64, stride:
     }
 }
 
-fn space(out: i64, kernel: i64, stride: i64) -> Conv {
+fn space(out: i64, kernel: i64, stride: i64) -> ConvLayer {
     conv(out, &[1, kernel, kernel]).stride(&[1, stride, stride]).pad(&[0, kernel / 2, kernel / 2])
 }
 
-fn over_time(out: i64, stride: i64) -> Conv {
+fn over_time(out: i64, stride: i64) -> ConvLayer {
     conv(out, &[3, 1, 1]).stride(&[stride, 1, 1]).pad(&[1, 0, 0])
 }

@@ -1,9 +1,9 @@
 //! Small detectors: grids of boxes, before boxes are chosen among them.
 
-use super::net::{Conv, Net, same};
+use super::net::{ConvLayer, Net, same};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode, ResizeMode, UnaryOp};
+use models::operators::{Op, Pool, PoolMode, Resize, ResizeMode, Unary, UnaryOp};
 
 /// Three boxes per cell, each with four sides, a certainty and 80 classes.
 const OUTPUTS: i64 = 3 * (4 + 1 + 80);
@@ -18,7 +18,7 @@ pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
     let x = net.max_pool("layers.9", fine, 2, 2, 0)?;
     let x = layer(net, "layers.10", x, 512, 3)?;
     // Stride 1 with a pad at the end only, so that the extents stay.
-    let pool = Op::Pool {
+    let pool = Op::Pool(Pool {
         mode: PoolMode::Max,
         kernel: vec![2; 2],
         strides: vec![1; 2],
@@ -26,7 +26,7 @@ pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
         dilations: vec![1; 2],
         ceil: false,
         count_pad: false,
-    };
+    });
     let x = net.push("layers.11", pool, &[x])?;
     let x = layer(net, "layers.12", x, 1024, 3)?;
     let coarse = layer(net, "layers.13", x, 256, 1)?;
@@ -34,7 +34,7 @@ pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
     let large_boxes = net.conv("layers.15", y, &same(OUTPUTS, 1).bias())?;
     let x = layer(net, "layers.18", coarse, 128, 1)?;
     let extents = net.extents(fine)?[2..].to_vec();
-    let x = net.push("layers.19", Op::Resize { mode: ResizeMode::Nearest, extents }, &[x])?;
+    let x = net.push("layers.19", Op::Resize(Resize { mode: ResizeMode::Nearest, extents }), &[x])?;
     let x = net.concat("layers.20", &[x, fine])?;
     let x = layer(net, "layers.21", x, 256, 3)?;
     let small_boxes = net.conv("layers.22", x, &same(OUTPUTS, 1).bias())?;
@@ -42,7 +42,7 @@ pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> 
 }
 
 fn layer(net: &mut Net, scope: &str, x: ValueId, channels: i64, kernel: i64) -> Result<ValueId> {
-    let leaky = Op::Unary { function: UnaryOp::LeakyRelu { alpha: 0.1 } };
+    let leaky = Op::Unary(Unary { function: UnaryOp::LeakyRelu { alpha: 0.1 } });
     net.conv_norm_act(scope, x, &same(channels, kernel), 1e-5, &leaky)
 }
 
@@ -121,10 +121,10 @@ fn pyramid(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> 
 /// A coarse grid, spread over the cells of a finer one, beside it.
 fn onto(net: &mut Net, scope: &str, coarse: ValueId, fine: ValueId) -> Result<ValueId> {
     let extents = net.extents(fine)?[2..].to_vec();
-    let x = net.push(scope, Op::Resize { mode: ResizeMode::Nearest, extents }, &[coarse])?;
+    let x = net.push(scope, Op::Resize(Resize { mode: ResizeMode::Nearest, extents }), &[coarse])?;
     net.concat(&format!("{scope}.concat"), &[x, fine])
 }
 
-fn smooth(net: &mut Net, scope: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
-    net.conv_norm_act(scope, x, layer, 1e-3, &Op::Unary { function: UnaryOp::Silu })
+fn smooth(net: &mut Net, scope: &str, x: ValueId, layer: &ConvLayer) -> Result<ValueId> {
+    net.conv_norm_act(scope, x, layer, 1e-3, &Op::Unary(Unary { function: UnaryOp::Silu }))
 }

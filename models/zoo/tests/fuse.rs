@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use expect_test::{Expect, expect};
+use models::operators::{BiasAdd, Binary, Reshape, Softmax, Unary};
 use models::{BinaryOp, Class, Fuse, Graph, GraphBuilder, Op, Plan, TensorType, UnaryOp, plan, tasks};
 use passes::simplify;
 
@@ -90,18 +91,18 @@ fn without_fusion_every_operator_is_a_task() {
 #[test]
 fn what_ends_a_group() {
     let mut builder = GraphBuilder::new("ends");
-    let relu = || Op::Unary { function: UnaryOp::Relu };
+    let relu = || Op::Unary(Unary { function: UnaryOp::Relu });
     let x = builder.input("x", TensorType::f32(&[2, 3, 4])).unwrap();
-    let softmax = builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
+    let softmax = builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
     // A view in between: the pointwise operator has another shape.
-    let view = builder.push(Op::Reshape { shape: vec![6, 4] }, &[softmax]).unwrap();
+    let view = builder.push(Op::Reshape(Reshape { shape: vec![6, 4] }), &[softmax]).unwrap();
     let positive = builder.push(relu(), &[view]).unwrap();
     // The same value twice: squaring is no epilogue of what it squares, but takes one itself.
-    let square = builder.push(Op::Binary { function: BinaryOp::Mul }, &[positive, positive]).unwrap();
-    let tanh = builder.push(Op::Unary { function: UnaryOp::Tanh }, &[square]).unwrap();
+    let square = builder.push(Op::Binary(Binary { function: BinaryOp::Mul }), &[positive, positive]).unwrap();
+    let tanh = builder.push(Op::Unary(Unary { function: UnaryOp::Tanh }), &[square]).unwrap();
     // An output in between, and a shape that grows.
     let y = builder.input("y", TensorType::f32(&[5, 1, 1])).unwrap();
-    let sum = builder.push(Op::Binary { function: BinaryOp::Add }, &[tanh, y]).unwrap();
+    let sum = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[tanh, y]).unwrap();
     let graph = builder.finish(&[tanh, sum]).unwrap();
     check(
         &graph,
@@ -120,8 +121,8 @@ fn a_vector_computed_at_run_time_is_no_epilogue() {
     let mut builder = GraphBuilder::new("vector");
     let x = builder.input("x", TensorType::f32(&[1, 4])).unwrap();
     let b = builder.input("b", TensorType::f32(&[4])).unwrap();
-    let b = builder.push(Op::Softmax { axis: 0, log: false }, &[b]).unwrap();
-    let y = builder.push(Op::BiasAdd { axis: 1 }, &[x, b]).unwrap();
+    let b = builder.push(Op::Softmax(Softmax { axis: 0, log: false }), &[b]).unwrap();
+    let y = builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[x, b]).unwrap();
     check(
         &builder.finish(&[y]).unwrap(),
         Fuse::Epilogue,

@@ -95,11 +95,10 @@ impl Provenance {
 
 /// Nothing of a library's operators, which nobody here compiles.
 fn code_origin(record: &Record) -> Option<CodeOrigin> {
-    let target = match record.target {
-        datasets::Target::Torch => return None,
-        // What is compiled elsewhere from our text.
-        datasets::Target::Other => "opencl",
-        target => target.name(),
+    let target = match targets::of_record(record) {
+        Some(kind) if kind.is_library() => return None,
+        Some(kind) => kind.code_name(),
+        None => record.target.name(),
     };
     let task: Steps = record.task.as_ref()?.to().ok()?;
     let schedule: Option<Proposal> = record.schedule.as_ref().and_then(|schedule| schedule.to().ok());

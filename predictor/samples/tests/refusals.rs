@@ -40,6 +40,29 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     }
 }
 
+/// A data type under `after_run` would otherwise be averaged away.
+#[test]
+fn rows_that_differ_only_in_an_unused_column_are_no_repeats() {
+    let table = format!("{TABLE}product,here,100,1,64,64,64,bf16\nproduct,here,50,1,64,64,64,fp8\n");
+    let refused = read(MAPPING, &table).expect_err("two data types").to_string();
+    assert!(refused.contains("1 rows have the sizes of another row and differ in `kernel`"), "{refused}");
+    assert!(refused.contains("(first rows 1 and 2)"), "{refused}");
+    let choice = MAPPING.replace("after_run = [\"kernel\"]", "choice = \"kernel\"");
+    read(&choice, &table).expect_err("two choices");
+    let same = table.replace("fp8", "bf16");
+    assert_eq!(read(MAPPING, &same).expect("repeats").rows.len(), 2);
+}
+
+#[test]
+fn few_rows_that_differ_so_are_a_warning() {
+    let mut table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,100,1,64,64,64,b\n");
+    for depth in 65..1165 {
+        writeln!(table, "product,here,1000,1,64,64,{depth},a").expect("a text takes any line");
+    }
+    let samples = read(MAPPING, &table).expect("mostly sound");
+    assert!(samples.warnings.iter().any(|warning| warning.contains("differ in `kernel`")), "{:?}", samples.warnings);
+}
+
 #[test]
 fn rows_without_a_time_are_counted() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,,1,64,64,64,a\n");

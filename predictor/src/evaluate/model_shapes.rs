@@ -110,7 +110,7 @@ fn works_of(graph: &Graph) -> Vec<Work> {
 
 /// The work of a task; of attention, which libraries without such an operator take apart, that of its parts.
 fn works(task: &Task) -> Vec<Work> {
-    let is_attention = matches!(task.steps.first().map(|step| &step.op), Some(Op::Attention { .. }));
+    let is_attention = matches!(task.steps.first().map(|step| &step.op), Some(Op::Attention(_)));
     let extents = |place: usize| task.parameters.get(place).and_then(|parameter| parameter.ty.extents());
     match (is_attention, extents(0).as_deref(), extents(1).as_deref()) {
         (true, Some([batch, heads, asked, depth]), Some([_, _, known, _])) => {

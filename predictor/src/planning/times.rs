@@ -7,7 +7,7 @@ use super::versions::of_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{
-    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, Target, choose, fastest, middle_of,
+    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose, fastest, middle_of,
 };
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
@@ -66,7 +66,8 @@ impl Host {
                 together.push(record);
                 continue;
             }
-            let is_of_cores = record.device.is_none() && record.target != Target::Torch;
+            let is_of_cores =
+                record.device.is_none() && !targets::of_record(&record).is_some_and(|kind| kind.is_library());
             let is_usable = record.outcome == Outcome::Ok
                 && record.source == Source::Measured
                 && record.is_alone()
@@ -262,7 +263,8 @@ mod tests {
         let store = Store::create(folder.path()).expect("a new store");
         let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
         let mut journal = store.journal(origin).expect("a new store takes journals");
-        let on_gpu = Record { device: Some("gpu".to_owned()), target: Target::Cuda, ..record("0.27", 9, "a", 1.0) };
+        let on_gpu =
+            Record { device: Some("gpu".to_owned()), target: datasets::Target::Cuda, ..record("0.27", 9, "a", 1.0) };
         // A row of an old schema version.
         let oldest = Record { schema_version: 1, ..record("0.25", 1, "a", 4.0) };
         for record in

@@ -1,9 +1,9 @@
-//! Whether a program would go wrong on the fabric, where nothing says so: it would hang, or compute something else.
+//! Static check of programs. On hardware, an incorrect program hangs or silently computes something else.
 //!
-//! The three queues are run as far as their order matters: which token an instruction waits for does not depend on how long
-//! anything takes, since each kind of token has one giver and one taker. So it is known of each instruction what of the
-//! other modules has surely ended before it, and whoever writes an element has to know that its last reader has, and
-//! whoever reads one that its last writer has.
+//! The check executes the three instruction queues without timing. Each kind of token has one producer and one
+//! consumer, so the order of tokens does not depend on timing. For each instruction it is therefore known which
+//! instructions of the other modules have ended. A write requires that the last reader of the element has ended, and a
+//! read that the last writer has.
 
 mod run;
 
@@ -13,17 +13,17 @@ use crate::program::{Program, Role};
 use run::Run;
 use std::collections::VecDeque;
 
-/// What is wrong with a program.
+/// An error in a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("instruction {place}: {why}")]
 pub struct CheckError {
-    /// Which instruction.
+    /// Index of the instruction.
     pub place: usize,
-    /// Why.
+    /// Description of the error.
     pub why: String,
 }
 
-/// The modules, in the order of the data.
+/// Modules in the order of the data flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     Load,
@@ -31,7 +31,7 @@ pub(crate) enum Module {
     Store,
 }
 
-/// Refuses a program that would go wrong.
+/// Rejects programs that would hang or have data races.
 pub fn check(program: &Program) -> Result<(), CheckError> {
     let core = &program.core;
     let fail = |place: usize, why: String| CheckError { place, why };
@@ -70,7 +70,7 @@ pub fn check(program: &Program) -> Result<(), CheckError> {
     }
 }
 
-/// The module that does an instruction; none does the end.
+/// Returns the module that executes an instruction; `Finish` has none.
 pub(crate) fn module(instruction: &Instruction) -> Option<Module> {
     match instruction {
         Instruction::Load(Memory { buffer: Buffer::Data | Buffer::Weights, .. }) => Some(Module::Load),
@@ -89,8 +89,8 @@ pub(crate) fn tokens(instruction: &Instruction) -> Tokens {
     }
 }
 
-/// The queues of tokens that an instruction takes from and gives to. Queue 0 leads from loads to computing, 1 back, 2 from
-/// computing to stores, 3 back.
+/// Returns the token queues that an instruction pops from and pushes to. Queue 0 leads from load to compute, 1 back, 2
+/// from compute to store, 3 back.
 pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
     let (from_previous, from_next, to_previous, to_next) = match module {
         Module::Load => (None, Some(1), None, Some(0)),
@@ -104,7 +104,7 @@ pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usiz
     )
 }
 
-/// What can be said of an instruction by itself.
+/// Checks an instruction independently of all others.
 fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result<(), String> {
     let given = tokens(instruction);
     let is_wrong = match module {
@@ -122,13 +122,13 @@ fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result
     }
 }
 
-/// Elements on the core of a rectangle with its zeros.
+/// Returns the number of elements that a padded rectangle occupies on the core.
 pub(crate) fn on_core(memory: &Memory) -> u64 {
     let rows = u64::from(memory.rows) + u64::from(memory.pads.top) + u64::from(memory.pads.bottom);
     rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))
 }
 
-/// Whether it only passes tokens.
+/// Returns whether a transfer only synchronises.
 pub(crate) fn is_empty(memory: &Memory) -> bool {
     memory.rows == 0 || memory.columns == 0
 }
@@ -165,7 +165,7 @@ fn transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(), Str
     }
 }
 
-/// The places of all steps of these micro-operations, in order.
+/// Calls `visit` with the indices of all steps of the micro-operations, in order.
 pub(crate) fn each_step(
     steps: Steps,
     micro_ops: &[MicroOp],
@@ -187,7 +187,7 @@ pub(crate) fn each_step(
     }
 }
 
-/// Steps that an instruction makes.
+/// Returns the number of steps of an instruction.
 pub(crate) fn count(steps: Steps) -> u64 {
     u64::from(steps.end.saturating_sub(steps.begin)) * u64::from(steps.outer) * u64::from(steps.inner)
 }

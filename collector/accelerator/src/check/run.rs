@@ -1,4 +1,4 @@
-//! The order of a program's work as far as it is sure: who knows what of whom, and who touches what.
+//! Execution order of a program as far as tokens guarantee it, and accesses to buffers.
 
 use super::{Module, count, each_step, is_empty, on_core, queues_of, tokens};
 use crate::core::{Buffer, Core};
@@ -6,20 +6,19 @@ use crate::instruction::{Instruction, Memory, MicroOp, Steps, Tokens};
 use crate::program::{Program, Role};
 use std::collections::VecDeque;
 
-/// More tokens of one kind are never under way: the hardware counts them in 8 bits.
+/// Limit of tokens in a queue, since the hardware counts them in 8 bits.
 const MOST_TOKENS: usize = 254;
 
-/// What a module surely knows to have ended: so many instructions of each module.
+/// Guaranteed progress: number of ended instructions of each module.
 type Known = [usize; 3];
 
-/// Who wrote and who read an element last, as how many instructions its module had ended with that.
+/// Last write and last read of an element, as the number of instructions that the module has ended by then.
 #[derive(Clone, Copy, Default)]
 struct Used {
     written: usize,
     read: usize,
 }
 
-/// The modules as far as the order of their work matters.
 pub(super) struct Run<'a> {
     program: &'a Program,
     pub(super) tokens: [VecDeque<Known>; 4],
@@ -68,7 +67,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Notes what it reads and writes, and refuses what could be too early.
+    /// Records the accesses of an instruction and rejects those that may be too early.
     fn touch(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
         let [loads, computes, stores] = [Module::Load, Module::Compute, Module::Store].map(|module| module as usize);
         match instruction {
@@ -160,12 +159,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The micro-operations of an instruction, which have to be on the core.
+    /// Returns the micro-operations of an instruction, which must have been loaded.
     fn sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
         let loaded = loaded.ok_or("it uses micro-operations that were not loaded")?;
-        // Places on the core of so many steps cannot all be different; more is nothing a generator writes.
+        // So many steps must repeat indices; no generator produces that.
         if count(steps) > 1 << 24 {
             return Err(format!("it has {} steps", count(steps)));
         }
@@ -173,7 +172,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A write of the `ended`-th instruction of its module, which knows that so many of the reading module have ended.
+/// Records a write by the `ended`-th instruction of a module, which knows that `known` instructions of the reading
+/// module have ended.
 fn write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
         return Err(format!("it writes {what}"));

@@ -1,7 +1,7 @@
-//! What a program computes, bit by bit, from its instructions as the core reads them.
+//! Bit-exact functional simulation of a program.
 //!
-//! Modules go on in an order that a seed draws, within what tokens allow: a token that is missing shows as a wrong result or
-//! as a standstill for some seed.
+//! A seed selects the order in which modules advance, within the limits of tokens. A missing token therefore causes a
+//! wrong result or a deadlock for some seed.
 
 mod steps;
 
@@ -14,12 +14,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
-/// A program of more steps is refused.
 const MOST_STEPS: u64 = 1 << 33;
-/// Memory of more bytes is refused.
 const MOST_BYTES: u64 = 1 << 31;
 
-/// Why a program computes nothing.
+/// Why a program cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FunctionalError {
@@ -39,22 +37,22 @@ pub enum FunctionalError {
     Layout(#[from] LayoutError),
 }
 
-/// What a program did.
+/// Statistics of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Instructions.
+    /// Number of instructions.
     pub instructions: u64,
-    /// Products of an element of data and one of weights.
+    /// Number of products of a data element and a weight element.
     pub products: u64,
-    /// Sums made zero.
+    /// Number of sums set to zero.
     pub resets: u64,
-    /// Changes of sums.
+    /// Number of ALU operations on sums.
     pub changes: u64,
-    /// Bytes moved, by memory of the core.
+    /// Bytes transferred by buffer of the core.
     pub bytes: [u64; 5],
 }
 
-/// A program with its memory, before it runs and after.
+/// A program and its memory.
 pub struct Machine<'a> {
     program: &'a Program,
     instructions: Vec<Instruction>,
@@ -62,7 +60,7 @@ pub struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// A core with this program before it begins, everything zero.
+    /// Creates a machine with zeroed memory.
     pub fn new(program: &'a Program) -> Result<Machine<'a>, FunctionalError> {
         let core = &program.core;
         let decoded = program.instructions.iter().enumerate();
@@ -81,7 +79,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// Computes the result of these operands, as they lie outside of the core.
+    /// Computes the result for operands in their external layout.
     pub fn compute(program: &Program, operands: &[&[u8]], seed: u64) -> Result<(Vec<u8>, Totals), FunctionalError> {
         let wanted = program.layer.operands();
         if wanted.len() != operands.len() {
@@ -96,7 +94,7 @@ impl<'a> Machine<'a> {
         Ok((unpack(&program.core, &program.layer, machine.read(Role::Result))?, totals))
     }
 
-    /// Writes a part of memory.
+    /// Writes a region of the memory.
     pub fn write(&mut self, role: Role, bytes: &[u8]) {
         let range = self.range(role);
         if let Some(memory) = self.memory.get_mut(range) {
@@ -105,7 +103,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads a part of memory.
+    /// Reads a region of the memory.
     pub fn read(&self, role: Role) -> &[u8] {
         self.memory.get(self.range(role)).unwrap_or_default()
     }
@@ -115,23 +113,21 @@ impl<'a> Machine<'a> {
         self.program.region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
     }
 
-    /// Runs the program; the seed draws which module goes on where several can.
+    /// Runs the program. The seed selects which ready module advances.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
         let memory = Place { bytes: &mut self.memory, origin: 0 };
         execute(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
     }
 }
 
-/// Memory whose first byte has an address.
+/// Memory with a base address.
 pub(crate) struct Place<'m> {
-    /// All of it.
     pub bytes: &'m mut [u8],
-    /// The address of the first.
     pub origin: u64,
 }
 
 impl Place<'_> {
-    /// Elements of so many bytes, from one on that is counted from the address zero.
+    /// Returns `count` elements of `element` bytes. `first` is an absolute index in elements from address zero.
     fn elements(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
         let begin = first.checked_mul(element as u64)?.checked_sub(self.origin)?;
         let begin = usize::try_from(begin).ok()?;
@@ -139,7 +135,7 @@ impl Place<'_> {
     }
 }
 
-/// Runs instructions on a core whose memories are all zero, at most so many steps of them.
+/// Runs instructions on a core with zeroed buffers, limited to `most_steps` steps.
 pub(crate) fn execute(
     core: &Core,
     instructions: &[Instruction],
@@ -191,7 +187,7 @@ pub(crate) fn execute(
     }
 }
 
-/// The modules of a core with its memories, and memory beside it.
+/// Modules of a core with its buffers, and the external memory.
 struct Modules<'m> {
     core: Core,
     memory: Place<'m>,
@@ -221,7 +217,7 @@ impl<'m> Modules<'m> {
         }
     }
 
-    /// Does one; the error is what it leaves, or nothing where there are too many steps.
+    /// Executes an instruction. The error names the exceeded memory; it is empty if the step limit is exceeded.
     fn step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),
@@ -282,7 +278,7 @@ impl<'m> Modules<'m> {
             let to = u64::from(store.in_memory) + row as u64 * u64::from(store.stride);
             let sums = self.sums.get(from..from + columns).ok_or("the core's memory")?;
             let target = self.memory.elements(to, usize::from(store.columns), element).ok_or("memory")?;
-            // The lowest byte, whatever stands above it.
+            // Truncates to the lowest byte.
             target.iter_mut().zip(sums).for_each(|(to, sum)| *to = (*sum as i8).cast_unsigned());
         }
         self.totals.bytes[Buffer::Results as usize] += (usize::from(store.rows) * columns) as u64;

@@ -1,4 +1,4 @@
-//! What is done on the core many times: products, and changes of sums.
+//! Inner loops of the functional simulation: products and ALU operations.
 
 use super::Modules;
 use crate::check::{count, each_step};
@@ -71,7 +71,7 @@ impl Modules<'_> {
     }
 }
 
-/// Shifted right; by less than nothing is to the left.
+/// Shifts right, or left by a negative amount.
 fn shifted(sum: i32, by: i32) -> i32 {
     match u32::try_from(by) {
         Ok(by) => sum >> by.min(31),
@@ -79,7 +79,7 @@ fn shifted(sum: i32, by: i32) -> i32 {
     }
 }
 
-/// Adds the products of a row of data with each row of weights.
+/// Adds the dot products of a data row with each weight row.
 fn product<const N: usize>(sums: &mut [i32], data: &[i8], weights: &[i8]) {
     let (Some(data), (rows, _)) = (data.first_chunk::<N>(), weights.as_chunks::<N>()) else { return };
     for (sum, row) in sums.iter_mut().zip(rows) {

@@ -1,4 +1,4 @@
-//! What becomes of the sums of a tile, and how tiles of sums and results move.
+//! Post-processing of a tile's sums, and transfers of tiles.
 
 use super::{Tile, Writer, memory, short};
 use crate::core::Buffer;
@@ -7,7 +7,7 @@ use crate::knobs::Knobs;
 use crate::layer::{Kind, Post};
 
 impl Writer<'_> {
-    /// What becomes of the sums of a tile, and where they go.
+    /// Generates the post-processing and the store of a tile.
     pub(super) fn end(&mut self, thread: usize, tile: Tile) {
         let mut operand = if self.layer.kind == Kind::Elementwise { 1 } else { 2 };
         let mut free = self.sums_of(thread) + short(self.plan.tile + self.plan.fillers * self.knobs.tile_w);
@@ -67,7 +67,7 @@ impl Writer<'_> {
         }));
     }
 
-    /// Rectangles of a tile: first element on the core and in memory, rows, columns, stride.
+    /// Returns the rectangles of a tile: first element on the core and in memory, rows, columns, stride.
     fn rectangles(&self, tile: Tile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
         let Knobs { tile_b, tile_h, tile_w, tile_co, .. } = *self.knobs;
         let ([height, width], [_, _, blocks]) = (self.layer.output(), self.layer.blocks(self.core));
@@ -75,7 +75,7 @@ impl Writer<'_> {
         let begin = |image: u32, co: u32| {
             at + (((tile.image + image) * blocks + tile.block + co) * height + tile.row) * width + tile.place
         };
-        // Whole rows of neighbouring channels lie a constant distance apart.
+        // Whole rows of adjacent channels have a constant distance.
         if tile_w == width && tile_b == 1 {
             return vec![(on_core, begin(0, 0), tile_co, places, height * width)];
         }
@@ -87,14 +87,13 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Reads a tile of sums.
     pub(super) fn load_tile(&mut self, tile: Tile, at: u32, on_core: u16) {
         for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, at, on_core) {
             self.push(Instruction::Load(memory(Buffer::Sums, (on_core, in_memory), [rows, columns, stride])));
         }
     }
 
-    /// Writes a tile of results; says which instructions are the first and the last.
+    /// Stores a tile of results. Returns the indices of the first and the last instruction.
     fn store(&mut self, thread: usize, tile: Tile) -> (usize, usize) {
         let first = self.instructions.len();
         for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, self.result, self.sums_of(thread)) {

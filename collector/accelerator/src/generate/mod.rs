@@ -1,8 +1,9 @@
-//! Layer × cut → program.
+//! Code generation: compiles a layer and a tiling to a program.
 //!
-//! Tiles follow each other by batch, rows, channels and places; at each the threads take turns with what they load, multiply,
-//! change and store. A thread's part of a buffer is written again only after a token said that it was read. Tokens have
-//! neither prologue nor epilogue: who has to wait asks for the token, and the instruction that gives it is told then.
+//! Tiles are ordered by batch, rows, channels and columns. In each tile the virtual threads alternate between loads,
+//! products, post-processing and stores. A thread's part of a buffer is overwritten only after a token confirms that it
+//! was read. Tokens need no prologue or epilogue: the push is added to the earlier instruction at the time the pop is
+//! generated.
 
 mod ends;
 mod sums;
@@ -16,7 +17,7 @@ use crate::layout::{operand_bytes, result_bytes};
 use crate::program::{Program, Regions, Role};
 use std::collections::HashMap;
 
-/// The program of a layer by a cut.
+/// Generates the program of a layer with a tiling.
 pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Misfit> {
     let plan = plan(core, layer, knobs)?;
     let mut regions = Regions::default();
@@ -30,7 +31,7 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
         at.push(regions.add(core, Role::Operand(place), buffer, operand_bytes(core, layer, operand)));
     }
     let result = regions.add(core, Role::Result, Buffer::Results, result_bytes(core, layer));
-    // Last, because how many there are is known at the end.
+    // Placed last, because the number of micro-operations is known only at the end.
     let micro_ops = regions.add(core, Role::MicroOps, Buffer::MicroOps, u64::from(core.micro_ops) * 4);
     let writer = Writer {
         core,
@@ -58,18 +59,18 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
     })
 }
 
-/// The instructions whose tokens a thread will ask for, by place.
+/// Indices of the instructions that later ones of a virtual thread wait for.
 #[derive(Clone, Copy, Default)]
 struct Thread {
-    /// The last that read what it loaded.
+    /// Last instruction that read the loaded data.
     multiplied: Option<usize>,
-    /// The last that wrote its sums.
+    /// Last instruction that wrote the sums.
     computed: usize,
-    /// The last that read its sums.
+    /// Last instruction that read the sums.
     stored: Option<usize>,
 }
 
-/// A tile of the result: its first element of batch, block of channels, row and place.
+/// A tile of the result: first batch element, channel block, row and column.
 #[derive(Clone, Copy)]
 struct Tile {
     image: u32,
@@ -83,13 +84,13 @@ struct Writer<'a> {
     layer: &'a Layer,
     knobs: &'a Knobs,
     plan: Plan,
-    /// First elements of operands in memory.
+    /// First elements of the operands in memory.
     at: Vec<u32>,
     result: u32,
     micro_ops_at: u32,
     instructions: Vec<Instruction>,
     micro_ops: Vec<MicroOp>,
-    /// Micro-operations that are on the core.
+    /// Ranges of micro-operations on the core.
     sequences: HashMap<Vec<MicroOp>, (u16, u16)>,
     threads: Vec<Thread>,
 }
@@ -124,7 +125,7 @@ impl Writer<'_> {
         (self.instructions, self.micro_ops)
     }
 
-    /// Makes the sums of a tile zero, or what the data says where nothing is summed.
+    /// Initialises the sums of a tile with zero, or with the data in element-wise layers.
     fn begin(&mut self, thread: usize, tile: Tile) {
         let first = match self.layer.kind {
             Kind::Elementwise => {
@@ -151,7 +152,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Loads some channels of the data with their weights, and multiplies.
+    /// Loads some channels of data with their weights, and multiplies them.
     fn sum(&mut self, thread: usize, tile: Tile, depth: u32) {
         let first = self.instructions.len();
         self.load_data(thread, tile, depth);
@@ -167,7 +168,7 @@ impl Writer<'_> {
         self.threads[thread].computed = last;
     }
 
-    /// Waits for the last result, and ends.
+    /// Waits for the last result and ends the program.
     fn finish(&mut self) {
         let last = self.instructions.len() - 1;
         self.tokens(last).push_previous = true;
@@ -177,7 +178,7 @@ impl Writer<'_> {
         self.push(Instruction::Finish);
     }
 
-    /// The range of these micro-operations on the core; they are loaded where they were not.
+    /// Returns the range of micro-operations on the core, and loads them if necessary.
     fn sequence(&mut self, micro_ops: &[MicroOp]) -> (u16, u16) {
         if let Some(&range) = self.sequences.get(micro_ops) {
             return range;
@@ -219,7 +220,6 @@ impl Writer<'_> {
     }
 }
 
-/// Where a thread's part of a buffer begins.
 fn of(thread: usize, elements: u32) -> u16 {
     short(u32::try_from(thread).expect("at most four threads") * elements)
 }

@@ -1,4 +1,4 @@
-//! What a thread loads of data and weights, and how it multiplies them.
+//! Loads of data and weights, and their products.
 
 use super::{Tile, Writer, short};
 use crate::core::Buffer;
@@ -13,7 +13,7 @@ impl Writer<'_> {
         let Plan { under: [rows, columns], data_blocks, .. } = self.plan;
         let blocks = self.layer.blocks(self.core)[1];
         let (first_row, first_column) = (tile.row * strides[0], tile.place * strides[1]);
-        // What lies before the image, in it, and behind it.
+        // Splits a range into the parts before, inside and after the image.
         let cut = |first: u32, count: u32, pad: u32, extent: u32| {
             let before = pad.saturating_sub(first).min(count);
             let begin = (first + before).saturating_sub(pad);
@@ -57,15 +57,15 @@ impl Writer<'_> {
         }))
     }
 
-    /// The products of what a thread has loaded; says which instructions are the first and the last.
+    /// Generates the products of the loaded data. Returns the indices of the first and the last instruction.
     pub(super) fn multiply(&mut self, thread: usize) -> (usize, usize) {
         let Knobs { tile_w, tile_ci, .. } = *self.knobs;
         let [kernel_rows, kernel_columns] = self.layer.kernel;
         let stride = short(self.layer.strides[1]);
         let windows: Vec<(u32, u32)> = (0..tile_ci).flat_map(|ci| (0..kernel_rows).map(move |row| (ci, row))).collect();
         let groups: Vec<Vec<MicroOp>> = windows.iter().map(|&(ci, row)| self.products(thread, ci, row)).collect();
-        // Wide tiles take all rows of windows in one instruction: place by place, column of the window by column. Of a
-        // narrow one the places come innermost, which needs an instruction for each row of the window.
+        // Wide tiles need one instruction for all window rows, with columns of the image outside and columns of the
+        // window inside. Narrow tiles iterate over image columns innermost, which needs one instruction per window row.
         let (groups, outer, inner, sum, data, weight) = match self.plan.is_narrow {
             false => (vec![groups.concat()], tile_w, kernel_columns, [1, 0], [stride, 1], [0, 1]),
             true => (groups, kernel_columns, tile_w, [0, 1], [1, stride], [1, 0]),
@@ -85,7 +85,7 @@ impl Writer<'_> {
         (pushed[0], pushed[pushed.len() - 1])
     }
 
-    /// The products of one row of a window over one block of channels of the data, for all rows of a tile.
+    /// Returns the products of one window row and one channel block of data, for all rows of a tile.
     fn products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, .. } = *self.knobs;
         let Plan { under: [rows, columns], data_blocks, fillers, tile, .. } = self.plan;

@@ -1,7 +1,7 @@
-//! Instructions of 128 bits, written and read.
+//! Encoding and decoding of 128-bit instructions.
 //!
-//! Fields follow each other from the lowest bit and never cross the middle. How wide an index is follows from the core.
-//! What is read back is what was written, bit by bit: unused bits that are set are an error.
+//! Fields are packed from the lowest bit and never cross the boundary between the two halves. Index widths depend on
+//! the core. Decoding is the exact inverse of encoding: unused bits that are set are an error.
 
 use super::{Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens};
 use crate::core::{Buffer, Core};
@@ -12,7 +12,6 @@ const MULTIPLY: u64 = 2;
 const FINISH: u64 = 3;
 const ALU: u64 = 4;
 
-/// Fields of one half, from the lowest bit.
 struct Writer(u64, u32);
 
 impl Writer {
@@ -49,7 +48,7 @@ impl Reader {
     }
 }
 
-/// An instruction as a core reads it. Its fields fit: programs are checked before.
+/// Encodes an instruction. Its fields fit, since programs are checked before.
 pub fn encode(core: &Core, instruction: &Instruction) -> [u64; 2] {
     let [micro_op, sum, data, weight] = core.index_bits();
     let (mut low, mut high) = (Writer(0, 0), Writer(0, 0));
@@ -104,7 +103,7 @@ pub fn encode(core: &Core, instruction: &Instruction) -> [u64; 2] {
     [low.0, high.0]
 }
 
-/// What a core reads.
+/// Decodes an instruction.
 pub fn decode(core: &Core, [low, high]: [u64; 2]) -> Result<Instruction, DecodeError> {
     let [micro_op, sum, data, weight] = core.index_bits();
     let (mut low, mut high) = (Reader(low), Reader(high));
@@ -166,7 +165,7 @@ pub fn decode(core: &Core, [low, high]: [u64; 2]) -> Result<Instruction, DecodeE
 }
 
 impl MicroOp {
-    /// As a core reads it.
+    /// Encodes the micro-operation.
     pub fn encode(self, core: &Core) -> u32 {
         let [_, sum, data, weight] = core.index_bits();
         let mut writer = Writer(0, 0);
@@ -176,7 +175,7 @@ impl MicroOp {
         u32::try_from(writer.0).expect("a checked core's micro-operations have 32 bits")
     }
 
-    /// What a core reads.
+    /// Decodes a micro-operation.
     pub fn decode(core: &Core, bits: u32) -> MicroOp {
         let [_, sum, data, weight] = core.index_bits();
         let mut reader = Reader(bits.into());

@@ -1,4 +1,4 @@
-//! Instructions of a core; `codec` writes and reads them as 128 bits.
+//! Instruction set of a core; `codec` defines the 128-bit encoding.
 
 mod codec;
 
@@ -7,56 +7,56 @@ pub use codec::{decode, encode};
 use crate::core::Buffer;
 use serde::{Deserialize, Serialize};
 
-/// One instruction.
+/// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// Reads from memory.
+    /// Load from memory.
     Load(Memory),
-    /// Writes to memory.
+    /// Store to memory.
     Store(Memory),
-    /// Adds products to sums, or makes sums zero.
+    /// Multiply-accumulate into sums, or reset of sums.
     Multiply(Multiply),
-    /// Works on sums.
+    /// ALU operation on sums.
     Alu(Alu),
-    /// Ends the program.
+    /// End of the program.
     Finish,
 }
 
-/// What an instruction waits for and lets go on: the module before its own and the one behind.
+/// Synchronisation of an instruction with the previous and the next module in the data flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Waits for the module before.
+    /// Wait for the previous module.
     pub pop_previous: bool,
-    /// Waits for the module behind.
+    /// Wait for the next module.
     pub pop_next: bool,
-    /// Tells the module before.
+    /// Notify the previous module.
     pub push_previous: bool,
-    /// Tells the module behind.
+    /// Notify the next module.
     pub push_next: bool,
 }
 
-/// A rectangle of elements in memory that lies without gaps on the core.
+/// Transfer of a strided rectangle in memory from or to contiguous elements on the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What it waits for and tells.
+    /// Synchronisation.
     pub tokens: Tokens,
-    /// The memory of the core.
+    /// Buffer on the core.
     pub buffer: Buffer,
     /// First element on the core.
     pub on_core: u16,
     /// First element in memory.
     pub in_memory: u32,
-    /// Rows; none makes it an instruction of tokens alone, as no columns do.
+    /// Number of rows. Without rows or columns the instruction only synchronises.
     pub rows: u16,
-    /// Elements of a row.
+    /// Elements per row.
     pub columns: u16,
-    /// Elements from one row to the next in memory.
+    /// Distance between rows in memory, in elements.
     pub stride: u16,
-    /// Zeros around it.
+    /// Padding with zeros.
     pub pads: Pads,
 }
 
-/// Zeros around a rectangle, at most 15 on each side.
+/// Padding of a rectangle, at most 15 elements on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Pads {
@@ -66,54 +66,54 @@ pub struct Pads {
     pub right: u8,
 }
 
-/// Micro-operations of a range, in two loops around them.
+/// Range of micro-operations, executed in two nested loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// The first.
+    /// First micro-operation.
     pub begin: u16,
-    /// The one behind the last.
+    /// End of the range (exclusive).
     pub end: u16,
-    /// Turns of the outer loop.
+    /// Iterations of the outer loop.
     pub outer: u16,
-    /// Turns of the inner loop.
+    /// Iterations of the inner loop.
     pub inner: u16,
 }
 
-/// Adds the product of an element of data and one of weights to a sum, many times.
+/// Repeated multiply-accumulate of data and weights into sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiply {
-    /// What it waits for and tells.
+    /// Synchronisation.
     pub tokens: Tokens,
-    /// Whether sums become zero instead.
+    /// Whether sums are reset instead.
     pub is_reset: bool,
-    /// Its loops.
+    /// Loops of the instruction.
     pub steps: Steps,
-    /// What a turn of the outer and of the inner loop adds to the sum's place.
+    /// Increments of the sum index per outer and inner iteration.
     pub sum: [u16; 2],
-    /// The same of data.
+    /// Increments of the data index.
     pub data: [u16; 2],
-    /// The same of weights.
+    /// Increments of the weight index.
     pub weight: [u16; 2],
 }
 
-/// Changes a sum by a number or by another sum, many times.
+/// Repeated ALU operation of a sum with an immediate or another sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alu {
-    /// What it waits for and tells.
+    /// Synchronisation.
     pub tokens: Tokens,
-    /// How.
+    /// Operation.
     pub op: AluOp,
-    /// Its loops.
+    /// Loops of the instruction.
     pub steps: Steps,
-    /// What a turn of the outer and of the inner loop adds to the place of what is changed.
+    /// Increments of the destination index per outer and inner iteration.
     pub sum: [u16; 2],
-    /// The same of the other sum.
+    /// Increments of the source index.
     pub other: [u16; 2],
-    /// The number that stands for the other sum.
+    /// Immediate that replaces the source.
     pub immediate: Option<i16>,
 }
 
-/// How sums are changed.
+/// ALU operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -121,12 +121,12 @@ pub enum AluOp {
     Min,
     Max,
     Add,
-    /// Shifted right; the sign stays.
+    /// Arithmetic right shift.
     ShiftRight,
 }
 
 impl AluOp {
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             AluOp::Min => "min",
@@ -137,7 +137,7 @@ impl AluOp {
     }
 }
 
-/// Places of one step: a sum, and an element of data (of sums, for what works on sums) and of weights.
+/// Indices of one step: a sum, an element of data (the source sum for ALU instructions), and an element of weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct MicroOp {
@@ -146,7 +146,7 @@ pub struct MicroOp {
     pub weight: u16,
 }
 
-/// Bits that are no instruction.
+/// Bits that are no valid instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DecodeError {

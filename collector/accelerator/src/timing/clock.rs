@@ -1,4 +1,4 @@
-//! The lanes of a core as time goes on: the one that can go on first does its next step.
+//! Event-driven timing simulation: the lane that can advance first executes its next step.
 
 use super::{Lane, Span, Timed, Timing, TimingError};
 use crate::check::{Module, count, is_empty, module, queues_of, tokens};
@@ -6,44 +6,39 @@ use crate::instruction::{AluOp, Instruction};
 use crate::program::Program;
 use std::collections::VecDeque;
 
-/// Bytes of an instruction.
 const INSTRUCTION_BYTES: u64 = 16;
-/// Instructions that a queue holds.
 const QUEUE: usize = 512;
 
-/// How far a lane is.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) now: u64,
     work: Option<Work>,
-    /// Instructions that wait for it, with the cycle from which each is there.
+    /// Queued instructions with the cycle at which each one is available.
     queue: VecDeque<(usize, u64)>,
 }
 
-/// An instruction under way.
 struct Work {
     place: usize,
     begin: u64,
     waited: u64,
-    /// Bytes of a row, rows that are left, bytes of this row that are left.
+    /// Bytes per row, remaining rows, and remaining bytes of the current row.
     row: u64,
     rows: u64,
     left: u64,
-    /// Cycles beside all bursts, at the end.
+    /// Cycles after all bursts.
     beside: u64,
     /// Cycles before each row.
     row_start: u64,
 }
 
-/// The lanes, the tokens between them and the port.
+/// Lanes, tokens and the memory port.
 pub(super) struct Clock<'a> {
     program: &'a Program,
     timing: &'a Timing,
     instructions: &'a [Instruction],
     pub(super) lanes: [Progress; 4],
-    /// Cycles at which tokens are there.
+    /// Cycles at which tokens become available.
     tokens: [VecDeque<u64>; 4],
-    /// The instruction that is fetched next.
     fetched: usize,
     port_free: u64,
     timed: Timed,
@@ -63,14 +58,14 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// The lane that can go on first.
+    /// Returns the lane that can advance first.
     pub(super) fn earliest(&self) -> Option<Lane> {
         let ready = Lane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
-        // Of lanes at the same cycle the first in the list goes first.
+        // Ties are resolved by the order of lanes.
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
     }
 
-    /// When a lane can go on; nothing where it waits for others.
+    /// Returns the cycle at which a lane can advance, or `None` if it waits for another lane.
     fn when(&self, lane: Lane) -> Option<u64> {
         let Progress { now, work, queue } = &self.lanes[lane as usize];
         if work.is_some() {
@@ -99,7 +94,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Reads instructions up to the end of a burst, and puts them into their queues.
+    /// Fetches instructions up to the end of a burst and queues them.
     fn fetch(&mut self) {
         let most = (self.timing.burst_beats * self.timing.beat_bytes / INSTRUCTION_BYTES).max(1);
         let first = self.fetched;
@@ -140,7 +135,7 @@ impl<'a> Clock<'a> {
         progress.work = Some(Work { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
     }
 
-    /// Rows and bytes of a row that an instruction moves, and its cycles beside.
+    /// Returns rows, bytes per row and additional cycles of an instruction.
     fn cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
         let timing = self.timing;
         match instruction {
@@ -149,7 +144,7 @@ impl<'a> Clock<'a> {
                 let bytes = u64::from(memory.columns) * self.program.core.element_bytes(memory.buffer);
                 let inside = u64::from(memory.rows) * u64::from(memory.columns);
                 let zeros = crate::check::on_core(memory) - inside;
-                // Neighbouring rows are one.
+                // Contiguous rows are joined.
                 let is_whole =
                     timing.joins_rows && memory.stride == memory.columns && memory.pads == Default::default();
                 match is_whole {
@@ -189,11 +184,11 @@ impl<'a> Clock<'a> {
         progress.work = Some(work);
     }
 
-    /// One burst with the delay before its first beat: when it ends, and how long it waited for others.
+    /// Simulates one burst and its latency. Returns its end and the time it waited for the port.
     fn transfer(&mut self, lane: Lane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
         let timing = self.timing;
         let beats = bytes.div_ceil(timing.beat_bytes);
-        // Memory that serves one burst at a time is only slow to begin where it was idle.
+        // Memory that serves one burst at a time has latency only when it was idle.
         let is_hidden = timing.is_one_at_a_time && now < self.port_free;
         let asked = if timing.is_one_at_a_time { now } else { now + delay };
         let begin = asked.max(self.port_free);
@@ -236,7 +231,7 @@ fn module_of(lane: Lane) -> Option<Module> {
     }
 }
 
-/// Whether there is room in the queue of whoever does an instruction.
+/// Returns whether the queue of an instruction's module has space.
 fn module_room(instruction: &Instruction, has_room: impl Fn(Module) -> bool) -> bool {
     module(instruction).is_none_or(has_room)
 }

@@ -1,9 +1,9 @@
-//! How many cycles a program takes: four lanes beside each other, tokens between them, one port to memory.
+//! Timing simulation of a program: four concurrent lanes, synchronised by tokens, with a shared memory port.
 //!
-//! Fetching reads instructions in bursts and puts them into queues; loading, computing and storing take them from there when
-//! their tokens have come. Whoever reads or writes memory does so burst by burst, and all bursts share the port: of those
-//! that wait, the one that asked first goes first. Only whole numbers are added, so the same program takes the same cycles
-//! on every machine. What is not modelled: refresh, other masters, and whatever a host does to the same memory.
+//! The fetch lane reads instructions in bursts into queues. The load, compute and store lanes execute them when their
+//! tokens are available. All memory accesses are split into bursts that share the port in the order of their requests.
+//! The arithmetic is integer, so results are identical on every machine. Not modelled: memory refresh, other bus
+//! masters, and accesses of the host.
 
 mod clock;
 mod parameters;
@@ -14,10 +14,9 @@ use crate::instruction::{DecodeError, Instruction, decode};
 use crate::program::Program;
 use clock::Clock;
 
-/// Cycles beyond which nothing is simulated.
 const MOST_CYCLES: u64 = 1 << 50;
 
-/// What works beside the others.
+/// A unit that works concurrently with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Lane {
@@ -28,10 +27,10 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// All of them, in the order in which they get the port when they ask at once.
+    /// All lanes in the order of their priority at the port.
     pub const ALL: [Lane; 4] = [Lane::Load, Lane::Compute, Lane::Store, Lane::Fetch];
 
-    /// Its name.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Lane::Load => "load",
@@ -42,39 +41,39 @@ impl Lane {
     }
 }
 
-/// When an instruction was at work, in cycles.
+/// Execution interval of an instruction in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which instruction.
+    /// Index of the instruction.
     pub place: usize,
-    /// Who did it.
+    /// Lane that executed it.
     pub lane: Lane,
-    /// When it began, its tokens there.
+    /// Start, after its tokens were available.
     pub begin: u64,
-    /// When it ended.
+    /// End.
     pub end: u64,
-    /// Cycles of that in which it waited for the port.
+    /// Cycles spent waiting for the port.
     pub waited: u64,
 }
 
-/// What a program takes.
+/// Simulated times of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timed {
     /// Cycles from the first instruction to the last.
     pub cycles: u64,
-    /// Cycles in which each lane was at work.
+    /// Busy cycles of each lane.
     pub busy: [u64; 4],
-    /// Cycles of those in which it waited for the port.
+    /// Busy cycles of each lane spent waiting for the port.
     pub waited: [u64; 4],
-    /// Cycles in which the port moved something.
+    /// Busy cycles of the port.
     pub port: u64,
-    /// Bytes that it moved.
+    /// Bytes transferred by the port.
     pub bytes: u64,
-    /// Instructions.
+    /// Number of instructions.
     pub instructions: u64,
 }
 
-/// What a program waits for most.
+/// Bottleneck of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Bound {
@@ -84,7 +83,7 @@ pub enum Bound {
 }
 
 impl Timed {
-    /// The lane that was at work longest.
+    /// Returns the busiest lane.
     pub fn bound(&self) -> Bound {
         let [load, compute, store, _] = self.busy;
         match () {
@@ -96,7 +95,7 @@ impl Timed {
 }
 
 impl Bound {
-    /// Its name.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Load => "load",
@@ -106,7 +105,7 @@ impl Bound {
     }
 }
 
-/// Why a program takes no time.
+/// Why a program cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum TimingError {
@@ -118,12 +117,12 @@ pub enum TimingError {
     Endless,
 }
 
-/// The cycles of a program.
+/// Simulates a program.
 pub fn simulate(program: &Program, timing: &Timing) -> Result<Timed, TimingError> {
     simulate_with(program, timing, &mut |_| ())
 }
 
-/// The cycles of a program; `seen` hears of every instruction as it ends.
+/// Simulates a program and calls `seen` at the end of each instruction.
 pub fn simulate_with(program: &Program, timing: &Timing, seen: &mut dyn FnMut(Span)) -> Result<Timed, TimingError> {
     let decoded = program.instructions.iter().enumerate();
     let decoded =

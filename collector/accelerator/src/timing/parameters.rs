@@ -1,56 +1,56 @@
-//! The numbers of the timing model, in sets with a name and a provenance.
+//! Named parameter sets of the timing model, with their provenance.
 
 use serde::{Deserialize, Serialize};
 
-/// Costs in cycles of the core.
+/// Costs in core cycles, unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Of each instruction.
+    /// Per instruction.
     pub instruction: u64,
-    /// Of each row that is read.
+    /// Per row read.
     pub row: u64,
-    /// Of each row that is written.
+    /// Per row written.
     pub store_row: u64,
-    /// From asking for the first burst of a row to its first beat.
+    /// Latency of the first burst of a row.
     pub burst: u64,
-    /// The same of the bursts that follow it.
+    /// Latency of each further burst.
     pub next_burst: u64,
-    /// Beats of a burst, one cycle each.
+    /// Beats per burst, one cycle each.
     pub burst_beats: u64,
-    /// Bytes of a beat.
+    /// Bytes per beat.
     pub beat_bytes: u64,
-    /// Whether the port is held from asking to the last beat; else it is held for the beats alone.
+    /// Whether the port is occupied during the latency, too.
     pub is_one_at_a_time: bool,
-    /// Whether rows without anything between them are read as one.
+    /// Whether contiguous rows are read as one.
     pub joins_rows: bool,
-    /// Of each zero that is put around a rectangle.
+    /// Per element of padding.
     pub pad: u64,
-    /// From the begin of products to the first step.
+    /// Pipeline fill of multiplications.
     pub multiply_fill: u64,
-    /// Of each product.
+    /// Per product.
     pub multiply_step: u64,
-    /// From the begin of changes to the first step.
+    /// Pipeline fill of ALU operations.
     pub alu_fill: u64,
-    /// Of each change of a sum.
+    /// Per ALU operation.
     pub alu_step: u64,
-    /// Of the host for each instruction it writes, in nanoseconds.
+    /// Host time per instruction in nanoseconds.
     pub host_instruction_ns: u64,
-    /// Of the host for each call, in nanoseconds.
+    /// Host time per call in nanoseconds.
     pub host_call_ns: u64,
 }
 
-/// Costs with a name.
+/// A named set of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingSet {
-    /// Its name, as records have it.
+    /// Name as in records.
     pub name: &'static str,
-    /// Raised with every change.
+    /// Version, raised with every change.
     pub version: u32,
-    /// Where the numbers are from.
+    /// Provenance of the values.
     pub provenance: &'static str,
-    /// Whether times of such hardware were compared with it.
+    /// Whether the set was validated with times of hardware.
     pub is_calibrated: bool,
-    /// The numbers.
+    /// Values.
     pub timing: Timing,
 }
 
@@ -73,7 +73,7 @@ const HLS: Timing = Timing {
     host_call_ns: 150_000,
 };
 
-/// All sets.
+/// Returns all sets.
 pub fn timing_sets() -> &'static [TimingSet] {
     &[
         TimingSet {
@@ -115,12 +115,12 @@ pub fn timing_sets() -> &'static [TimingSet] {
 }
 
 impl TimingSet {
-    /// The set of a name.
+    /// Returns the set with a name.
     pub fn named(name: &str) -> Option<&'static TimingSet> {
         timing_sets().iter().find(|set| set.name == name)
     }
 
-    /// Its name and version, as records have them.
+    /// Returns name and version as in records.
     pub fn label(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }

@@ -1,4 +1,4 @@
-//! Tasks, values of the whole range, and one comparison with the reference.
+//! Random operands and tilings, and comparison with the reference.
 
 use accelerator::{Core, Knobs, Machine, check, choices, fits, generate, layer_of};
 use models::{DType, Task, TensorType};
@@ -6,12 +6,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::Tensor;
 
-/// A generator of a seed.
 pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// Values for all parameters: bytes of the whole range, shifts of a few bits, other numbers of 32 bits up to thousands.
+/// Generates values for all parameters: full-range 8-bit data, small shifts, and other 32-bit integers of moderate
+/// size.
 pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
     let is_shift = |place: usize| {
         let text = serde_json::to_string(
@@ -42,7 +42,7 @@ pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
         .collect()
 }
 
-/// A cut that fits, drawn.
+/// Samples a tiling that fits at random.
 pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
     let layer = layer_of(task).unwrap_or_else(|why| panic!("{}: {why}", task.to_text()));
     let choices = choices(core, &layer);
@@ -53,7 +53,7 @@ pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
     })
 }
 
-/// That the program of a cut is right in every order of modules that is tried.
+/// Checks that a tiling's program is exact in several orders of modules.
 pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orders: u64) {
     let what = format!("{} by {knobs:?}", task.to_text());
     let layer = layer_of(task).unwrap();

@@ -1,32 +1,29 @@
-//! Times that others published of boards, read where they lie; nothing of them is in this project.
+//! Published board times, read from an external file; the project contains no copy of them.
 
 use accelerator::{AluOp, Core, Kind, Knobs, Layer, Misfit, Post, Program, Tensors, Timed, Timing, generate, simulate};
 use std::path::{Path, PathBuf};
 
-/// A layer with a cut and its time.
+/// A published time of a layer with its tiling.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which table: A, B or C.
+    /// Table A, B or C.
     pub table: char,
-    /// What was run.
     pub core: Core,
-    /// The layer.
     pub layer: Layer,
-    /// How it was cut.
     pub knobs: Knobs,
-    /// Its time, with the host's part.
+    /// Time in milliseconds, including the host.
     pub ms: f64,
 }
 
-/// Cycles that others published of a simulator of the hardware's description.
+/// Published cycle counts of an RTL simulation.
 pub struct Cycles {
-    /// Of the convolutions of networks: at four cycles for each product, and at one.
+    /// Convolutions of each network: with four cycles per product, and with one.
     pub networks: Vec<(String, [f64; 2])>,
-    /// Of one layer, for each width of the port in bits.
+    /// Cycles of one layer by port width in bits.
     pub widths: Vec<(u64, f64)>,
 }
 
-/// Those cycles, or nothing where the file is not there.
+/// Returns the cycle counts, or `None` if the file does not exist.
 pub fn cycles() -> Option<Cycles> {
     let text = text()?;
     let networks = text.lines().filter(|line| line.starts_with("| resnet"));
@@ -43,7 +40,7 @@ pub fn cycles() -> Option<Cycles> {
     Some(Cycles { networks: networks.collect(), widths })
 }
 
-/// The tables, or nothing where the file is not there.
+/// Returns the tables, or `None` if the file does not exist.
 pub fn rows() -> Option<Vec<Row>> {
     let text = text()?;
     let (_, tables) = text.split_once("### 4.3").expect("the section of published times");
@@ -100,24 +97,23 @@ fn row(table: char, text: &str) -> Row {
     Row { table, core, layer, knobs, ms: numbers[12].parse().unwrap() }
 }
 
-/// What was measured after each sum: a shift and two bounds.
+/// Returns the post-processing of the published measurements: a shift and two bounds.
 pub fn measured_steps() -> Vec<Post> {
     vec![Post::Immediate(AluOp::ShiftRight, 8), Post::Immediate(AluOp::Max, -127), Post::Immediate(AluOp::Min, 127)]
 }
 
 impl Row {
-    /// Its program.
     pub fn program(&self) -> Result<Program, Misfit> {
         generate(&self.core, &self.layer, &self.knobs)
     }
 
-    /// Simulated over published, with the host's part.
+    /// Returns simulated over published time, including the host.
     pub fn ratio(&self, program: &Program, timing: &Timing, mhz: f64) -> f64 {
         milliseconds(&simulate(program, timing).unwrap(), timing, mhz) / self.ms
     }
 }
 
-/// Cycles and the host's part.
+/// Returns the simulated milliseconds, including the host.
 pub fn milliseconds(timed: &Timed, timing: &Timing, mhz: f64) -> f64 {
     let host = timing.host_call_ns + timing.host_instruction_ns * timed.instructions;
     timed.cycles as f64 / mhz / 1e3 + host as f64 / 1e6

@@ -1,7 +1,8 @@
-//! A core's registers through `/dev/mem`, and memory in one piece of the kernel module u-dma-buf. **Not run on hardware.**
+//! Access to a core's registers by `/dev/mem`, and to contiguous memory of the u-dma-buf kernel module. **Not run on
+//! hardware.**
 //!
-//! Memory is mapped as it is cached: the ports of the published designs (ACP, HPC0) are coherent. It is copied by pointers,
-//! never lent as a slice, since the core writes it, too.
+//! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by copies
+//! and never as a slice, because the core writes it concurrently.
 
 use accelerator::{Block, Bus, Core, boards, registers};
 use nix::libc::off_t;
@@ -15,21 +16,19 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-/// Where everything lies.
 struct Places {
-    /// Memory of the whole board, as a file.
+    /// Physical memory of the board as a file.
     registers: PathBuf,
-    /// Where the registers of the core begin in it.
+    /// Offset of the core's registers in that file.
     base: u64,
-    /// Memory in one piece.
+    /// Device file of the contiguous memory.
     memory: PathBuf,
-    /// Folders of which the first that is there tells of it.
+    /// Candidate folders with the attributes of that memory. The first existing one is used.
     told: Vec<PathBuf>,
-    /// The folder of what brings bitstreams onto the fabric.
+    /// Folder of the FPGA manager, which loads bitstreams.
     manager: PathBuf,
 }
 
-/// A board.
 pub struct Devmem {
     registers: Mapping,
     memory: Mapping,
@@ -38,16 +37,15 @@ pub struct Devmem {
     begin: Instant,
 }
 
-/// A part of a file, mapped.
 struct Mapping {
     start: NonNull<c_void>,
     bytes: usize,
 }
 
 impl Devmem {
-    /// This board's.
+    /// Opens the fabric of this board.
     pub fn open() -> Result<Devmem, String> {
-        // Processors of 32 bits are Zynq-7000, those of 64 Zynq UltraScale+: the boards with published bitstreams.
+        // 32-bit processors are Zynq-7000, 64-bit ones Zynq UltraScale+: the boards with published bitstreams.
         let name = match std::env::consts::ARCH {
             "arm" => "pynq-z1",
             "aarch64" => "ultra96",
@@ -101,7 +99,7 @@ impl Devmem {
         self.registers.start.as_ptr().cast::<u8>().wrapping_add(at).cast()
     }
 
-    /// The first byte of a part of memory.
+    /// Returns the address of a checked range of the memory.
     fn part(&self, at: u64, count: u64) -> *mut u8 {
         let is_inside = at.checked_add(count).is_some_and(|end| end <= self.memory.bytes as u64);
         assert!(is_inside, "{count} bytes from {at} on are not in memory");
@@ -112,7 +110,7 @@ impl Devmem {
 impl Bus for Devmem {
     fn write(&mut self, block: Block, register: u32, value: u32) {
         barrier();
-        // SAFETY: it was checked to lie in the mapping, which lives as long as this; registers have four bytes each.
+        // SAFETY: the address was checked to lie in the mapping, which `self` owns; registers are four bytes wide.
         unsafe { self.register(block, register).write_volatile(value) };
         barrier();
     }
@@ -134,14 +132,14 @@ impl Bus for Devmem {
 
     fn put(&mut self, at: u64, bytes: &[u8]) {
         let to = self.part(at, bytes.len() as u64);
-        // SAFETY: the part was checked to lie in the mapping, which no slice of Rust's overlaps.
+        // SAFETY: the range was checked to lie in the mapping, which no Rust slice overlaps.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
     fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
         let from = self.part(at, count);
         let mut bytes = vec![0; usize::try_from(count).expect("it is in memory")];
-        // SAFETY: as in `put`; what is copied to was just made.
+        // SAFETY: as in `put`; the destination is a new vector of the same length.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         bytes
     }
@@ -150,7 +148,7 @@ impl Bus for Devmem {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The kernel looks for the file in `/lib/firmware`.
+    /// Loads a bitstream. The kernel searches for the file in `/lib/firmware`.
     fn program(&mut self, _: &Core, file: Option<&str>) -> Result<(), String> {
         let Some(file) = file else { return Ok(()) };
         let firmware = self.manager.join("firmware");
@@ -164,10 +162,10 @@ impl Bus for Devmem {
     }
 }
 
-/// What was written before is seen by the core before what comes after.
+/// Orders all earlier memory accesses before all later ones, also as observed by the core.
 fn barrier() {
     #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
-    // SAFETY: it waits for memory and changes nothing.
+    // SAFETY: the instruction is a memory barrier without other effects.
     unsafe {
         std::arch::asm!("dsb sy", options(nostack, preserves_flags));
     }
@@ -179,7 +177,7 @@ fn opened(path: &Path, flags: i32) -> Result<File, String> {
     file.map_err(|error| format!("cannot open `{}`: {error}", path.display()))
 }
 
-/// A number of a file, in tens or, behind `0x`, in sixteens.
+/// Reads a number from a file, decimal or hexadecimal with the prefix `0x`.
 fn number(path: &Path) -> Result<u64, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("cannot read a number from `{}`: {why}", path.display());
     let text = read_to_string(path).map_err(|error| wrong(&error))?;
@@ -197,7 +195,7 @@ impl Mapping {
             usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(|| failed(&"that is no size"))?;
         let at = off_t::try_from(at).map_err(|error| failed(&error))?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of this process.
+        // SAFETY: a new mapping at an address chosen by the kernel affects no existing memory.
         let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, at) };
         Ok(Mapping { start: start.map_err(|error| failed(&error))?, bytes: length.get() })
     }
@@ -205,7 +203,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this alone has the mapping, and no address of it is kept beyond a call.
+        // SAFETY: `self` owns the mapping, and no address of it outlives a call.
         let _ = unsafe { munmap(self.start, self.bytes) };
     }
 }
@@ -219,7 +217,6 @@ mod tests {
 
     const BASE: u64 = 0x4000;
 
-    /// Files in the place of a board's.
     fn board(folder: &tempfile::TempDir) -> Places {
         let path = |name: &str| folder.path().join(name);
         for (name, bytes) in [("mem", BASE + 0x4000), ("memory", 0x8000)] {

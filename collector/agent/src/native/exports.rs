@@ -1,20 +1,19 @@
-//! The functions of TVM's runtime that compiled kernels call, as far as a board has them.
+//! Functions of TVM's runtime that compiled kernels call, as far as the agent provides them.
 //!
-//! One is found by its name when a library is loaded, which is why the program exports it; the others are put into pointers
-//! that the library has for them.
+//! One is resolved by its symbol name when a library is loaded and must be exported by the program. The others are
+//! stored into function pointers of the library.
 
 use super::{pool, workspace};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 
-/// What the kernel that failed last said. One kernel runs at a time, on whatever threads.
+/// Error message of the last failed kernel. Only one kernel runs at a time, on any number of threads.
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps the function that is found by its name in the program.
+/// Prevents the linker from removing the exported function.
 #[used]
 static KEPT: unsafe extern "C" fn(*const c_char, *const *const c_char, i32) = TVMFFIErrorSetRaisedFromCStrParts;
 
-/// What was said since this was asked last.
 pub fn take_error() -> String {
     ERROR.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default()
 }
@@ -27,24 +26,24 @@ fn say(kind: &str, text: &str) {
     }
 }
 
-/// The text behind a pointer.
+/// Copies a C string; null becomes an empty text.
 ///
 /// # Safety
 ///
-/// It is null, or points to text that ends with a zero byte.
+/// `pointer` is null or points to a string that ends with a zero byte.
 unsafe fn text(pointer: *const c_char) -> String {
     match pointer.is_null() {
         true => String::new(),
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         false => unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned(),
     }
 }
 
-/// An error in pieces.
+/// Records an error whose message is given in parts.
 ///
 /// # Safety
 ///
-/// Only compiled kernels call it, with so many texts of their own.
+/// Only compiled kernels call this function, with `count` valid strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TVMFFIErrorSetRaisedFromCStrParts(
     kind: *const c_char,
@@ -52,22 +51,22 @@ pub unsafe extern "C" fn TVMFFIErrorSetRaisedFromCStrParts(
     count: i32,
 ) {
     let count = usize::try_from(count).unwrap_or(0).min(64);
-    // SAFETY: the caller's texts, as many as it says.
+    // SAFETY: the caller passes `count` valid strings.
     let parts = (0..count).map(|place| unsafe { text(*parts.add(place)) });
     let all: String = parts.collect();
-    // SAFETY: the caller's text.
+    // SAFETY: the caller passes a valid string.
     say(&unsafe { text(kind) }, &all);
 }
 
-/// An error in one piece.
-// SAFETY: only compiled kernels call it, through their own pointer, with texts of theirs.
+/// Records an error with a single message.
+// SAFETY: only compiled kernels call this function, through their own pointer, with valid strings.
 unsafe extern "C" fn set_error(kind: *const c_char, message: *const c_char) {
-    // SAFETY: the caller's texts.
+    // SAFETY: the caller passes valid strings.
     let (kind, message) = unsafe { (text(kind), text(message)) };
     say(&kind, &message);
 }
 
-// SAFETY: nothing is asked of the caller; it is unsafe because the pointers that kernels have for it are.
+// SAFETY: the function has no preconditions; it is unsafe to match the pointer type of the kernels.
 unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _: c_int) -> *mut c_void {
     let piece = usize::try_from(bytes).ok().and_then(workspace::lend);
     if piece.is_none() {
@@ -76,18 +75,18 @@ unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _
     piece.map_or(std::ptr::null_mut(), |piece| piece.cast())
 }
 
-// SAFETY: nothing is asked of the caller: an address that was not lent is refused.
+// SAFETY: the function has no preconditions, since it rejects addresses that were not lent.
 unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c_int {
     if workspace::take_back(piece.cast()) { 0 } else { -1 }
 }
 
-/// Stands where a library calls something that a board does not have.
+/// Replaces runtime functions that the agent does not provide.
 extern "C" fn refuse() -> c_int {
     say("RuntimeError", "the library calls other functions of TVM's runtime, which a board agent does not have");
     -1
 }
 
-/// The pointers that a library may have, by name, and what goes into them.
+/// Returns the names of the function pointers that a library may define, with their values.
 pub fn slots() -> [(&'static str, usize); 8] {
     [
         ("__TVMFFIErrorSetRaisedFromCStr", set_error as *const () as usize),

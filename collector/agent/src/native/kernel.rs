@@ -1,4 +1,4 @@
-//! Libraries of kernels, and calls of them.
+//! Loading of kernel libraries and calls of their functions.
 
 use super::{Memory, NativeError, exports};
 use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
@@ -7,12 +7,11 @@ use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::rc::Rc;
 
-/// What every kernel's symbol begins with.
 const PREFIX: &str = "__tvm_ffi_";
-/// The symbol of modules inside of a library, which need TVM's runtime.
+/// Symbol of embedded modules, which need TVM's runtime.
 const IMPORTS: &str = "__tvm_ffi__library_bin";
 
-/// An argument or a result, as kernels take them.
+/// Argument or result in TVM's calling convention.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Cell {
@@ -21,7 +20,7 @@ struct Cell {
     value: u64,
 }
 
-/// A tensor, as kernels take them.
+/// Tensor in TVM's calling convention (DLPack).
 #[repr(C)]
 struct RawTensor {
     data: *mut c_void,
@@ -37,11 +36,10 @@ struct RawTensor {
 
 type Entry = unsafe extern "C" fn(*mut c_void, *const Cell, i32, *mut Cell) -> i32;
 
-/// A loaded library.
 #[derive(Clone)]
 pub struct Library(Rc<libloading::os::unix::Library>);
 
-/// A function of a library, which stays loaded as long as it.
+/// Function of a library. It keeps the library loaded.
 #[derive(Clone)]
 pub struct Kernel {
     entry: Entry,
@@ -49,8 +47,8 @@ pub struct Kernel {
     _library: Library,
 }
 
-/// Arguments of a call, made once for many calls. What they point to is in vectors: pointers into a box would not outlive a move
-/// of it, by the rules of Rust.
+/// Arguments that are prepared once for many calls. Their referents are stored in vectors, because moving a box would
+/// invalidate pointers into it under Rust's aliasing rules.
 pub struct Arguments {
     cells: Vec<Cell>,
     _tensors: Vec<RawTensor>,
@@ -58,10 +56,10 @@ pub struct Arguments {
 }
 
 impl Library {
-    /// Loads a file. This process is a session's own, which may be lost to what it loads.
+    /// Loads a library. The code may crash the process, which belongs to a single session.
     pub fn open(path: &Path) -> Result<Library, NativeError> {
         check_machine(path)?;
-        // SAFETY: loading runs what the client uploaded: that is what a session is for, and it has a process of its own.
+        // SAFETY: loading executes uploaded code, which is the purpose of a session; the session has its own process.
         let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = Library(Rc::new(library.map_err(|error| {
             let cause = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
@@ -73,32 +71,31 @@ impl Library {
         }
         for (slot, function) in exports::slots() {
             if let Some(slot) = library.symbol(slot) {
-                // SAFETY: TVM's code generator defines symbols of these names as variables of pointer size, and nothing
-                // of the library runs yet.
+                // SAFETY: TVM's code generator defines these symbols as variables of pointer size, and no code of the
+                // library runs yet.
                 unsafe { slot.cast::<usize>().write_unaligned(function) };
             }
         }
         Ok(library)
     }
 
-    /// A kernel of the library.
     pub fn kernel(&self, name: &str) -> Option<Kernel> {
         let symbol = self.symbol(&format!("{PREFIX}{name}"))?;
-        // SAFETY: functions with this prefix have this signature, by TVM's interface.
+        // SAFETY: TVM's interface defines this signature for functions with this prefix.
         let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(symbol) };
         Some(Kernel { entry, name: name.to_owned(), _library: self.clone() })
     }
 
     fn symbol(&self, name: &str) -> Option<*mut c_void> {
         let name = CString::new(name).ok()?;
-        // SAFETY: the symbol is only taken as an address.
+        // SAFETY: the symbol is used only as an address.
         let symbol = unsafe { self.0.get::<*mut c_void>(name.as_c_str()) }.ok()?.into_raw();
         (!symbol.is_null()).then_some(symbol)
     }
 }
 
 impl Arguments {
-    /// Of a client's values; tensors lie in this memory.
+    /// Prepares a client's values. Tensors refer to blocks in `memory`.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
         let (mut tensors, mut extents) = (Vec::new(), Vec::new());
         for value in values {
@@ -108,7 +105,7 @@ impl Arguments {
                 extents.push(own);
             }
         }
-        // All tensors are in their places.
+        // The vector of tensors no longer changes, so their addresses are stable.
         let mut addresses = tensors.iter_mut().map(|tensor| std::ptr::from_mut(tensor).expose_provenance() as u64);
         let mut cells = Vec::with_capacity(values.len());
         for value in values {
@@ -126,7 +123,7 @@ impl Arguments {
     }
 }
 
-/// A tensor as kernels take it, with the extents and strides that it points to.
+/// Converts a tensor, with the extents and strides that it points to.
 fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), NativeError> {
     let address = memory.address(tensor)?;
     let mut shape = tensor.shape.clone();
@@ -149,13 +146,13 @@ fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), 
 }
 
 impl Kernel {
-    /// Calls it so many times in a row.
+    /// Calls the kernel `times` times.
     pub fn call(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
         let count = i32::try_from(arguments.cells.len()).expect("a list is short");
         for _ in 0..times {
             let mut result = Cell { kind: 0, zero: 0, value: 0 };
-            // SAFETY: the cells point to tensors that live as long as they, in memory that is checked to hold them; a
-            // kernel checks types and extents itself, and one that does not may take its session's process with it.
+            // SAFETY: the cells point to tensors that live as long as `arguments`, in memory checked to hold them.
+            // Kernels check types and extents; one that does not can only crash its own session.
             let code = unsafe { (self.entry)(std::ptr::null_mut(), arguments.cells.as_ptr(), count, &raw mut result) };
             if code != 0 {
                 let said = exports::take_error();
@@ -167,7 +164,7 @@ impl Kernel {
     }
 }
 
-/// That a library is made for this machine, which the system's loader says less clearly.
+/// Checks that a library matches the machine, since the dynamic linker's message is less clear.
 fn check_machine(path: &Path) -> Result<(), NativeError> {
     use std::io::Read;
     let mut header = [0; 20];

@@ -1,5 +1,5 @@
-//! Memory of tensors: each its own mapping whose end is an inaccessible page, so that a kernel that overruns its output
-//! crashes the session instead of damaging a neighbour. Clients name memory by numbers, which are looked up.
+//! Tensor memory. Each block is a mapping that ends with an inaccessible page, so that a kernel that overruns its
+//! output crashes the session instead of corrupting other blocks. Clients refer to blocks by handles.
 
 use super::NativeError;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
@@ -9,12 +9,12 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// No page of a machine that runs this is larger.
+/// Size of the guard, at least the page size of every supported machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// What vectors want.
+/// Alignment for vector instructions.
 const ALIGNMENT: usize = 64;
 
-/// All memory of a session.
+/// All tensor memory of a session.
 pub struct Memory {
     blocks: BTreeMap<u64, Block>,
     next: u64,
@@ -30,12 +30,12 @@ struct Block {
 }
 
 impl Memory {
-    /// Memory of at most so many bytes.
+    /// Creates an empty memory with a limit in bytes.
     pub fn new(most: usize) -> Memory {
         Memory { blocks: BTreeMap::new(), next: 1, used: 0, most }
     }
 
-    /// A new block of zeros.
+    /// Allocates a zeroed block and returns its handle.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, NativeError> {
         let too_much = || {
             NativeError(format!(
@@ -49,15 +49,16 @@ impl Memory {
         let mapped = content.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
         let length = NonZeroUsize::new(mapped).expect("at least a page");
         let (access, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
-        // SAFETY: a new anonymous mapping touches nothing that exists.
+        // SAFETY: a new anonymous mapping affects no existing memory.
         let mapping = unsafe { mmap_anonymous(None, length, access, kind) }.map_err(|_| too_much())?;
         let guard = mapped - PAGE_BYTES;
-        // SAFETY: the last pages lie inside of the mapping, and nobody uses it yet. Large pages are only advice.
+        // SAFETY: the guard lies inside the mapping, which is not in use yet. The kernel may ignore the advice against
+        // huge pages.
         unsafe {
             mprotect(mapping.byte_add(guard), PAGE_BYTES, ProtFlags::PROT_NONE).map_err(NativeError::new)?;
             let _ = madvise(mapping, guard, MmapAdvise::MADV_NOHUGEPAGE);
         }
-        // SAFETY: the content was rounded up to no more than what lies before the guard.
+        // SAFETY: the rounded content is no larger than the part before the guard.
         let start = unsafe { mapping.byte_add(guard - content) }.cast::<u8>();
         self.used += bytes;
         self.blocks.insert(self.next, Block { mapping, mapped, start, bytes });
@@ -65,14 +66,13 @@ impl Memory {
         Ok(self.next - 1)
     }
 
-    /// Gives a block back.
     pub fn free(&mut self, handle: u64) -> Result<(), NativeError> {
         let block = self.blocks.remove(&handle).ok_or_else(|| unknown(handle))?;
         self.used -= block.bytes;
         Ok(())
     }
 
-    /// Where a tensor's elements begin, after checking that all of them lie in its block.
+    /// Returns the address of a tensor's first element, after checking that all elements lie in the block.
     pub(super) fn address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
         let bytes = tensor.bytes().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
         self.range(tensor.data, tensor.byte_offset, bytes)
@@ -85,23 +85,23 @@ impl Memory {
             NativeError(format!("{bytes} bytes from {offset} on are not in a block of {} bytes", block.bytes))
         })?;
         let offset = usize::try_from(offset).expect("it lies in a block");
-        // SAFETY: just checked to lie in the block, or at its end.
+        // SAFETY: the range was checked to lie in the block.
         Ok(unsafe { block.start.add(offset) })
     }
 
-    /// Writes at a tensor's beginning.
+    /// Writes to the start of a tensor.
     pub fn write(&mut self, tensor: &Tensor, content: &[u8]) -> Result<(), NativeError> {
         let to = self.range(tensor.data, tensor.byte_offset, content.len() as u64)?;
-        // SAFETY: the range lies in a block, which no slice of Rust's can overlap.
+        // SAFETY: the range lies in a block, which no Rust slice overlaps.
         unsafe { to.as_ptr().copy_from_nonoverlapping(content.as_ptr(), content.len()) };
         Ok(())
     }
 
-    /// Reads from a tensor's beginning.
+    /// Reads from the start of a tensor.
     pub fn read(&self, tensor: &Tensor, bytes: u64) -> Result<Vec<u8>, NativeError> {
         let from = self.range(tensor.data, tensor.byte_offset, bytes)?;
         let count = usize::try_from(bytes).expect("it lies in a block");
-        // SAFETY: the range lies in a block, all of which was made of zeros.
+        // SAFETY: the range lies in a block, which was initialised with zeros.
         Ok(unsafe { std::slice::from_raw_parts(from.as_ptr(), count) }.to_vec())
     }
 }
@@ -112,7 +112,7 @@ fn unknown(handle: u64) -> NativeError {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the block has its mapping alone, and no address of it is kept beyond a call.
+        // SAFETY: the block owns its mapping, and no address of it outlives a call.
         let _ = unsafe { munmap(self.mapping, self.mapped) };
     }
 }

@@ -1,5 +1,5 @@
-//! **Fence**: memory that kernels work on, libraries that are loaded, the functions that these call, and the threads that
-//! they start, a board's registers, and options of sockets. Everything unsafe of the agent is here.
+//! **Fence**: all unsafe code of the agent. Tensor memory, loaded libraries and the functions they call, their threads,
+//! a board's registers and socket options.
 
 mod devmem;
 mod exports;
@@ -15,7 +15,6 @@ pub use memory::Memory;
 pub use pool::{has_cpus, pool_threads, use_cpus};
 pub use socket::detect_dead_peer;
 
-/// Why something native was not done.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NativeError(pub String);

@@ -1,7 +1,7 @@
-//! Threads of parallel kernels: one on each CPU that a measurement names, the caller among them.
+//! Thread pool of parallel kernels, with one thread per CPU of a measurement, including the caller.
 //!
-//! Between launches a thread asks some thousand times for work before it sleeps, and lets others run each time, as the
-//! threads of the local runner do: so it is awake for about a millisecond.
+//! Between launches a thread polls for work and yields each time before it finally sleeps, like the threads of the
+//! local runner. Later launches therefore find it awake.
 
 use measure::{RunThreads, affinity};
 use std::ffi::{c_int, c_void};
@@ -9,26 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 
-/// So often a thread asks for work before it sleeps.
 const SPIN_COUNT: usize = 2000;
 
 type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
 
-/// What a task is given: where its launch waits for all, and how many tasks there are.
+/// Environment of a task: its launch's barrier and the number of tasks.
 #[repr(C)]
 pub struct Environment {
     barrier: *const Meeting,
     count: c_int,
 }
 
-/// Where the tasks of a launch wait for each other.
 #[derive(Default)]
 struct Meeting {
     arrived: AtomicUsize,
     round: AtomicUsize,
 }
 
-/// What the threads are to do: addresses of function, data and environment, and the number of tasks.
+/// Current work: addresses of the function, its data and environment, and the number of tasks.
 #[derive(Clone, Copy, Default)]
 struct Job {
     task: usize,
@@ -54,7 +52,7 @@ struct Pool {
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 
-/// Runs kernels from now on with one thread on each of these CPUs; this thread is the first one's.
+/// Recreates the pool with one thread on each of these CPUs. The calling thread uses the first one.
 pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     affinity::pin(&cpus[..1])?;
     let shared = Arc::new(Shared::default());
@@ -62,7 +60,7 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     let workers = cpus.iter().enumerate().skip(1).map(|(place, &cpu)| {
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || {
-            // A thread that cannot be pinned works all the same; who measures verifies the pins.
+            // An unpinned thread still works. Measurements verify the pinning.
             let _ = affinity::pin(&[cpu]);
             work(&shared, place, threads);
         })
@@ -72,10 +70,9 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     Ok(())
 }
 
-/// The threads of the pool, the calling thread among them.
 pub struct PoolThreads(Vec<usize>);
 
-/// Returns the threads of the pool, or None before `use_cpus`.
+/// Returns the threads of the pool, or `None` before `use_cpus`.
 pub fn pool_threads() -> Option<PoolThreads> {
     POOL.lock().ok()?.as_ref().map(|pool| PoolThreads(pool.cpus.clone()))
 }
@@ -86,20 +83,20 @@ impl RunThreads for PoolThreads {
     }
 
     fn on_each(&mut self, work: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: only `on_each` names it, and gives it the address of its work.
+        // SAFETY: only `on_each` uses this function, with the address of its work.
         unsafe extern "C" fn one(place: c_int, _: *mut Environment, data: *mut c_void) -> c_int {
-            // SAFETY: the work lives until all tasks have ended, and may be called by several threads at once.
+            // SAFETY: the work lives until all tasks have ended, and is `Sync`.
             let work = unsafe { *data.cast::<&(dyn Fn(usize) + Sync)>() };
             work(usize::try_from(place).expect("tasks are counted from zero"));
             0
         }
         let tasks = c_int::try_from(self.0.len()).expect("a board has few CPUs");
-        // SAFETY: a launch calls `one` with what it is given here, and returns when all tasks have ended.
+        // SAFETY: a launch calls `one` with the given data and returns after all tasks have ended.
         unsafe { launch(one, (&raw const work).cast_mut().cast(), tasks) };
     }
 }
 
-/// Whether somebody said on which CPUs kernels run.
+/// Returns whether `use_cpus` has been called.
 pub fn has_cpus() -> bool {
     POOL.lock().is_ok_and(|pool| pool.is_some())
 }
@@ -135,11 +132,10 @@ fn work(shared: &Shared, place: usize, threads: usize) {
     }
 }
 
-/// The tasks of one thread.
 fn run_share(job: &Job, place: usize, threads: usize, shared: &Shared) {
     for task in (place..job.count).step_by(threads) {
         let number = c_int::try_from(task).expect("tasks are few");
-        // SAFETY: the addresses are those that the launch was given, and it does not return before all tasks did.
+        // SAFETY: the addresses come from the launch, which does not return before all tasks have ended.
         let code = unsafe {
             let function = std::mem::transmute::<usize, Task>(job.task);
             function(number, job.environment as *mut Environment, job.data as *mut c_void)
@@ -154,9 +150,9 @@ fn run_share(job: &Job, place: usize, threads: usize, shared: &Shared) {
 ///
 /// # Safety
 ///
-/// Only compiled kernels call it, with a function of theirs and its data.
+/// Only compiled kernels call this function, with one of their functions and its data.
 pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) -> c_int {
-    // A launch inside of a launch has the thread that it is on.
+    // A nested launch runs on the current thread only.
     let pool = POOL.try_lock().ok();
     let pool = pool.as_ref().and_then(|pool| pool.as_ref());
     let threads = pool.as_ref().map_or(1, |pool| pool.workers.len() + 1);
@@ -185,13 +181,13 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
     if shared.has_failed.load(Ordering::Acquire) { -1 } else { 0 }
 }
 
-/// Waits until all tasks of a launch are here.
+/// Waits until all tasks of a launch have arrived.
 ///
 /// # Safety
 ///
-/// Only tasks of a launch call it, with the environment that they were given.
+/// Only tasks of a launch call this function, with their own environment.
 pub unsafe extern "C" fn barrier(_: c_int, environment: *mut Environment) -> c_int {
-    // SAFETY: the launch keeps environment and meeting until all its tasks returned.
+    // SAFETY: the launch keeps environment and barrier until all its tasks have returned.
     let (meeting, count) = unsafe { (&*(*environment).barrier, (*environment).count) };
     let round = meeting.round.load(Ordering::Acquire);
     let arrived = meeting.arrived.fetch_add(1, Ordering::AcqRel) + 1;

@@ -1,4 +1,4 @@
-//! Options of sockets for which `nix` has no function with the features that this workspace asks for.
+//! Socket options that `nix` does not provide with the enabled features.
 
 use nix::libc::{
     IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_USER_TIMEOUT, c_int,
@@ -7,20 +7,20 @@ use nix::libc::{
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Lets the system end a connection whose other side has not answered for a minute, as after a loss of power. Where an option
-/// cannot be set, the other limits of a session hold.
+/// Makes the system close a connection whose peer has disappeared, for example by loss of power. If an option cannot be
+/// set, the other limits of a session still apply.
 pub fn detect_dead_peer(stream: &TcpStream) {
     for (level, option, value) in [
         (SOL_SOCKET, SO_KEEPALIVE, 1),
         (IPPROTO_TCP, TCP_KEEPIDLE, 15),
         (IPPROTO_TCP, TCP_KEEPINTVL, 15),
         (IPPROTO_TCP, TCP_KEEPCNT, 3),
-        // The same in milliseconds for what was sent and not acknowledged.
+        // Limit in milliseconds for sent data without acknowledgement.
         (IPPROTO_TCP, TCP_USER_TIMEOUT, 60_000),
     ] {
         let value: c_int = value;
         let bytes = size_of::<c_int>() as socklen_t;
-        // SAFETY: the socket is open as long as the stream, and the system reads one number of this size.
+        // SAFETY: the socket is open as long as the stream, and the system reads one integer of the given size.
         unsafe { setsockopt(stream.as_raw_fd(), level, option, (&raw const value).cast(), bytes) };
     }
 }

@@ -1,24 +1,20 @@
-//! Scratch memory of kernels, kept for the next call of the same size: asking the system each time would be timed, too.
+//! Workspace memory of kernels, cached by size: requesting it from the system would be part of the measured time.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Mutex;
 
-/// What vectors want.
+/// Alignment for vector instructions.
 const ALIGNMENT: usize = 64;
-/// So many pieces are kept.
 const KEPT: usize = 64;
 
-/// Pieces by address and size. One lock for both lists: threads of a kernel take and give back at once.
+/// Pieces by address and size. Both lists share a lock, since threads of a kernel allocate and free concurrently.
 struct Pieces {
-    /// Those that nobody has.
     free: Vec<(usize, usize)>,
-    /// Those that somebody has.
     lent: Vec<(usize, usize)>,
 }
 
 static PIECES: Mutex<Pieces> = Mutex::new(Pieces { free: Vec::new(), lent: Vec::new() });
 
-/// A piece of so many bytes, or nothing.
 pub fn lend(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
     let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;
@@ -36,7 +32,7 @@ pub fn lend(bytes: usize) -> Option<*mut u8> {
     Some(address as *mut u8)
 }
 
-/// Takes a piece back; whether it was lent.
+/// Takes back a piece. Returns false if the address was not lent.
 pub fn take_back(address: *mut u8) -> bool {
     let Ok(mut pieces) = PIECES.lock() else { return false };
     let Pieces { free, lent } = &mut *pieces;
@@ -46,7 +42,7 @@ pub fn take_back(address: *mut u8) -> bool {
     if free.len() > KEPT {
         let (address, bytes) = free.remove(0);
         let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("it was made with this layout");
-        // SAFETY: made by `alloc` with this layout, and in neither list any more.
+        // SAFETY: the piece was allocated by `alloc` with this layout and is in neither list.
         unsafe { dealloc(address as *mut u8, layout) };
     }
     true

@@ -1,4 +1,4 @@
-//! Calls in a row: a whole model on a board is one function, so that nothing of it waits for a client.
+//! Call sequences: a whole model is a single function on the board, so that no call waits for the client.
 
 use super::{Refusal, refuse};
 use crate::native::{Arguments, Kernel, Memory, NativeError};
@@ -6,18 +6,15 @@ use remote::wire::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// No model has more.
 const CALLS_MAX: usize = 100_000;
 
-/// What is called, and with what.
 type Call = (Kernel, Vec<Value>);
 
-/// Calls as a client named them. Tensors may be given back meanwhile, so where they lie is looked up for every run.
+/// Calls as given by the client. Tensors may be freed in the meantime, so addresses are resolved for every run.
 #[derive(Clone, Default)]
 pub struct Calls(Rc<RefCell<Vec<Call>>>);
 
 impl Calls {
-    /// Adds one.
     pub fn push(&self, kernel: Kernel, arguments: &[Value]) -> Result<(), Refusal> {
         let mut calls = self.0.borrow_mut();
         if calls.len() >= CALLS_MAX {
@@ -27,7 +24,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The calls on tensors that lie in this memory.
+    /// Resolves the addresses of all tensors.
     pub fn laid(&self, memory: &Memory) -> Result<Laid, NativeError> {
         let calls = self.0.borrow();
         let laid = calls.iter().map(|(kernel, values)| Ok((kernel.clone(), Arguments::new(values, memory)?)));
@@ -35,18 +32,17 @@ impl Calls {
     }
 }
 
-/// Calls that can be made.
+/// Calls with resolved addresses.
 pub struct Laid(Vec<(Kernel, Arguments)>);
 
 impl Laid {
-    /// A single one.
     pub fn one(kernel: Kernel, arguments: Arguments) -> Laid {
         Laid(vec![(kernel, arguments)])
     }
 
-    /// Makes all of them, so many times.
+    /// Runs the whole sequence `times` times.
     pub fn run(&self, times: u32) -> Result<(), NativeError> {
-        // The loop of a single kernel is that kernel's own.
+        // A single kernel uses its own loop.
         if let [(kernel, arguments)] = &self.0[..] {
             return kernel.call(arguments, times);
         }

@@ -1,7 +1,7 @@
-//! The functions around a core on this machine's fabric: memory that it can reach, and runs of instructions.
+//! Functions of an accelerator core on the fabric: memory that the core can access, and runs of instructions.
 //!
-//! What instructions touch is looked at before the core gets them, since nobody would stop it in the memory of others. Blocks
-//! of memory end with the session, which is the only one.
+//! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
+//! memory. Blocks are freed when the session ends; there is only one session at a time.
 
 use super::{Refusal, refuse};
 use crate::folder::CORE_AT_WORK;
@@ -13,14 +13,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Blocks begin at multiples of this: of all sizes of elements, and of pages.
+/// Alignment of blocks, a multiple of all element sizes and of the page size.
 const ALIGNMENT: u64 = 4096;
-/// A session may have so many blocks.
 const BLOCKS_MAX: usize = 1024;
-/// A run may have so many instructions: those of 32 MiB.
 const INSTRUCTIONS_MAX: u64 = 1 << 21;
 
-/// What a client can ask of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Program,
@@ -34,7 +31,6 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// By the name of its function.
     pub fn of(name: &str) -> Option<Asked> {
         Some(match name {
             fabric::PROGRAM => Asked::Program,
@@ -50,33 +46,33 @@ impl Asked {
     }
 }
 
-/// A fabric in a session.
+/// Fabric of a session.
 pub struct OnFabric {
     kind: FabricKind,
     bus: Box<dyn Bus>,
     core: Option<(String, Core)>,
-    /// Blocks of memory by their handles, as places in it.
+    /// Blocks by handle, as ranges of the core's memory.
     blocks: BTreeMap<i64, Range<u64>>,
     next: i64,
-    /// Whether a run had no end, in this session or before it.
+    /// Whether a run did not finish, in this or an earlier session.
     is_stuck: bool,
-    /// The file by which the agent learns of it, for a core that outlives the session.
+    /// File that informs the agent about a core that outlives the session.
     mark: Option<PathBuf>,
 }
 
 impl OnFabric {
-    /// Behind this bus.
+    /// Wraps a bus as the fabric of a session.
     pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> OnFabric {
         OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
     }
 
-    /// Reads from a session's folder whether the core of a board was still at work at the end of another session.
+    /// Restores from the session's folder whether the board's core was still running at the end of an earlier session.
     pub(super) fn in_folder(self, folder: &Path) -> OnFabric {
         let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
         OnFabric { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
     }
 
-    /// Notes whether the core is at work without an end in sight, also for later sessions.
+    /// Records whether the core is running without a known end, also for later sessions.
     fn set_stuck(&mut self, is_stuck: bool) -> Result<(), Refusal> {
         self.is_stuck = is_stuck;
         let done = match &self.mark {
@@ -87,7 +83,6 @@ impl OnFabric {
         done.map_err(|error| Refusal(format!("cannot note the state of the core: {error}")))
     }
 
-    /// Answers a call.
     pub(super) fn call(&mut self, asked: Asked, arguments: &[Value]) -> Result<Value, Refusal> {
         match (asked, arguments) {
             (Asked::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
@@ -125,7 +120,7 @@ impl OnFabric {
         }
     }
 
-    /// Says which core is there, after bringing it there where a file is named.
+    /// Selects the core, after loading the bitstream if a file is named.
     fn program(&mut self, name: &str) -> Result<(), Refusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
@@ -146,7 +141,7 @@ impl OnFabric {
         Ok(())
     }
 
-    /// A block of zeros, at the first place where there is room.
+    /// Allocates a zeroed block in the first sufficient gap.
     fn allocate(&mut self, bytes: i64) -> Result<i64, Refusal> {
         let wanted = size(bytes)?.max(1);
         if self.blocks.len() >= BLOCKS_MAX {
@@ -204,7 +199,7 @@ impl OnFabric {
         let stream = self.bus.get(own.start, own.end - own.start);
         let stream = read_stream(core, &stream).map_err(|error| Refusal(error.to_string()))?;
         let origin = self.bus.address();
-        // Not the block of instructions: they stay as they were looked at.
+        // Excludes the block of instructions, so that they cannot change after their validation.
         let others = || self.blocks.iter().filter(|(other, _)| **other != handle).map(|(_, range)| range);
         let is_own = |touched: Range<u64>| {
             others().any(|block| origin + block.start <= touched.start && touched.end <= origin + block.end)
@@ -213,7 +208,7 @@ impl OnFabric {
         let address = u32::try_from(origin + own.start).map_err(|error| Refusal(error.to_string()))?;
         let count = u32::try_from(count).map_err(|error| Refusal(error.to_string()))?;
         let limit_ns = timeout_us.unsigned_abs() * 1000;
-        // The session may be killed before the core ends.
+        // Set before the run, since the session may be killed before the core finishes.
         self.set_stuck(true)?;
         let ran = launch(&mut *self.bus, address, count, limit_ns);
         if ran.is_ok() {
@@ -230,7 +225,6 @@ impl OnFabric {
         self.blocks.get(&handle).map_or_else(|| unknown(handle), Ok)
     }
 
-    /// A part of a block.
     fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, Refusal> {
         let (block, at) = (self.block(handle)?, size(at)?);
         let bytes = block.end - block.start;
@@ -258,7 +252,7 @@ mod tests {
     use super::*;
     use accelerator::{Block, HookedBus, Hooks, Instruction, SimulatedBus, encode, registers};
 
-    /// A core that starts only with the mark in its place, and then not at all where it hangs.
+    /// A core that requires the mark before it starts, and never finishes if it hangs.
     struct Board {
         mark: PathBuf,
         hangs: bool,
@@ -283,7 +277,7 @@ mod tests {
         fabric.call(Asked::Program, &[Value::Text(name.to_owned())]).unwrap();
     }
 
-    /// Runs a program that only ends.
+    /// Runs a program that consists of `Finish` only.
     fn run(fabric: &mut OnFabric) -> Result<Status, String> {
         let core = Core::named("1x16").unwrap();
         let bytes: Vec<u8> = encode(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();

@@ -1,4 +1,4 @@
-//! The functions that a client asks for by name.
+//! Functions that a client calls by name.
 
 use super::calls::{Calls, Laid};
 use super::fabric::Asked;
@@ -11,13 +11,12 @@ use measure::{Cache, HostClock, evaluate, measure};
 use remote::agent::{CALLS, HOST, LEAVE, LIMIT, MEASURE, Order, Told};
 use remote::wire::Value;
 
-/// An environment variable by which the front says that its programs run on an emulator.
+/// Environment variable with which the front process marks sessions on an emulator.
 pub const EMULATED_VARIABLE: &str = "OPCOLLECT_BOARD_EMULATED";
 
-/// A measurement of an evaluator keeps so many samples.
 const REPEATS_MAX: i64 = 100_000;
 
-/// What every agent can do.
+/// A function that every agent provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     Upload,
@@ -36,7 +35,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// By TVM's name, or by ours.
+    /// Returns the function with the given RPC name, TVM's or this project's.
     pub fn of(name: &str) -> Option<Builtin> {
         Some(match name {
             "tvm.rpc.server.upload" => Builtin::Upload,
@@ -56,7 +55,7 @@ impl Builtin {
     }
 }
 
-/// A kernel with TVM's rule to time it.
+/// A kernel with TVM's timing parameters.
 #[derive(Clone)]
 pub struct Evaluator {
     kernel: Kernel,
@@ -64,7 +63,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Seconds of a run, one number of eight bytes for each repeat.
+    /// Returns seconds per run as eight-byte floats, one for each repeat.
     pub fn evaluate(&self, arguments: &Arguments) -> Result<Vec<u8>, Refusal> {
         let none = CounterRequest { backend: measure::counters::Backend::None, ..CounterRequest::default() };
         let mut counters = CounterSession::open(&none);
@@ -76,7 +75,6 @@ impl Evaluator {
 }
 
 impl Session {
-    /// Calls one of them.
     pub(super) fn call_builtin(&mut self, builtin: Builtin, arguments: Vec<Value>) -> Result<Returned, Refusal> {
         let value = |value| Ok(Returned::Value(value));
         match (builtin, arguments.as_slice()) {
@@ -92,7 +90,7 @@ impl Session {
             (Builtin::LoadModule, [Value::Text(name)]) => {
                 let library = Library::open(&self.files.path(name)?)?;
                 if !native::has_cpus() {
-                    // A client that says nothing of threads gets all, as TVM's server gives them.
+                    // A client that does not specify threads gets all CPUs, as with TVM's server.
                     native::use_cpus(&self.cpus).map_err(|error| Refusal(error.to_string()))?;
                 }
                 Ok(Returned::Object(Object::Library(library)))
@@ -155,8 +153,8 @@ impl Session {
     }
 }
 
-/// TVM's rule from its arguments: number, repeat, least milliseconds, durations of zero, cooldown, its distance, bytes to
-/// flush, and a function to call before, which agents do not have.
+/// Parses TVM's timing parameters: number, repeat, minimum milliseconds, limit of zero-time repeats, cooldown time,
+/// repeats between cooldowns, bytes to flush, and a preprocessing function, which agents do not support.
 fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
     let number = |place: usize, other: i64| match arguments.get(place) {
         Some(Value::Int(number)) => Ok(*number),
@@ -191,21 +189,21 @@ fn order_of(text: &str) -> Result<Order, Refusal> {
     serde_json::from_str(text).map_err(|error| Refusal(format!("an order to measure: {error}")))
 }
 
-/// Measures as the local runner does: pinned, with counters around exactly the timed runs.
+/// Measures like the local runner: pinned, with counters around exactly the timed runs.
 fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
     order.method.check().map_err(|error| Refusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
         return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
     };
     let with_descendants = order.counters.with_descendants || cpus.len() > 1;
-    // Before the threads are made, so that they are counted, too.
+    // Opened before the threads are created, so that their counts are included.
     let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
     native::use_cpus(cpus).map_err(|error| Refusal(error.to_string()))?;
     let mut run = |times| calls.run(times);
     json(&measure(&mut run, &order.method, &mut clock(), &mut counters)?)
 }
 
-/// The clock of runs on the threads that there are.
+/// Returns the clock, which also reads the pool's threads if there are any.
 fn clock() -> HostClock {
     native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }
@@ -223,7 +221,7 @@ fn json(value: &impl serde::Serialize) -> Result<String, Refusal> {
     serde_json::to_string(value).map_err(|error| Refusal(error.to_string()))
 }
 
-/// Arguments for a message, without what may be long.
+/// Formats arguments for an error message, truncated.
 fn shown(arguments: &[Value]) -> String {
     let text = format!("{arguments:?}");
     text.chars().take(200).collect()

@@ -1,4 +1,4 @@
-//! One session, in a process of its own: requests in, answers out, until the client leaves.
+//! Process of one session: serves requests until the client leaves.
 
 mod calls;
 mod fabric;
@@ -22,10 +22,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A client may think for so long between two requests.
+/// Maximum time between two requests of a client.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// What a client can name.
+/// An object that a client can refer to by its handle.
 #[derive(Clone)]
 enum Object {
     Builtin(Builtin),
@@ -35,31 +35,30 @@ enum Object {
     Calls(Calls),
 }
 
-/// What ends with a session.
+/// Scope of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its process.
+    /// The session's process.
     Session,
-    /// The agent, too: its client wants that nobody is served after it.
+    /// The session and the agent, as requested by the client.
     AgentToo,
 }
 
-/// The state of a session.
+/// State of a session.
 pub struct Session {
     objects: BTreeMap<u64, Object>,
     next: u64,
     memory: Memory,
     files: Files,
-    /// The core on this machine's fabric, where it serves one.
+    /// Core on the machine's fabric, if one is served.
     fabric: Option<OnFabric>,
-    /// The CPUs of this process, as they were before kernels were pinned to some of them.
+    /// CPUs of the process before any kernel was pinned.
     cpus: Vec<usize>,
-    /// A request may take this long, as the client said.
     limit_seconds: Option<u32>,
     end: End,
 }
 
-/// Why a request was not done, for the client.
+/// Why a request was rejected, as sent to the client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);
@@ -76,7 +75,7 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
 
 type Answer = Result<Packet, Refusal>;
 
-/// Serves a client whose key was taken, with files in this folder, so much memory for tensors, and perhaps a fabric.
+/// Serves an admitted client with a folder for files, a limit of tensor memory and optionally a fabric.
 pub fn serve(
     stream: TcpStream,
     folder: &Path,
@@ -100,12 +99,12 @@ pub fn serve(
             Ok(Packet::Shutdown) | Err(RemoteError::Closed { .. }) => return Ok(session.end),
             Ok(request) => request,
             Err(error) => {
-                // What comes next cannot be read either.
+                // After a malformed packet the stream is out of sync.
                 let _ = Packet::exception(format!("RPCError: {error}")).send(&mut waiting);
                 return Err(error);
             }
         };
-        // The signal ends this process, whatever a kernel does; the front says so to the client.
+        // The signal kills this process whatever a kernel does. The front process informs the client.
         let limit_seconds = session.limit_seconds;
         if let Some(seconds) = limit_seconds {
             alarm::set(seconds);
@@ -153,7 +152,7 @@ impl Session {
             }
             (Code::SetDevice, [Value::Device(device)]) => cpu(*device).map(|()| Value::None),
             (Code::GetDeviceAttribute, [Value::Device(device), Value::Int(attribute)]) => {
-                // 0 asks whether the device exists; nobody tells a board's other attributes.
+                // Attribute 0 is the existence of the device. A board reports no other attributes.
                 Ok(match (cpu(*device).is_ok(), attribute) {
                     (is_there, 0) => Value::Int(i64::from(is_there)),
                     _ => Value::None,
@@ -179,14 +178,14 @@ impl Session {
                 self.memory.write(to, &content)?;
                 Ok(Value::None)
             }
-            // Everything is done when it is answered, so there is one stream.
+            // All requests are synchronous, so there is a single stream.
             (Code::StreamSync | Code::FreeStream | Code::SetStream, _) => Ok(Value::None),
             (Code::CreateStream | Code::GetStream, _) => Ok(Value::Pointer(0)),
             (code, values) => refuse(format!("a request {code:?} of {values:?} cannot be answered here")),
         }
     }
 
-    /// A result as it is answered: the number of its type, then what stands for it.
+    /// Encodes a result: its type code, then its value.
     fn returned(&mut self, result: Returned) -> Vec<Value> {
         let value = match result {
             Returned::Value(Value::None) => return vec![Value::Int(0), Value::None],
@@ -237,7 +236,6 @@ impl Session {
     }
 }
 
-/// What a call gives.
 enum Returned {
     Value(Value),
     Object(Object),

@@ -1,4 +1,4 @@
-//! The real program, and kernels for it.
+//! Helpers that start the real program and compile kernels for it.
 #![allow(dead_code, missing_docs)]
 
 use nix::unistd::Pid;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// An agent that ends with the test.
+/// An agent that is killed on drop.
 pub struct Agent {
     pub child: Child,
     pub address: Address,
@@ -22,7 +22,7 @@ impl Agent {
         Agent::spawn(Command::new(env!("CARGO_BIN_EXE_opcollect-board")).args(["serve", "--port", "0"]).args(options))
     }
 
-    /// By a command that ends with the options of `serve`.
+    /// Starts a command that ends with the options of `serve`.
     pub fn spawn(command: &mut Command) -> Agent {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program was built");
         let mut line = String::new();
@@ -41,7 +41,7 @@ impl Agent {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    /// The process of the session that there is.
+    /// Returns the process of the only session.
     pub fn process_of_session(&self) -> Pid {
         let id = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("it runs");
@@ -55,7 +55,7 @@ impl Drop for Agent {
     }
 }
 
-/// The kernels, linked for this machine; nothing, said aloud, without a compiler.
+/// Returns the compiled kernels, or `None` with a message if there is no compiler.
 pub fn kernels() -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, library) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.c"), folder.path().join("kernels.so"));
@@ -63,7 +63,7 @@ pub fn kernels() -> Option<Vec<u8>> {
     match made {
         Ok(status) if status.success() => Some(std::fs::read(&library).expect("it was just made")),
         _ => {
-            // Past libtest, which keeps the output of tests that pass to itself.
+            // Bypasses the output capture of libtest.
             let _ = std::io::stderr().write_all(b"skipped: there is no C compiler `cc` here\n");
             None
         }

@@ -10,7 +10,6 @@ use crate::boards::{ReportedClock, Stop, ended};
 use crate::simulator::{Simulator, compared, timed};
 use crate::{Ability, Access, Bench, Device, Done, Ran, Ticket, Versions, Work};
 use board::Loaded;
-use job::target::Fabric;
 use job::{Measured, RunJob, RunReply, Simulated};
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession};
 use measure::{Measurement, Method};
@@ -21,6 +20,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
+use targets::Fabric;
 use worker::Fault;
 
 /// A core on a board, and what makes programs for it.

@@ -1,4 +1,4 @@
-//! Whether a trace is one that can be trusted: readable, nested, with arrows that arrive, in the order that devices work in.
+//! Consistency checks of a trace: readability, nesting, complete arrows and the order of device work.
 
 use super::held::{Slice, Trace};
 use crate::writer::sink::Role;
@@ -6,36 +6,36 @@ use report::{Paper, Table, figures, words};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// What was looked at, and what is wrong with it.
+/// Statistics of a trace and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Slices.
+    /// Number of slices.
     pub slices: u64,
-    /// Values of counters.
+    /// Number of counter values.
     pub values: u64,
-    /// Arrows.
+    /// Number of arrows.
     pub flows: u64,
-    /// Tracks.
+    /// Number of tracks.
     pub tracks: u64,
-    /// Faults by their kinds, those that are there.
+    /// Faults by kind, without absent kinds.
     pub faults: Vec<Fault>,
 }
 
 /// Faults of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// A word for scripts.
+    /// Identifier for scripts.
     pub kind: &'static str,
-    /// How many.
+    /// Number of occurrences.
     pub count: u64,
-    /// What that means.
+    /// Meaning of the fault.
     pub meaning: &'static str,
-    /// The first of them, where one can be shown.
+    /// Description of the first occurrence, if available.
     pub example: Option<String>,
 }
 
 impl Report {
-    /// Describes what was looked at, and the faults.
+    /// Formats the statistics and the faults.
     pub fn text(&self, paper: &Paper) -> String {
         let Report { slices, values, flows, tracks, faults } = self;
         let looked = format!("{slices} slices, {values} values of counters and {flows} arrows on {tracks} tracks");
@@ -67,7 +67,7 @@ impl Faults {
     }
 }
 
-/// Looks at all of a trace.
+/// Checks a trace.
 pub fn check(trace: &Trace) -> Report {
     let mut faults = Faults::default();
     let found = &trace.found;
@@ -113,9 +113,9 @@ fn overlaps(trace: &Trace) -> Vec<String> {
     found
 }
 
-/// Arrows with but one end, and points that lie on nothing.
+/// Checks for arrows with a single end and points outside of slices.
 fn flows(trace: &Trace, faults: &mut Faults) {
-    // Perfetto's arrows need no begin and no end: any two points make one.
+    // Perfetto's arrows have no start or end: any two points form an arrow.
     let mut ends: HashMap<u64, (u64, bool, bool)> = HashMap::new();
     for point in &trace.points {
         let ends = ends.entry(point.flow).or_default();
@@ -135,7 +135,7 @@ fn flows(trace: &Trace, faults: &mut Faults) {
     faults.add("flow_unbound", "points of arrows lie on no slice", lost, None);
 }
 
-/// What devices do begins after it was launched, one after the other on a stream.
+/// Checks that device work starts after its launch and does not overlap on a stream.
 fn devices(trace: &Trace, faults: &mut Faults) {
     let is = |slice: &Slice, categories: &[&str]| categories.contains(&trace.text(slice.category));
     let is_work = |slice: &&Slice| is(slice, &["kernel", "gpu_memcpy", "gpu_memset"]);
@@ -163,7 +163,7 @@ fn devices(trace: &Trace, faults: &mut Faults) {
 fn steps(trace: &Trace) -> Vec<String> {
     let steps = trace.slices.iter().filter_map(|slice| {
         let number: u64 = trace.text(slice.name).strip_prefix("ProfilerStep#")?.parse().ok()?;
-        // On a device the same steps are shown once more.
+        // The trace repeats the same steps on the device.
         (trace.text(slice.category) != "gpu_user_annotation").then_some((slice, number))
     });
     let steps: Vec<(&Slice, u64)> = steps.collect();

@@ -1,4 +1,4 @@
-//! Events in Chrome's JSON: what torch.profiler, DeepLink and ONNX Runtime write, and much else.
+//! Reader of Chrome's JSON trace format, which torch.profiler, DeepLink, ONNX Runtime and other tools write.
 
 use super::frames::{Frame, Frames};
 use super::number::nanoseconds;
@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 
-/// The member that holds events.
+/// JSON members that hold events.
 pub const LISTS: &[&str] = &["traceEvents"];
-/// A member that is longer is not kept.
+/// Maximum length of a kept member.
 const MEMBER_BYTES: usize = 4096;
 
-/// A text, or a number as it is written; anything else is nothing.
+/// A string, or a number in its textual form. Other values are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Word<'a>(Cow<'a, str>);
 
@@ -34,7 +34,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
     }
 }
 
-/// An event as it is written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Raw<'a> {
@@ -58,18 +57,17 @@ struct Raw<'a> {
     args: Option<&'a RawValue>,
 }
 
-/// Tracks by process and thread, and by counter.
+/// Tracks by process and thread, or by counter.
 #[derive(Default)]
 struct Tracks {
     by_key: HashMap<Vec<u8>, u32>,
-    /// The last one, which is most often the next one.
+    /// Most recent lookup, since consecutive events often share a track.
     last: (Vec<u8>, u32),
     key: Vec<u8>,
     process_names: HashMap<String, String>,
 }
 
 impl Tracks {
-    /// The number of a track; `None` where there are too many.
     fn place(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
         self.key.clear();
         for part in parts {
@@ -102,7 +100,7 @@ impl Tracks {
     }
 }
 
-/// Reads all events of a text.
+/// Reads all events of a trace.
 pub fn read(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
@@ -177,7 +175,7 @@ fn record(
         "t" => Kind::FlowStep(flow(&raw)),
         "f" => Kind::FlowEnd(flow(&raw)),
         "" => return Err(skip("an event without a phase `ph`")),
-        // Asynchronous slices, samples, objects and what else there is.
+        // Asynchronous slices, samples, objects and other kinds.
         _ => {
             found.ignored += 1;
             return Ok(());
@@ -200,7 +198,7 @@ fn record(
     take(Event { track, ..event }).map_err(Trouble::Full)
 }
 
-/// Arrows belong together by category, name and number.
+/// Returns the id of an arrow, which is identified by category, name and number.
 fn flow(raw: &Raw<'_>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in [&raw.cat.0, &raw.name.0, &raw.id.0].into_iter().flat_map(|text| text.bytes().chain([0])) {
@@ -209,7 +207,7 @@ fn flow(raw: &Raw<'_>) -> u64 {
     hash
 }
 
-/// Each of a counter's numbers is a track of its own.
+/// Adds each number of a counter event to a separate track.
 fn counters(
     event: Event<'_>,
     process: &str,
@@ -237,7 +235,8 @@ fn counters(
     Ok(())
 }
 
-/// Names of processes and threads; other metadata is about how a viewer sorts. `None` where there are too many tracks.
+/// Reads names of processes and threads. Other metadata concerns the order in viewers. Returns `None` if there are too
+/// many tracks.
 fn name_track(raw: &Raw<'_>, found: &mut Found, tracks: &mut Tracks) -> Option<()> {
     let name = || {
         let mut name = None;
@@ -281,7 +280,7 @@ pub(super) fn arguments(text: &str, take: &mut dyn FnMut(&str, Value)) {
             Ok(())
         }
     }
-    // The object was read as a whole before; what is no object has no members.
+    // The object was parsed before. Other values have no members.
     let _ = serde_json::Deserializer::from_str(text).deserialize_map(Each(take));
 }
 

@@ -1,7 +1,7 @@
-//! Traces in another format, and several in one.
+//! Conversion of traces between formats, and merging of several traces.
 //!
-//! Tracks stand under their processes. What overlaps on a track without lying inside of it goes to a lane beside it, as viewers
-//! show only what nests. Of several traces each keeps its processes to itself, and its clock is moved by a stated time.
+//! Tracks are grouped by process. Viewers display only nested slices, so partially overlapping slices are moved to
+//! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
 use super::held::{Kept, Slice, Trace};
 use crate::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
@@ -9,32 +9,32 @@ use crate::writer::{Sort, Track};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-/// A trace among those that are put together.
+/// One of the merged traces.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What it is called, where there are several.
+    /// Name of the trace, used if there are several.
     pub name: String,
-    /// The trace.
+    /// Trace.
     pub trace: Trace,
-    /// What is added to its times.
+    /// Offset added to all times.
     pub offset_ns: i64,
 }
 
-/// What overlaps is spread over at most so many lanes; more of it is clamped.
+/// Maximum number of lanes per track. Further overlapping slices are clamped.
 const MAX_LANES: usize = 256;
 
-/// How traces are put on one clock.
+/// Alignment of the clocks of several traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// By the wall-clock time of their zeros, which torch.profiler writes, where all have one.
+    /// By the wall-clock time of zero, which torch.profiler records, if all traces have it.
     Clock,
-    /// All begin when the first one does.
+    /// By the start of each trace.
     Start,
-    /// As they are.
+    /// No alignment.
     Keep,
 }
 
-/// What to add to the times of each trace; `None` where a trace does not say when its zero was.
+/// Returns the offset of each trace, or `None` if a trace does not record the wall-clock time of its zero.
 pub fn offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
     match align {
         Align::Keep => Some(vec![0; traces.len()]),
@@ -50,7 +50,7 @@ pub fn offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
     }
 }
 
-/// Writes traces as one.
+/// Writes the traces as a single one.
 pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
     let plan = Plan::of(parts);
     let keys: Vec<&str> = plan.keys.keys().copied().collect();
@@ -99,7 +99,7 @@ pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> st
     sink.finish()
 }
 
-/// Members of the outermost object: those of the first trace, without what the writer itself says.
+/// Returns the members of the outermost object: those of the first trace and a default time unit.
 fn members(parts: &[Part]) -> Vec<(String, String)> {
     let own = parts.first().map(|part| part.trace.found.members.as_slice()).unwrap_or_default();
     let mut members: Vec<(String, String)> = own.to_vec();
@@ -110,24 +110,21 @@ fn members(parts: &[Part]) -> Vec<(String, String)> {
     members
 }
 
-/// Which of our tracks each part's go to.
 struct Plan<'a> {
     tracks: Vec<Track>,
     keys: BTreeMap<&'a str, ()>,
     parts: Vec<Own>,
 }
 
-/// Places of one part.
 struct Own {
-    /// Our track for each of its tracks.
     tracks: Vec<usize>,
-    /// Other lanes of its tracks.
+    /// Additional lanes of tracks.
     lanes: HashMap<(u32, u16), usize>,
-    /// The lane of each slice that is not on the first one.
+    /// Lane of each slice outside the first lane.
     lane_of: HashMap<u32, u16>,
     /// First and last slice of each arrow.
     ends: HashMap<u64, (u32, u32)>,
-    /// What tells its arrows from those of others.
+    /// Salt that separates this trace's arrows from others.
     salt: u64,
 }
 
@@ -143,7 +140,7 @@ impl Own {
         flow ^ self.salt
     }
 
-    /// Perfetto's arrows have only steps: the first one is their begin, the last one their end.
+    /// Perfetto's arrows have only steps: the first one becomes the start, the last one the end.
     fn role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,
@@ -156,7 +153,7 @@ impl Own {
 impl<'a> Plan<'a> {
     fn of(parts: &'a [Part]) -> Plan<'a> {
         let mut plan = Plan { tracks: Vec::new(), keys: BTreeMap::new(), parts: Vec::new() };
-        // Numbers of processes mean the same in two traces only by accident.
+        // Equal process ids in different traces are a coincidence.
         let mut processes: HashMap<&str, usize> = HashMap::new();
         for part in parts {
             let own: std::collections::HashSet<&str> =
@@ -221,7 +218,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Lanes of slices that are not on the first one, and how many lanes tracks need.
+/// Returns the lanes of slices outside the first lane, and the number of lanes per track.
 fn lanes(slices: &[Slice]) -> (HashMap<u32, u16>, HashMap<u32, u16>) {
     let mut open: HashMap<u32, Vec<Vec<i64>>> = HashMap::new();
     let mut lane_of = HashMap::new();

@@ -1,47 +1,46 @@
-//! The records of a JSON text, one after the other, without holding the text: each is found by its brackets and given as bytes,
-//! whether what is between them is JSON or not.
+//! Streaming splitter of a JSON text into records. Records are delimited by brackets and returned as raw bytes, which
+//! need not be valid JSON.
 //!
-//! So a broken record costs itself and no other. Lists of records are the outermost list, and lists that are members of the
-//! outermost object under a name that the caller knows; other members are given whole where they are small, and passed over.
-//! A text in quotes ends with its line at the latest, as JSON has it: a quote too many does not swallow what follows.
+//! A malformed record therefore affects no other. Lists of records are the outermost list, or members of the outermost
+//! object with known names. Other members are returned whole if they are small, and skipped otherwise. A string ends at
+//! the end of its line, since JSON strings cannot contain line breaks. This limits the effect of a stray quote.
 
 use memchr::memchr3;
 use std::io::{ErrorKind, Read};
 
-/// What is read at once.
+/// Bytes read at once.
 const PIECE: usize = 1 << 20;
-/// A record of more bytes is passed over.
+/// Maximum length of a record. Longer ones are skipped.
 pub const MAX_RECORD: usize = 16 << 20;
 
-/// What was found.
+/// A part of the text.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
     /// An element of a list of records.
     Record(&'a [u8]),
-    /// Another member of the outermost object: its name and its value.
+    /// Name and value of another member of the outermost object.
     Member(&'a [u8], &'a [u8]),
-    /// A record or member that is too long, by its length.
+    /// Length of a skipped record or member.
     Long(u64),
-    /// The text ends in the middle.
+    /// The text ends prematurely.
     Cut,
 }
 
-/// Finds records.
+/// Splitter of a text.
 pub struct Frames<R> {
     input: R,
     lists: &'static [&'static str],
     buffer: Vec<u8>,
-    /// What of the buffer was not taken yet.
+    /// Start of the unconsumed part of the buffer.
     start: usize,
-    /// Bytes that were taken.
+    /// Number of consumed bytes.
     offset: u64,
     is_over: bool,
     state: State,
-    /// The name of the member at hand.
     name: Vec<u8>,
 }
 
-/// What was found, by its place in the buffer.
+/// A part of the text by its range in the buffer.
 enum Found {
     Record(usize, usize),
     Member(usize, usize),
@@ -49,12 +48,12 @@ enum Found {
     Cut,
 }
 
-/// A value: how long it is.
+/// Length of a value.
 enum Value {
     Whole(usize),
-    /// Too long; it was passed over.
+    /// Too long and skipped.
     Long(u64),
-    /// The text ends in it.
+    /// The text ends inside the value.
     Cut,
 }
 
@@ -62,29 +61,29 @@ enum Value {
 enum State {
     Before,
     InObject,
-    /// A list of records, and whether an object is around it.
+    /// Inside a list of records; true if an object encloses it.
     InList(bool),
     After,
 }
 
-/// How deep and in what a value is.
 #[derive(Clone, Copy, Default)]
 struct Scan {
     depth: u32,
     in_text: bool,
-    /// Whether anything but a bracket or a text has begun.
+    /// Whether a token other than a bracket or a string has started.
     in_word: bool,
 }
 
 impl Scan {
-    /// Where the value ends, if it ends in these bytes, of which those before `at` were looked at; else how far it was looked.
+    /// Returns the end of the value in these bytes, scanning from `at`, or the position up to which the bytes were
+    /// scanned.
     fn end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
         while at < bytes.len() {
             if self.in_text {
                 match memchr3(b'"', b'\\', b'\n', &bytes[at..]) {
                     None => return Err(bytes.len()),
                     Some(found) if bytes[at + found] == b'\\' => {
-                        // What is escaped may lie beyond the end; it is looked at when it is there.
+                        // The escaped byte is beyond the buffer. Rescan the backslash when it is available.
                         if at + found + 1 == bytes.len() {
                             return Err(at + found);
                         }
@@ -121,18 +120,18 @@ impl Scan {
 }
 
 impl<R: Read> Frames<R> {
-    /// Of a text; `lists` are the members that hold records.
+    /// Creates a splitter; `lists` are the members that hold records.
     pub fn new(input: R, lists: &'static [&'static str]) -> Frames<R> {
         let buffer = Vec::with_capacity(PIECE);
         Frames { input, lists, buffer, start: 0, offset: 0, is_over: false, state: State::Before, name: Vec::new() }
     }
 
-    /// How many bytes were taken.
+    /// Returns the number of consumed bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next one.
+    /// Returns the next part.
     pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
         Ok(self.find()?.map(|found| match found {
             Found::Record(from, to) => Frame::Record(&self.buffer[from..to]),
@@ -146,7 +145,7 @@ impl<R: Read> Frames<R> {
         loop {
             match (self.state, self.peek()?) {
                 (State::After, _) | (State::Before, None) => return Ok(None),
-                // A bare list may lack its end; an object may not.
+                // A bare list may lack its end, an object may not.
                 (State::InList(false), None) => {
                     self.state = State::After;
                     return Ok(None);
@@ -186,7 +185,7 @@ impl<R: Read> Frames<R> {
         self.offset += bytes as u64;
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte other than whitespace.
     fn peek(&mut self) -> std::io::Result<Option<u8>> {
         loop {
             let rest = &self.buffer[self.start..];
@@ -202,7 +201,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// Reads on, and keeps what was not taken; `false` at the end of the text.
+    /// Reads more bytes after the unconsumed ones. Returns false at the end of the text.
     fn more(&mut self) -> std::io::Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -222,7 +221,7 @@ impl<R: Read> Frames<R> {
         Ok(read > 0)
     }
 
-    /// The length of the value that begins here; what is longer than a record is passed over.
+    /// Returns the length of the value at the current position. Values longer than a record are skipped.
     fn value(&mut self) -> std::io::Result<Value> {
         let (mut scan, mut seen) = (Scan::default(), 0);
         loop {
@@ -242,7 +241,7 @@ impl<R: Read> Frames<R> {
     fn pass_over(&mut self, mut scan: Scan) -> std::io::Result<Value> {
         let before = self.offset;
         let mut seen = self.buffer.len() - self.start;
-        // A backslash at the very end waits for what it escapes.
+        // A backslash at the end is rescanned together with the byte it escapes.
         seen -= usize::from(self.buffer.last() == Some(&b'\\') && scan.in_text);
         loop {
             self.take(seen);
@@ -264,7 +263,7 @@ impl<R: Read> Frames<R> {
         let from = self.start;
         Ok(match value {
             Value::Whole(length) => {
-                // What is neither a value nor ends one is a byte that does not belong here.
+                // A byte that neither starts a value nor ends one is returned alone.
                 let length = length.max(1);
                 self.take(length);
                 Found::Record(from, from + length)
@@ -274,11 +273,11 @@ impl<R: Read> Frames<R> {
         })
     }
 
-    /// A member; `None` where it is a list that is entered, or has no value.
+    /// Parses a member. Returns `None` if it is a list that is entered, or has no value.
     fn member(&mut self) -> std::io::Result<Option<Found>> {
         let Value::Whole(length) = self.value()? else { return Ok(Some(self.cut())) };
         self.name.clear();
-        // Without its quotes; a text that a line end closed has but one.
+        // Without quotes; a string closed by a line end has only one.
         self.name.extend_from_slice(&self.buffer[self.start + 1..self.start + length.max(2) - 1]);
         self.take(length);
         if self.peek()? != Some(b':') {
@@ -293,7 +292,7 @@ impl<R: Read> Frames<R> {
         let value = self.value()?;
         let from = self.start;
         Ok(match value {
-            // Nothing but what ends a member.
+            // The member has no value.
             Value::Whole(0) => None,
             Value::Whole(length) => {
                 self.take(length);
@@ -310,7 +309,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A text that comes in pieces of so many bytes.
+    /// A reader that returns at most the given number of bytes at a time.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -325,7 +324,7 @@ mod tests {
     fn frames(text: &[u8], piece: usize) -> Vec<String> {
         let mut frames = Frames::new(Pieces(text, piece), &["events"]);
         let mut found = Vec::new();
-        // There are no more frames than bytes: what does not come to an end is found out.
+        // There are no more frames than bytes, which detects endless loops.
         for _ in 0..=text.len() + 1 {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             match frames.take_next().expect("memory can be read") {
@@ -347,7 +346,7 @@ mod tests {
                 vec!["a=1", r#"{"x": [1, "}"]}"#, "{}", "b=[2]"],
             ),
             ("[{\"a\":1},\n {\"b\":\"\\\"]\"}\n]", vec!["{\"a\":1}", "{\"b\":\"\\\"]\"}"]),
-            // A list may lack its end, as Chrome allows; an object may not.
+            // A list may lack its end, as in Chrome's traces; an object may not.
             ("[{},{}", vec!["{}", "{}"]),
             ("[{},{\"a\":", vec!["{}", "cut"]),
             ("{\"events\":[{}", vec!["{}", "cut"]),
@@ -355,7 +354,7 @@ mod tests {
             ("  ", vec![]),
             ("hello", vec!["cut"]),
             ("[1, true, \"x\", null]", vec!["1", "true", "\"x\"", "null"]),
-            // A quote that is missing ends with its line.
+            // A missing quote affects only its line.
             ("[{\"a\":\"b},\n\"c\":1}\n,{}]", vec!["{\"a\":\"b},\n\"c\":1}", "{}"]),
             ("{\"events\": 7, \"events\": [1]}", vec!["events=7", "1"]),
         ] {

@@ -1,4 +1,4 @@
-//! A whole trace in memory, within a bound: what is checked, converted and merged.
+//! A whole trace in memory, with a size limit, for checks, conversion and merging.
 
 use super::open;
 use super::{Error, Event, Found, Full, Kind, Track, Value};
@@ -7,86 +7,84 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Something that lasts, or without length.
+/// A slice or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Its track.
+    /// Index of the track.
     pub track: u32,
-    /// Its name, by its place among the texts.
+    /// Index of the name among the texts.
     pub name: u32,
-    /// Its category, likewise.
+    /// Index of the category among the texts.
     pub category: u32,
-    /// Whether it has no length.
+    /// Whether the event has no duration.
     pub is_instant: bool,
-    /// When it begins.
+    /// Start time.
     pub start_ns: i64,
-    /// When it ends.
+    /// End time.
     pub end_ns: i64,
-    /// Its arguments: where they begin, and how many there are.
+    /// Index of the first argument, and number of arguments.
     pub arguments: (u32, u32),
 }
 
-/// A value of an argument.
+/// Value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kept {
-    /// A whole number.
+    /// Integer.
     Whole(i64),
-    /// A number.
+    /// Floating-point number.
     Real(f64),
-    /// A text, by its place.
+    /// Index of a text.
     Text(u32),
-    /// JSON, by the place of its text.
+    /// Index of a JSON text.
     Json(u32),
 }
 
 /// A point of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// The arrow.
+    /// Id of the arrow.
     pub flow: u64,
-    /// Where.
+    /// Index of the track.
     pub track: u32,
-    /// When.
+    /// Time.
     pub at_ns: i64,
-    /// What it says of itself.
+    /// Role in the arrow.
     pub role: Role,
 }
 
-/// What does not fit together, counted.
+/// Numbers of inconsistencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Slices whose length is negative; they are kept without length.
+    /// Slices with negative duration, which are kept with zero duration.
     pub negative_durations: u64,
-    /// Ends where nothing is open.
+    /// End events without an open slice.
     pub ends_without_begin: u64,
-    /// Begins without an end; they last to the end of the trace.
+    /// Slices without an end event, which are extended to the end of the trace.
     pub begins_without_end: u64,
 }
 
-/// A trace.
+/// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// What there is beside events.
+    /// Tracks, metadata and reader statistics.
     pub found: Found,
-    /// Slices, in the order of time, longer ones first.
+    /// Slices sorted by start, longer ones first.
     pub slices: Vec<Slice>,
-    /// Values of counters: track, time and value.
+    /// Counter values as track, time and value.
     pub values: Vec<(u32, i64, f64)>,
     /// Points of arrows.
     pub points: Vec<Point>,
-    /// Names of arguments and their values.
+    /// Arguments as name index and value.
     pub arguments: Vec<(u32, Kept)>,
-    /// Texts; the first is empty.
+    /// Texts; the first one is empty.
     pub texts: Vec<Box<str>>,
-    /// What did not fit together.
+    /// Inconsistencies.
     pub losses: Losses,
 }
 
-/// Texts by their content, while a trace is read.
 #[derive(Default)]
 struct Places(HashMap<Box<str>, u32>);
 
-/// A trace being read.
 struct Keeper {
     trace: Trace,
     places: Places,
@@ -95,13 +93,13 @@ struct Keeper {
     limit_mib: u32,
 }
 
-/// Reads a trace into memory, of which it may take so much.
+/// Reads a trace into memory, up to a limit in MiB.
 pub fn read(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
     let (format, input) = open::open(path)?;
     read_from(path, format, input, limit_mib)
 }
 
-/// The same from an open file.
+/// Reads a trace from an open file.
 pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
     let mut keeper = Keeper::new(limit_mib);
     let found = open::read_from(path, format, input, &mut |event| keeper.take(&event))?;
@@ -157,7 +155,7 @@ impl Keeper {
             Kind::FlowStep(flow) => self.point(Point { flow, track, at_ns, role: Role::Step }),
             Kind::FlowEnd(flow) => self.point(Point { flow, track, at_ns, role: Role::End }),
         }
-        // Places are numbers of 32 bits.
+        // Indices are 32-bit.
         let is_full =
             self.bytes >> 20 >= self.limit_mib as usize || self.trace.arguments.len() >= u32::MAX as usize / 2;
         if is_full { Err(Full(self.limit_mib as usize, "MiB of events")) } else { Ok(()) }
@@ -213,29 +211,29 @@ impl Keeper {
 }
 
 impl Trace {
-    /// A text by its place.
+    /// Returns a text.
     pub fn text(&self, place: u32) -> &str {
         &self.texts[place as usize]
     }
 
-    /// A track by its place.
+    /// Returns a track.
     pub fn track(&self, place: u32) -> &Track {
         &self.found.tracks[place as usize]
     }
 
-    /// Arguments of a slice.
+    /// Returns the arguments of a slice.
     pub fn arguments(&self, slice: &Slice) -> &[(u32, Kept)] {
         let (first, count) = slice.arguments;
         &self.arguments[first as usize..(first + count) as usize]
     }
 
-    /// The whole number that a slice has by a name.
+    /// Returns an integer argument of a slice by name.
     pub fn whole(&self, slice: &Slice, name: &str) -> Option<i64> {
         let found = self.arguments(slice).iter().find(|(key, _)| self.text(*key) == name)?;
         if let Kept::Whole(value) = found.1 { Some(value) } else { None }
     }
 
-    /// When it begins and ends.
+    /// Returns the start and the end of the trace.
     pub fn span(&self) -> Option<(i64, i64)> {
         let values = || self.values.iter().map(|value| value.1);
         let start = self.slices.first().map(|slice| slice.start_ns).into_iter().chain(values()).min()?;
@@ -243,9 +241,9 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Slices by the points of arrows that lie on them; points on no slice are counted.
+    /// Assigns the points of arrows to slices, and counts points without a slice.
     ///
-    /// A point lies on the innermost slice that is open then. Where none is, an end lies on the next one that begins.
+    /// A point belongs to the innermost open slice. An arrow's end outside of all slices belongs to the next slice.
     pub fn arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&Point>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

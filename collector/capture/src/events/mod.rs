@@ -1,7 +1,7 @@
-//! Traces as streams of events, whoever wrote them: read one by one, within bounds, and written again.
+//! Streaming readers and writers of traces in several formats.
 //!
-//! Readers give events in the order of the file and skip what they cannot read, with counts; they hold nothing but the names of
-//! tracks. Times are whole nanoseconds on the trace's own clock.
+//! Readers return events in file order and skip unreadable ones, with counts. They keep only the names of tracks in
+//! memory. Times are whole nanoseconds on the trace's own clock.
 
 pub mod check;
 pub mod chrome;
@@ -15,112 +15,112 @@ pub mod perfetto;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// Something in a trace.
+/// An event of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
-    /// What sort of thing.
+    /// Kind of the event.
     pub kind: Kind,
-    /// Its place among [`Found::tracks`].
+    /// Index in [`Found::tracks`].
     pub track: u32,
-    /// Its name.
+    /// Name.
     pub name: Cow<'a, str>,
-    /// Its category; empty where it has none.
+    /// Category; empty if there is none.
     pub category: Cow<'a, str>,
-    /// When it is, or begins.
+    /// Time, or start time.
     pub at_ns: i64,
-    /// What is known of it.
+    /// Arguments.
     pub arguments: Arguments<'a>,
 }
 
-/// The sorts of events.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Something that lasts so long. Negative lengths come as they are.
+    /// Slice with a duration, which may be negative in damaged traces.
     Slice(i64),
-    /// Something begins, whose end is told later.
+    /// Start of a slice whose end is a separate event.
     Begin,
-    /// What began last on the track ends.
+    /// End of the innermost open slice of the track.
     End,
-    /// Something without length.
+    /// Event without duration.
     Instant,
-    /// A value from now on.
+    /// New value of a counter.
     Counter(f64),
-    /// An arrow begins, in the slice that is open then.
+    /// Start of an arrow in the currently open slice.
     FlowStart(u64),
-    /// An arrow goes on.
+    /// Intermediate point of an arrow.
     FlowStep(u64),
-    /// An arrow ends: at the slice that is open then, or at the next one that begins.
+    /// End of an arrow in the open slice, or in the next one.
     FlowEnd(u64),
 }
 
-/// What is known of an event, by name.
+/// Arguments of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Arguments<'a> {
-    /// Nothing.
+    /// No arguments.
     #[default]
     None,
-    /// A JSON object, as it was written.
+    /// JSON object in its textual form.
     Json(&'a str),
     /// Values by name.
     List(Vec<(String, Value)>),
 }
 
-/// A value of an argument.
+/// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// Integer.
     Whole(i64),
-    /// A number.
+    /// Floating-point number.
     Real(f64),
-    /// A text.
+    /// Text.
     Text(String),
-    /// Lists, objects and what else JSON has, as it was written.
+    /// Any other JSON value in its textual form.
     Json(String),
 }
 
-/// A track: a thread, a queue of a device, or a counter.
+/// A track: a thread, a device queue, or a counter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    /// Its process, as it is numbered or named.
+    /// Id or name of the process.
     pub process: String,
-    /// Its thread, likewise.
+    /// Id or name of the thread.
     pub thread: String,
-    /// The name of its process, where it was told.
+    /// Name of the process, if given.
     pub process_name: Option<String>,
-    /// Its own name, where it was told.
+    /// Name of the track, if given.
     pub name: Option<String>,
-    /// Whether it holds values.
+    /// Whether the track is a counter.
     pub is_counter: bool,
 }
 
-/// What there was beside events.
+/// Tracks, metadata and statistics of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Tracks, in the order of their first mention.
+    /// Tracks in the order of their first occurrence.
     pub tracks: Vec<Track>,
-    /// Other members of the outermost object, where they are short.
+    /// Short members of the outermost object.
     pub members: Vec<(String, String)>,
-    /// How many events were given.
+    /// Number of events.
     pub events: u64,
-    /// How many records could not be read.
+    /// Number of unreadable records.
     pub malformed: u64,
-    /// How many records are of a kind that nobody asks for.
+    /// Number of records of unsupported kinds.
     pub ignored: u64,
-    /// What was wrong with the first ones.
+    /// Descriptions of the first unreadable records.
     pub examples: Vec<String>,
-    /// Whether the file ends in the middle.
+    /// Whether the file ends prematurely.
     pub is_cut: bool,
 }
 
-/// So many malformed records are described; others are counted.
+/// Maximum number of described unreadable records.
 const EXAMPLES: usize = 5;
-/// So much of the members of the outermost object is kept.
+/// Maximum number of kept members of the outermost object.
 const MEMBERS: usize = 100;
-/// A track is something a person looks at: files with more are not traces.
+/// Maximum number of tracks. More of them indicate that the file is no trace.
 pub const MAX_TRACKS: usize = 100_000;
 
 impl Found {
-    /// Counts a record that could not be read.
+    /// Counts an unreadable record.
     pub fn skip(&mut self, offset: u64, why: impl std::fmt::Display) {
         self.malformed += 1;
         if self.examples.len() < EXAMPLES {
@@ -128,49 +128,49 @@ impl Found {
         }
     }
 
-    /// A member of the outermost object, as text without quotes.
+    /// Returns a member of the outermost object, without quotes.
     pub fn member(&self, name: &str) -> Option<&str> {
         self.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim_matches('"'))
     }
 }
 
-/// Why a file is not read at all.
+/// Why a file was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason given by the operating system.
         source: std::io::Error,
     },
-    /// It is none of the formats we know.
+    /// The format is not supported.
     #[error("`{}` is no trace: {why}", path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is instead.
+        /// Description of the content.
         why: String,
     },
-    /// Whoever takes the events has no room for more.
+    /// A limit of the consumer was exceeded.
     #[error("`{}` has more than {limit} {what}", path.display())]
     Large {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// How many there may be.
+        /// Limit.
         limit: usize,
-        /// Of what.
+        /// What is limited.
         what: &'static str,
     },
 }
 
-/// What takes events says there is no room for more: how many there may be, and of what.
+/// Limit that a consumer of events has reached, and what is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full(pub usize, pub &'static str);
 
 impl Arguments<'_> {
-    /// Calls `take` with each argument; what is no object of JSON has none.
+    /// Calls `take` with each argument. Other values than JSON objects have none.
     pub fn each(&self, take: &mut dyn FnMut(&str, Value)) {
         match self {
             Arguments::None => {}

@@ -1,9 +1,9 @@
-//! Times as they are written: microseconds with digits behind the point, read as whole nanoseconds without passing through
-//! a floating-point number, which since 1970 would be wrong by hundreds of them.
+//! Exact conversion of decimal microseconds to nanoseconds. Times since 1970 exceed the precision of a floating-point
+//! number.
 
-/// Whole nanoseconds of a number of microseconds; `None` where it is no number or does not fit.
+/// Parses decimal microseconds as whole nanoseconds. Returns `None` for invalid or too large numbers.
 ///
-/// Digits beyond nanoseconds are cut off. What is written with an exponent is read as a floating-point number.
+/// Digits below nanoseconds are truncated. A number with an exponent is parsed as floating-point.
 pub fn nanoseconds(text: &str) -> Option<i64> {
     let text = text.trim().trim_matches('"').trim();
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -33,7 +33,7 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
 
 fn exponential(text: &str) -> Option<i64> {
     let value = text.parse::<f64>().ok()? * 1000.0;
-    // Comparing leaves out what is no number, too.
+    // The comparison also rejects NaN.
     (value.abs() < i64::MAX as f64).then_some(value as i64)
 }
 

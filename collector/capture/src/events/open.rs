@@ -1,4 +1,4 @@
-//! Opens a trace of any format we read: looks at its first bytes, unpacks it where it is packed, and reads it.
+//! Opening of traces with detection of format and compression.
 
 use super::{Error, Event, Found, Full, chrome, perfetto};
 use flate2::read::MultiGzDecoder;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-/// Formats that are streams of events.
+/// Format of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Chrome's JSON.
@@ -15,12 +15,11 @@ pub enum Format {
     Perfetto,
 }
 
-/// No trace unpacks to more bytes.
+/// Maximum size of an uncompressed trace.
 const MAX_BYTES: u64 = 1 << 40;
-/// So much is looked at.
 const LOOK: u64 = 4096;
 
-/// Opens a file: its format, and its bytes unpacked.
+/// Opens a file and returns its format and its uncompressed content.
 pub fn open(path: &Path) -> Result<(Format, Box<dyn Read>), Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let (head, rest) = look(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
@@ -49,7 +48,7 @@ fn look(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
     Ok((head, input))
 }
 
-/// Reads all events of an opened file.
+/// Reads all events of an open file.
 pub fn read_from(
     path: &Path,
     format: Format,

@@ -1,7 +1,7 @@
-//! Events of a Perfetto trace, packet by packet.
+//! Streaming reader of Perfetto traces.
 //!
-//! Track events are read, and what they need: descriptors of tracks, and texts that were written once. A track that has no
-//! descriptor of its own is still a track.
+//! Only track events are read, with the track descriptors and interned texts they need. Tracks without a descriptor are
+//! supported.
 
 use super::{Arguments, Event, Found, Full, Kind, MAX_TRACKS, Track, Value};
 use crate::trace::message::{Annotation, Packet, STATE_CLEARED, Text, TrackDescriptor, TrackEvent, kind};
@@ -10,17 +10,16 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{BufReader, Read};
 
-/// The key of a packet: field 1, with a length.
+/// Protobuf key of a packet: field 1, length-delimited.
 pub const FIRST_BYTE: u8 = 0x0a;
-/// A longer packet is passed over.
+/// Maximum length of a packet. Longer ones are skipped.
 const MAX_PACKET: u64 = 8 << 20;
-/// Texts of one sequence; what comes beyond them has no name.
+/// Maximum number of interned texts. References to further ones have no name.
 const MAX_TEXTS: usize = 10_000_000;
-/// Dictionaries are not read deeper than this; the decoder stops there too.
+/// Maximum nesting of dictionaries, the same as in the decoder.
 const MAX_DEPTH: usize = 16;
-/// Names and values of one event's arguments together.
+/// Maximum size of the names and values of an event's arguments.
 const MOST_ARGUMENT_BYTES: usize = 16 << 20;
-/// What is read at once.
 const BUFFER: usize = 1 << 18;
 
 const CATEGORY: u8 = 0;
@@ -28,18 +27,16 @@ const NAME: u8 = 1;
 const KEY: u8 = 2;
 const STRING: u8 = 3;
 
-/// Texts of a sequence, by kind and number.
 type Texts = HashMap<(u8, u64), String>;
 
 #[derive(Default)]
 struct Reader {
     texts: HashMap<u32, Texts>,
-    /// How many texts there are.
     held: usize,
     tracks: HashMap<u64, u32>,
-    /// Parents and processes of tracks, which may be told after their children.
+    /// Descriptors by track. A parent may be described after its children.
     descriptors: HashMap<u32, TrackDescriptor>,
-    /// Sums of counters whose values are differences.
+    /// Accumulated values of counters that record differences.
     sums: HashMap<u32, f64>,
     found: Found,
 }
@@ -78,14 +75,14 @@ pub fn read(
 
 enum Piece {
     Packet,
-    /// A field of the file that is no packet.
+    /// A field other than a packet.
     Other,
     Long(u64),
     Cut,
     Over,
 }
 
-/// Reads one field of the file; the bytes of a packet go to `bytes`.
+/// Reads one field of the file. The content of a packet is stored in `bytes`.
 fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<Piece> {
     let Some(key) = varint(input, offset)? else { return Ok(Piece::Over) };
     let length = match key & 7 {
@@ -113,7 +110,7 @@ fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::
     })
 }
 
-/// A number; `None` at the end of the file, and where there is none.
+/// Reads a varint. Returns `None` at the end of the file or if it is invalid.
 fn varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -174,7 +171,7 @@ impl Reader {
         }
     }
 
-    /// The number of a track; `None` where there are too many.
+    /// Returns the index of a track, or `None` if there are too many.
     fn place(&mut self, uuid: u64) -> Option<u32> {
         let list = &mut self.found.tracks;
         if let Some(known) = self.tracks.get(&uuid) {
@@ -249,12 +246,11 @@ impl Reader {
         *sum
     }
 
-    /// Names of tracks, and of the processes that they stand under.
     fn name_tracks(&mut self) {
         for (place, descriptor) in &self.descriptors {
             let (mut process, mut name) = (None, None);
             let mut above = Some(descriptor);
-            // A track that stands under itself ends here, too.
+            // Also ends at cycles of parents.
             for _ in 0..MAX_DEPTH {
                 let Some(one) = above else { break };
                 if let Some(thread) = &one.thread {
@@ -281,7 +277,7 @@ impl Reader {
     }
 }
 
-/// Takes arguments while there is room, and returns whether all were taken.
+/// Collects arguments within a byte budget. Returns false if it is exhausted.
 fn annotations(
     list: &mut Vec<(String, Value)>,
     texts: &Texts,
@@ -292,7 +288,7 @@ fn annotations(
     for annotation in from {
         let text = |kind, iid| texts.get(&(kind, iid)).map(String::as_str);
         let name = annotation.name.as_deref().or_else(|| text(KEY, annotation.name_iid)).unwrap_or("unnamed");
-        // A name stands for all that is below it, and a text that was written once for many.
+        // A name is repeated for everything below it, and an interned text for every reference.
         let string = annotation.string_value.as_deref().or_else(|| text(STRING, annotation.string_iid?));
         let bytes = prefix.len() + name.len() + string.map_or(0, str::len) + size_of::<(String, Value)>();
         let Some(less) = left.checked_sub(bytes) else { return false };
@@ -306,7 +302,7 @@ fn annotations(
         }
         let whole = annotation.int_value.or(annotation.uint_value.map(|value| value as i64));
         let value = match (string, whole, annotation.double_value, annotation.bool_value) {
-            // There are no lists of shapes in Perfetto's arguments: those of another trace that was converted stand in texts.
+            // Perfetto has no list arguments. Converted traces store lists of shapes as JSON text.
             (Some(text), ..) if is_json(text) => Value::Json(text.to_owned()),
             (Some(text), ..) => Value::Text(text.to_owned()),
             (_, Some(whole), ..) => Value::Whole(whole),

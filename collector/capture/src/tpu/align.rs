@@ -1,4 +1,5 @@
-//! One clock for all cores and ports, beginning at the first record; and the trimming of the profiler's own markers.
+//! Alignment of all cores and ports to one clock that starts at the first record, and removal of the profiler's own
+//! markers.
 
 use super::chip::Engine;
 use super::core::{Core, ENGINES};
@@ -7,7 +8,7 @@ use super::record::{Label, Origin, Record};
 use super::settings::Settings;
 use super::timeline::Timeline;
 
-/// Moves every core so that all met at the same time, and the whole so that it begins at zero.
+/// Shifts every core such that the synchronisation points coincide, and the timeline such that it starts at zero.
 pub fn align(timeline: &mut Timeline) {
     let Some(base) = timeline.cores.iter().find_map(|core| core.sync) else { return shift(timeline) };
     for core in &mut timeline.cores {
@@ -22,7 +23,7 @@ pub fn align(timeline: &mut Timeline) {
             Some(sync) => move_by(&mut port.stream.records, base - sync),
             None if timeline.settings.compat => {}
             None => {
-                // No core tells this port's clock: it begins with the earliest core.
+                // No core's clock applies to this port, so it is aligned to the start of the earliest core.
                 let streams = timeline.cores.iter().flat_map(|core| &core.streams);
                 let earliest = streams.filter_map(|stream| first(&stream.records)).min();
                 if let (Some(earliest), Some(own)) = (earliest, first(&port.stream.records)) {
@@ -58,7 +59,7 @@ fn shift(timeline: &mut Timeline) {
     timeline.tail_ns = streams.iter().filter_map(|records| records.last()).map(|record| record.end).max().unwrap_or(0);
 }
 
-/// Drops pairs of system records that the profiler itself left at the ends of streams.
+/// Removes pairs of system records that the profiler itself caused at the ends of streams.
 pub fn trim(timeline: &mut Timeline) {
     let settings = timeline.settings;
     let mut ports = std::mem::take(&mut timeline.ports);
@@ -108,9 +109,9 @@ fn drop_lonely(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
     }
 }
 
-/// Whether a record is a message or a marker; `core` is the one whose command it is.
+/// Returns whether a record is a message or a marker. `core` is the core whose command the record may have.
 ///
-/// A known command decides. The vendor's tool (`compat`) keeps what it took the record for before it had one.
+/// A known command decides. The vendor's tool (`compat`) keeps the label that the record had before it was paired.
 fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
     if settings.compat && record.label != Label::None {
         return true;

@@ -1,4 +1,4 @@
-//! From the files of a capture to one time line.
+//! Assembly of a timeline from the files of a capture.
 
 use super::cdma::Port;
 use super::core::Core;
@@ -22,7 +22,7 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
     let mut found = files::find(directory, facts.ports, &mut losses)?;
     let numbers: Vec<u32> = found.cores.iter().map(|(number, _)| *number).collect();
     if reading.compat {
-        // The vendor's tool counts files instead of reading their names.
+        // The vendor's tool numbers files by position instead of by name.
         found.cores.iter_mut().zip(0..).for_each(|(file, position)| file.0 = position);
     }
     let ports: Vec<Port> = found.ports.par_iter().map(|(number, path)| cdma::read(&settings, *number, path)).collect();
@@ -43,7 +43,7 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
     Ok(timeline)
 }
 
-/// Puts what was read from all files on one time line.
+/// Places the content of all files on one timeline.
 pub fn assemble(
     directory: &Path,
     settings: Settings,
@@ -88,7 +88,6 @@ pub fn assemble(
     timeline
 }
 
-/// How many cores are shown, those without a file included.
 fn shown_cores(cores: &[Core], at_least: u32) -> u32 {
     cores.last().map_or(0, |core| core.id + 1).max(at_least)
 }

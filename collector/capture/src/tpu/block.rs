@@ -1,12 +1,12 @@
-//! The container of `cdmlib*` and `cdma*` files: a row of typed blocks.
+//! Container format of `cdmlib*` and `cdma*` files: a sequence of typed blocks.
 //!
-//! A block whose header or body is cut off ends the file; everything before it stands.
+//! A truncated block ends the file; all earlier blocks remain valid.
 
 use super::loss::Losses;
 use std::ops::Range;
 use std::path::Path;
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// PMU records of the tensor unit.
@@ -17,9 +17,9 @@ pub enum Kind {
     SdmaRecords,
     /// PMU records of a port.
     CdmaRecords,
-    /// Words that describe commands as they were issued.
+    /// Words that describe dynamically issued commands.
     Nodes,
-    /// Raw descriptors of those commands.
+    /// Raw descriptors of dynamically issued commands.
     Extras,
     /// Static commands of the tensor unit.
     TiuCommands,
@@ -31,18 +31,18 @@ pub enum Kind {
     KeyedCommands,
 }
 
-/// One block.
+/// A block of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What it holds.
+    /// Content of the block.
     pub kind: Kind,
-    /// Where in the file.
+    /// Byte range in the file.
     pub body: Range<usize>,
 }
 
 const HEADER_BYTES: usize = 8;
 
-/// The blocks of a file that matter, in order.
+/// Returns the relevant blocks of a file, in order.
 pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut at = 0;
@@ -84,12 +84,12 @@ fn kind_of(number: u32) -> Option<Kind> {
     })
 }
 
-/// Types that exist but hold nothing we show: summaries, logs and the like.
+/// Returns whether a type is known but irrelevant, such as summaries and logs.
 fn is_known(number: u32) -> bool {
     matches!(number, 1 | 2 | 7..=10 | 16 | 100)
 }
 
-/// A 32-bit word; the caller knows that it is there.
+/// Reads a 32-bit word, which must exist.
 pub fn word(bytes: &[u8], index: usize) -> u32 {
     let at = index * 4;
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

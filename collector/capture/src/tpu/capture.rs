@@ -1,4 +1,4 @@
-//! Takes a capture: runs a command with the environment its runtime looks at, and finds the folder it wrote.
+//! Recording of a capture: runs a command with the environment that enables profiling, and finds the resulting folder.
 
 use super::{Error, Result};
 use std::collections::BTreeSet;
@@ -6,30 +6,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
-/// What the runtime is asked for.
+/// Options of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Detail: 0 records only, 1 commands too, 2 their registers too.
+    /// Level of detail: 0 records only, 1 also commands, 2 also their registers.
     pub mode: Option<u8>,
-    /// Records each engine may write.
+    /// Maximum number of records per engine.
     pub records: Option<u64>,
-    /// The firmware of the cores, for old models.
+    /// Firmware of the cores, required by old models.
     pub firmware: Option<PathBuf>,
 }
 
-/// A command that was run, and the captures it wrote.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Taken {
-    /// How the command ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
-    /// The captures, the newest last.
+    /// Captures, newest last.
     pub captures: Vec<PathBuf>,
 }
 
-/// Names of captures begin so.
 const PREFIX: &str = "cdm_profile_data_dev";
 
-/// The variables of the environment.
+/// Returns the environment variables that enable profiling.
 pub fn environment(request: &Request) -> Vec<(&'static str, String)> {
     let mut variables = vec![("ENABLE_ALL_PROFILE", "1".to_owned())];
     variables.extend(request.mode.map(|mode| ("PROFILE_MODE", mode.to_string())));
@@ -39,7 +38,7 @@ pub fn environment(request: &Request) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Runs a command in a folder and waits for it; its output is the caller's.
+/// Runs a command in a folder and waits for it. Its output is inherited.
 pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<Taken> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -56,7 +55,7 @@ pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<T
     Ok(Taken { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
-/// Captures in a folder with the time of their description: one that is written again counts as new.
+/// Returns the captures in a folder with their modification times, since an overwritten capture counts as new.
 fn captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(directory)? {

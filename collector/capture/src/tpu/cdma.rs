@@ -1,4 +1,4 @@
-//! Ports between chips: their records have a clock of their own and commands from any core.
+//! Ports between chips. Their records have a separate clock and execute commands of any core.
 
 use super::block::{self, Kind};
 use super::chip::{Chip, Engine};
@@ -12,29 +12,29 @@ use super::record::{Label, NONE, Record};
 use super::settings::Settings;
 use std::path::{Path, PathBuf};
 
-/// A port.
+/// A port between chips.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    /// Its number.
+    /// Number of the port.
     pub number: u32,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is in it.
+    /// Content of the file.
     pub bytes: Vec<u8>,
-    /// Its records.
+    /// Records of the port.
     pub stream: Stream,
-    /// The core whose clock it was put on.
+    /// Core whose clock the port was aligned to.
     pub anchor: Option<u32>,
-    /// What was skipped.
+    /// Skipped parts of the file.
     pub losses: Losses,
 }
 
-/// The number with which a port begins each launch.
+/// First command number of each launch.
 const FIRST_ID: u64 = 1;
-/// A number this much lower than the one before begins a new launch.
+/// A decrease of the command number by more than this starts a new launch.
 const DROP: u64 = 10;
 
-/// Reads a port's file and brings its records in order.
+/// Reads a port's file and orders its records.
 pub fn read(settings: &Settings, number: u32, path: &Path) -> Port {
     let mut port = Port { number, path: path.to_owned(), ..Port::default() };
     match read_file(path) {
@@ -46,7 +46,7 @@ pub fn read(settings: &Settings, number: u32, path: &Path) -> Port {
     }
 }
 
-/// The same from bytes.
+/// Parses the content of a port's file.
 pub fn parse(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port.bytes = bytes;
     let source = Source { path: &port.path, bytes: &port.bytes };
@@ -61,7 +61,8 @@ pub fn parse(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Puts the ports on the clock of the last core: the record before a port's work ends with an SDMA send of that core.
+/// Aligns the ports to the clock of the last core: the record before a port's work ends simultaneously with an SDMA
+/// send of that core.
 pub fn anchor(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;
@@ -89,7 +90,7 @@ pub fn anchor(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: 
     nodes.drain(..sends.min(nodes.len()));
 }
 
-/// Sorts records that were written out of order within a launch, and drops repeated ones.
+/// Sorts the records of each launch and removes duplicates.
 fn repair(records: &mut Vec<Record>, preamble: usize) {
     let Some(first) = records.iter().position(|record| record.id == FIRST_ID) else { return };
     let body = records.split_off(first);
@@ -121,7 +122,7 @@ fn sorted(mut launch: Vec<Record>) -> Vec<Record> {
     kept
 }
 
-/// Gives each record of a port its command, when exactly one core explains it.
+/// Assigns commands to the records of a port if exactly one core matches.
 pub fn pair(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses) {
     let mut records = std::mem::take(&mut port.stream.records);
     let mut claims: Vec<(u32, Option<(u8, pair::Match)>)> = vec![(0, None); records.len()];

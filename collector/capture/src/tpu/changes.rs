@@ -1,4 +1,4 @@
-//! A comparison of two captures, as a person reads it and for scripts.
+//! Output of a comparison as text and as JSON.
 
 use super::compare::{Change, Comparison};
 use super::operators::Operator;
@@ -6,7 +6,7 @@ use report::{Cell, Paper, Table, duration, figures, number, words};
 use serde_json::{Value, json};
 
 impl Comparison {
-    /// Describes the changes, `limit` of each kind at most; an operator is slower beyond a share of its time before.
+    /// Formats up to `limit` changes of each kind. An operator counts as slower if its time grew by more than `share`.
     pub fn text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (before, after) = self.spans_ns;
         if self.is_equal() {
@@ -43,7 +43,6 @@ impl Comparison {
         lines.join("\n")
     }
 
-    /// Returns the changes for scripts.
     pub fn document(&self, share: f64) -> Value {
         let change = |change: &Change| {
             json!({
@@ -97,7 +96,7 @@ fn table(changes: &[&Change], share: f64) -> Table {
     table
 }
 
-/// Returns the cell of a ratio, coloured where it differs from 1 by more than its third digit.
+/// Returns the cell of a ratio, coloured if it differs notably from 1.
 fn ratio(ratio: f64) -> Cell {
     const NOTABLE: f64 = 0.01;
     let cell = Cell::from(format!("{ratio:.3}"));

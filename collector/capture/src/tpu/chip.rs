@@ -1,6 +1,6 @@
-//! The chips, and the figures of each that formulas and reports need.
+//! Supported chips and their parameters.
 
-/// A chip with captures we read.
+/// A supported chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chip {
     /// SG2260, BM1690.
@@ -13,20 +13,20 @@ pub enum Chip {
     Cv84x6,
 }
 
-/// One engine of a core, or the ports between chips.
+/// An engine of a core, or the ports between chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Engine {
-    /// The tensor unit.
+    /// Tensor unit.
     Tiu,
-    /// The engine that moves data between DDR, L2 and local memory.
+    /// DMA engine between DDR, L2 and local memory.
     Gdma,
-    /// The engine that moves data within DDR.
+    /// DMA engine within DDR.
     Sdma,
-    /// A port to another chip.
+    /// Port to another chip.
     Cdma,
 }
 
-/// Names as in `global.profile`, with the numbers that stand for them.
+/// Names and numbers of chips in `global.profile`.
 const NAMES: &[(&str, Chip)] = &[
     ("AKS", Chip::Aks),
     ("5", Chip::Aks),
@@ -41,34 +41,34 @@ const NAMES: &[(&str, Chip)] = &[
     ("7", Chip::Cv84x6),
 ];
 
-/// What the register of a chip says about it; texts are printed as they stand.
+/// Parameters of a chip. Texts are printed verbatim.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Name in reports.
     pub name: &'static str,
-    /// Letter in the tables of this folder.
+    /// Letter of the chip in the files of `tables/`.
     pub letter: char,
-    /// Cores.
+    /// Number of cores.
     pub cores: u32,
-    /// Ports to other chips.
+    /// Number of ports to other chips.
     pub ports: u32,
     /// Clock of the tensor unit.
     pub tiu_mhz: f64,
     /// Clock of the DMA engines.
     pub dma_mhz: f64,
-    /// Records per engine that the profiler adds at the beginning.
+    /// Number of records per engine that the profiler adds at the start.
     pub preamble: usize,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u64,
     /// Elements per lane and cycle for 32, 16, 8 and 4 bits.
     pub elements: [u64; 4],
-    /// The same inside the matrix cube.
+    /// Elements per lane and cycle in the matrix cube.
     pub cube: [u64; 4],
-    /// DDR bandwidth one core can reach.
+    /// DDR bandwidth available to one core.
     pub ddr_gb_per_s: f64,
-    /// L2 bandwidth one core can reach; 0 where there is none.
+    /// L2 bandwidth available to one core; 0 without L2.
     pub l2_gb_per_s: f64,
-    /// Rows of the register report between name and clocks: label and text.
+    /// Labels and texts of the register report between name and clocks.
     rows: [(&'static str, &'static str); 17],
 }
 
@@ -164,19 +164,19 @@ const CV84X6: Facts = Facts {
 };
 
 impl Chip {
-    /// The chip of a name or number in `global.profile`.
+    /// Returns the chip with a name or number of `global.profile`.
     pub fn from_name(name: &str) -> Option<Chip> {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, chip)| *chip)
     }
 
-    /// The names, for messages.
+    /// Returns the names of all chips for messages.
     pub fn list() -> String {
         let names: Vec<_> =
             NAMES.iter().filter(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit())).collect();
         names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Its figures.
+    /// Returns the parameters of the chip.
     pub fn facts(self) -> &'static Facts {
         match self {
             Chip::Aks => &AKS,
@@ -186,7 +186,7 @@ impl Chip {
         }
     }
 
-    /// The lines of the register report's head, with the TIU clock in force.
+    /// Returns the header lines of the register report with the effective TIU clock.
     pub fn parameters(self, tiu_mhz: f64) -> Vec<(&'static str, String)> {
         let facts = self.facts();
         let mut lines = vec![("Chip Arch", facts.name.to_owned())];
@@ -196,7 +196,7 @@ impl Chip {
         lines
     }
 
-    /// The engine a code in a dynamic node stands for; `None` for engines that are not profiled.
+    /// Returns the engine of a code in a dynamic node, or `None` for engines that are not profiled.
     ///
     /// The virtual SDMA shares the list of SDMA.
     pub fn engine(self, code: u32) -> Option<Engine> {
@@ -214,22 +214,22 @@ impl Chip {
         known.get(code as usize).copied().flatten()
     }
 
-    /// Whether a code in a dynamic node stands for an engine at all.
+    /// Returns whether a code in a dynamic node is valid.
     pub fn knows_engine(self, code: u32) -> bool {
         code < if self == Chip::Aks { 6 } else { 5 }
     }
 }
 
-/// A number as reports print it: without a fraction that is zero.
+/// Formats a number without a zero fraction, as in reports.
 pub fn number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value}") }
 }
 
 impl Engine {
-    /// All engines, in the order of reports.
+    /// All engines in the order of reports.
     pub const ALL: [Engine; 4] = [Engine::Tiu, Engine::Gdma, Engine::Sdma, Engine::Cdma];
 
-    /// Its name.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Tiu => "TIU",
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Its number in reports.
+    /// Returns the engine's number in reports.
     pub fn id(self) -> u32 {
         match self {
             Engine::Tiu => 0,
@@ -249,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// The operation that holds its system commands.
+    /// Returns the code of the engine's system commands.
     pub fn system_op(self) -> u32 {
         match self {
             Engine::Tiu => 15,

@@ -1,31 +1,31 @@
-//! Puts the records of one stream in order and its times on one line.
+//! Restoration of the order and the times of one stream's records.
 //!
-//! Counters have 32 bits: after 4.29 s at 1 GHz they begin again. A ring buffer that was overrun begins in the middle.
-//! Both look like time running backwards once; they are told apart by which seam is the narrow one.
+//! Counters are 32-bit and wrap around within seconds. The first record of an overrun ring
+//! buffer is not the oldest one. Both look like a single backward step of time; the smaller of two gaps distinguishes
+//! them.
 
 use super::record::Record;
 
-/// Range of the counters.
 const RANGE: i64 = 1 << 32;
-/// A step backwards beyond this is the counter beginning again; below it, records out of order.
+/// A larger backward step is a wrap-around; a smaller one means records out of order.
 const HALF: i64 = 1 << 31;
-/// A capture does not hold more turns of the counter than this; more is damage.
+/// Maximum number of wrap-arounds of a valid capture.
 const MAX_TURNS: i64 = 1 << 20;
 
-/// What was done to a stream.
+/// Result of restoring an overrun ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
-    /// Records that survived.
+    /// Number of remaining records.
     pub kept: usize,
-    /// Highest number among them, plus one.
+    /// Highest command number plus one.
     pub numbered: u64,
 }
 
-/// Begins a ring buffer at its oldest record, when it was overrun.
+/// Rotates an overrun ring buffer to its oldest record.
 ///
-/// At the turning point p of a plain counter, record p follows p-1 closely (modulo the range) while the first and the
-/// last record are a whole capture apart; in an overrun ring it is the other way round. The vendor's tool (`compat`)
-/// takes every turn for an overrun.
+/// If a counter wrapped around at record p, record p follows p-1 closely (modulo the range) while the first and the
+/// last record are the whole recording apart. In an overrun ring buffer it is the other way round. The vendor's tool
+/// (`compat`) treats every wrap-around as an overrun.
 pub fn rotate(records: &mut [Record], compat: bool) -> Option<Overrun> {
     if regressions(records.iter()) == 0 {
         return None;
@@ -58,7 +58,7 @@ fn regressions<'a>(records: impl Iterator<Item = &'a Record>) -> usize {
     count
 }
 
-/// Continues numbers of 16 bits that began again.
+/// Extends 16-bit command numbers after a wrap-around.
 pub fn lift_ids(records: &mut [Record]) {
     let (mut previous, mut lift) = (0, 0);
     for record in records {
@@ -70,7 +70,7 @@ pub fn lift_ids(records: &mut [Record]) {
     }
 }
 
-/// SDMA writes some records late; swaps neighbours whose times say so.
+/// Swaps adjacent records that SDMA wrote late, detected by their times.
 pub fn swap_late(records: &mut [Record]) {
     for index in 1..records.len().saturating_sub(1) {
         let end = records[index - 1].end;
@@ -83,7 +83,7 @@ pub fn swap_late(records: &mut [Record]) {
     }
 }
 
-/// SDMA again, by numbers.
+/// Swaps adjacent SDMA records that are out of order, detected by their numbers.
 pub fn swap_ids(records: &mut [Record]) {
     for index in 1..records.len() {
         let id = records[index].id;
@@ -98,10 +98,10 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Continues counters that began again.
+/// Extends times after a wrap-around.
 ///
-/// The vendor's tool (`compat`) takes every step backwards in the upper half for a turn, even one between records that
-/// merely overlap.
+/// The vendor's tool (`compat`) treats every backward step in the upper half as a wrap-around, even between records
+/// that merely overlap.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {
@@ -119,7 +119,7 @@ pub fn lift_times(records: &mut [Record], compat: bool) {
     }
 }
 
-/// The same for a port, whose records may overlap.
+/// Extends times of a port, whose records may overlap.
 pub fn lift_port_times(records: &mut [Record], compat: bool) {
     let mut lift = 0;
     let mut previous: Option<(i64, i64)> = None;
@@ -140,7 +140,7 @@ pub fn lift_port_times(records: &mut [Record], compat: bool) {
     }
 }
 
-/// Turns cycles into nanoseconds.
+/// Converts cycles to nanoseconds.
 pub fn to_ns(records: &mut [Record], mhz: f64) {
     for record in records {
         record.cycles = record.end - record.start + 1;
@@ -150,6 +150,6 @@ pub fn to_ns(records: &mut [Record], mhz: f64) {
 }
 
 fn ns(cycles: i64, mhz: f64) -> i64 {
-    // The order of the operations decides the last digit; it is that of the vendor's tool.
+    // The order of operations determines the last digit and matches the vendor's tool.
     (cycles as f64 / mhz * 1000.0).round_ties_even() as i64
 }

@@ -1,23 +1,23 @@
-//! Two captures of the same work, before and after: which operators got slower, and what that costs.
+//! Comparison of two captures of the same work: which operators became slower, and the time lost.
 //!
-//! An operator is *slower* when its mean grew by more than a share that the caller gives, and by more than chance makes
-//! of the spread of its runs; a capture is when it took longer by more than that share.
+//! An operator is *slower* if its mean grew by more than a given share and by more than its spread explains. A capture
+//! is slower if its total time grew by more than that share.
 
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
 use std::collections::HashMap;
 
-/// Beyond this many standard errors a difference of two means is no chance.
+/// Number of standard errors beyond which a difference of means is significant.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// The runs of an operator in one capture.
+/// Runs of an operator in one capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Side {
-    /// How many.
+    /// Number of runs.
     pub count: usize,
-    /// Their mean time.
+    /// Mean time.
     pub mean_ns: f64,
-    /// Square of the standard error of that mean; nothing is known of the spread of a single run.
+    /// Squared standard error of the mean; zero for a single run, whose spread is unknown.
     variance_of_mean: f64,
 }
 
@@ -30,34 +30,34 @@ impl Side {
     }
 }
 
-/// One operator before and after.
+/// An operator in both captures.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The operator.
+    /// Operator.
     pub operator: Operator,
-    /// Its runs before.
+    /// Runs before.
     pub before: Side,
-    /// Its runs after.
+    /// Runs after.
     pub after: Side,
 }
 
 impl Change {
-    /// Time lost per capture: difference of the means for as many runs as there are after; negative is gained.
+    /// Returns the time lost in the later capture: difference of means times the number of runs; negative if gained.
     pub fn lost_ns(&self) -> f64 {
         (self.after.mean_ns - self.before.mean_ns) * self.after.count as f64
     }
 
-    /// Mean after over mean before.
+    /// Returns the ratio of the means after and before.
     pub fn ratio(&self) -> f64 {
         self.after.mean_ns / self.before.mean_ns
     }
 
-    /// Whether anything about it differs.
+    /// Returns whether count or mean differ.
     pub fn differs(&self) -> bool {
         self.before.count != self.after.count || self.before.mean_ns != self.after.mean_ns
     }
 
-    /// Whether it got slower by more than a share of its time before, such as 0.05, and by more than chance.
+    /// Returns whether the operator became slower by more than a share, such as 0.05, and significantly.
     pub fn is_slower(&self, share: f64) -> bool {
         let error = (self.before.variance_of_mean + self.after.variance_of_mean).sqrt();
         let lost = self.after.mean_ns - self.before.mean_ns;
@@ -65,38 +65,38 @@ impl Change {
     }
 }
 
-/// What two captures have in common and what not.
+/// Comparison of two captures.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Operators of both, the costliest first.
+    /// Operators in both captures, sorted by decreasing time lost.
     pub changes: Vec<Change>,
-    /// Operators only before, with their time.
+    /// Operators only in the earlier capture, with their times.
     pub gone: Vec<(Operator, i64)>,
-    /// Operators only after, with their time.
+    /// Operators only in the later capture, with their times.
     pub new: Vec<(Operator, i64)>,
-    /// Time from the first record to the last, before and after.
+    /// Total times before and after.
     pub spans_ns: (i64, i64),
 }
 
 impl Comparison {
-    /// Whether nothing about the operators or the whole time differs.
+    /// Returns whether operators and total times are equal.
     pub fn is_equal(&self) -> bool {
         let (before, after) = self.spans_ns;
         before == after && self.gone.is_empty() && self.new.is_empty() && !self.changes.iter().any(Change::differs)
     }
 
-    /// Time after over time before.
+    /// Returns the ratio of the total times after and before.
     pub fn ratio(&self) -> f64 {
         self.spans_ns.1.max(1) as f64 / self.spans_ns.0.max(1) as f64
     }
 
-    /// Whether an operator or the whole got slower.
+    /// Returns whether an operator or the total became slower.
     pub fn is_slower(&self, share: f64) -> bool {
         self.ratio() > 1.0 + share || self.changes.iter().any(|change| change.is_slower(share))
     }
 }
 
-/// Compares them, all cores together.
+/// Compares two captures over all cores.
 pub fn compare(before: &Timeline, after: &Timeline) -> Comparison {
     let spans_ns = (span_ns(before), span_ns(after));
     let (mut before, after) = (merged(before), merged(after));
@@ -108,7 +108,7 @@ pub fn compare(before: &Timeline, after: &Timeline) -> Comparison {
         }
     }
     comparison.gone = before.into_iter().map(|(operator, runs)| (operator, runs.total_ns())).collect();
-    // Ties are broken by the operator, so that the order does not depend on a hash.
+    // Ties are resolved by the operator, so that the order is deterministic.
     comparison.changes.sort_by(|a, b| b.lost_ns().total_cmp(&a.lost_ns()).then_with(|| a.operator.cmp(&b.operator)));
     for list in [&mut comparison.gone, &mut comparison.new] {
         list.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -1,4 +1,4 @@
-//! One core's file: its streams of records, its commands, and which belong together.
+//! Reading of one core's file: streams of records, commands, and their pairing.
 
 use super::block::{self, Block, Kind};
 use super::chip::{Chip, Engine};
@@ -15,19 +15,19 @@ use super::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The records of one engine.
+/// Records of one engine.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// In order of time.
+    /// Records in chronological order.
     pub records: Vec<Record>,
-    /// How many records its file holds, those that are dropped later included.
+    /// Number of records in the file, including ones dropped later.
     pub read: u64,
     blocks: Vec<(u32, usize)>,
     stride: usize,
 }
 
 impl Stream {
-    /// Where its raw records lie.
+    /// Returns access to the raw records.
     pub fn rows<'a>(&'a self, bytes: &'a [u8]) -> Rows<'a> {
         Rows::new(bytes, &self.blocks, self.stride)
     }
@@ -47,53 +47,53 @@ impl Stream {
     }
 }
 
-/// A core while it is read.
+/// A core and its file.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
-    /// Its number.
+    /// Number of the core.
     pub id: u32,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is in it.
+    /// Content of the file.
     pub bytes: Vec<u8>,
     /// Records of TIU, GDMA and SDMA.
     pub streams: [Stream; 3],
-    /// Its commands.
+    /// Commands of the core.
     pub nodes: Nodes,
-    /// When all cores met, on this core's clock.
+    /// Time of the synchronisation of all cores, on this core's clock.
     pub sync: Option<i64>,
-    /// Number of its first kernel call among those of all cores.
+    /// Number of the first kernel call among those of all cores.
     pub first_scope: u32,
-    /// What was skipped.
+    /// Skipped parts of the file.
     pub losses: Losses,
     keyed: Keyed,
     statics: [Vec<Range<usize>>; 3],
 }
 
-/// Engines of a core, in the order of `streams`.
+/// Engines of a core in the order of `streams`.
 pub const ENGINES: [Engine; 3] = [Engine::Tiu, Engine::Gdma, Engine::Sdma];
 
 impl Core {
-    /// A core without anything.
+    /// Creates an empty core.
     pub fn new(id: u32, path: &Path) -> Core {
         Core { id, path: path.to_owned(), ..Core::default() }
     }
 
-    /// Its file, for messages.
+    /// Returns the file for messages.
     pub fn source(&self) -> Source<'_> {
         Source { path: &self.path, bytes: &self.bytes }
     }
 
-    /// Whether its file tells any of its commands.
+    /// Returns whether the file contains commands.
     pub fn has_commands(&self) -> bool {
-        // Those of the preamble are no longer in the lists.
+        // Commands of the preamble have already been removed from the lists.
         !self.nodes.commands.is_empty()
             || self.nodes.lists.iter().any(|list| !list.is_empty())
             || !self.nodes.ports.is_empty()
             || self.statics.iter().any(|blocks| !blocks.is_empty())
     }
 
-    /// The sections of what this core asked a port to do.
+    /// Returns the sections of commands that this core issued to a port.
     pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
         let source = Source { path: &self.path, bytes: &self.bytes };
         pair::of_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
@@ -105,7 +105,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
-/// Reads a core's file and brings its streams in order, without pairing them.
+/// Reads a core's file and orders its streams, without pairing.
 pub fn read(settings: &Settings, id: u32, path: &Path) -> Core {
     let mut core = Core::new(id, path);
     match read_file(path) {
@@ -117,7 +117,7 @@ pub fn read(settings: &Settings, id: u32, path: &Path) -> Core {
     }
 }
 
-/// The same from bytes.
+/// Parses the content of a core's file without pairing.
 pub fn parse(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
     core.bytes = bytes;
     let mut losses = std::mem::take(&mut core.losses);
@@ -192,8 +192,8 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
     }
 }
 
-/// A counter may begin again between the first records of two engines: moves DMA streams by the one turn that brings
-/// them close to the tensor unit.
+/// Shifts DMA streams by one counter range if that brings them closer to the tensor unit, since a counter may wrap
+/// around between the first records of two engines.
 fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
     for (slot, stream) in streams.iter_mut().enumerate().skip(1) {
@@ -209,7 +209,7 @@ fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     }
 }
 
-/// The end of the record at which all cores met.
+/// Returns the end of the record at which all cores synchronised.
 fn sync_point(settings: &Settings, tiu: &[Record]) -> Option<i64> {
     let preamble = settings.chip.facts().preamble;
     let record = match (settings.chip, settings.compat, settings.is_bmodel) {
@@ -231,12 +231,12 @@ fn drop_preamble(chip: Chip, core: &mut Core) {
     }
 }
 
-/// Drops strays and gives records their commands.
+/// Removes stray records and pairs the others with commands.
 pub fn pair(settings: &Settings, core: &mut Core) {
     let mut losses = std::mem::take(&mut core.losses);
     drop_strays(settings, core);
     if settings.chip == Chip::Cv84x6 && (settings.is_bmodel || !settings.compat) {
-        // The record that all cores wait in is the second once the strays are gone.
+        // After the removal, the second record is the one that all cores wait in.
         core.sync = sync_point(settings, &core.streams[0].records);
     }
     for engine in ENGINES {
@@ -332,7 +332,8 @@ fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mu
     }
 }
 
-/// Pairs the records of an engine; whether any got a command. `are_all`: no other commands will be looked at later.
+/// Pairs the records of an engine and returns whether any was paired. `are_all` states that no other commands will be
+/// tried later.
 fn pair_stream(
     settings: &Settings,
     core: &mut Core,
@@ -345,7 +346,7 @@ fn pair_stream(
     let mut records = std::mem::take(&mut stream.records);
     label(settings.chip, engine, &mut records, stream.rows(&core.bytes));
     let pool = &core.nodes.commands;
-    // The vendor's tool lets the profiler's own records take part.
+    // The vendor's tool includes the profiler's own records in the pairing.
     let has_markers = are_all && !settings.compat && pair::ends_with_markers(&records, commands, pool);
     let work = records.len() - if has_markers { 2 } else { 0 };
     let paired = pair::pair(&mut records[..work], commands, pool, losses);

@@ -1,5 +1,5 @@
-//! How many records `global.profile` declares for each stream, against how many there are: a file that was emptied, or
-//! cut where a block ends, shows no other trace of it.
+//! Check of the record counts that `global.profile` declares. It detects files that are empty or truncated at the end
+//! of a block, which have no other symptom.
 
 use super::cdma::Port;
 use super::chip::Engine;
@@ -8,30 +8,28 @@ use super::loss::Losses;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Declared counts of records.
+/// Declared numbers of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// By engine and the number of its core or port.
     counts: BTreeMap<(Engine, u32), u64>,
-    /// How many records a stream has room for; 0 when nothing says.
+    /// Capacity of a stream in records; 0 if unknown.
     limit: u64,
 }
 
 impl Declared {
-    /// Takes a line `core3_gdma_record = 17` or `cdma_port2_record = 17`; other names say nothing about a file.
+    /// Parses a line `core3_gdma_record = 17` or `cdma_port2_record = 17`. Other names are ignored.
     pub fn add(&mut self, key: &str, count: u64) {
         if let Some(stream) = stream(key) {
             self.counts.insert(stream, count);
         }
     }
 
-    /// Tells how many records a stream has room for.
+    /// Sets the capacity of a stream.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// Tells what is missing, of cores with the numbers in their files' names; those below `shown` without a file are
-    /// told elsewhere.
+    /// Reports missing records of cores and ports. Cores below `shown` without a file are reported elsewhere.
     pub fn check(&self, directory: &Path, cores: &[(u32, &Core)], ports: &[Port], shown: u32, losses: &mut Losses) {
         for (&(engine, number), &count) in self.counts.iter().filter(|(_, count)| **count > 0) {
             let found = match engine {
@@ -60,7 +58,8 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// A buffer that was full holds as much as it could: then only an empty stream is a loss.
+    /// Returns whether records are missing. A full buffer keeps fewer records than declared, so then only an empty
+    /// stream counts.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)
@@ -85,7 +84,8 @@ fn stream(key: &str) -> Option<(Engine, u32)> {
     Some((engine, number.parse().ok()?))
 }
 
-/// Commands are not declared. A core with records and none of them, beside cores that have some, may have lost them.
+/// Notes cores with records but without commands if other cores have commands. Commands are not declared, so their loss
+/// cannot be proven.
 fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
     if !cores.iter().any(|(_, core)| core.has_commands()) {

@@ -1,14 +1,14 @@
-//! Command descriptors: which register layout a run of bits has, and its fields.
+//! Decoding of command descriptors: selection of the register layout and access to its fields.
 //!
-//! The layouts and the table of existing commands are texts in `tables/`, read once. The bits of one field never cross
-//! a 64-bit boundary.
+//! The layouts and the table of valid commands are text files in `tables/`, parsed once. No field crosses a 64-bit
+//! boundary.
 
 use super::block::word;
 use super::chip::{Chip, Engine};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Place of a field.
+/// Position of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// First bit.
@@ -17,30 +17,29 @@ pub struct Place {
     pub width: u8,
 }
 
-/// One field.
+/// A register field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its bits.
+    /// Position of the field.
     pub place: Place,
 }
 
-/// The registers of one class of commands.
+/// Register layout of a class of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name of the class.
     pub class: String,
     /// Size of a descriptor.
     pub bytes: usize,
-    /// Fields in the order of the bits; a name that comes twice stands once, at its first place with its last bits.
+    /// Fields in bit order. A repeated name appears once, with its first position in the list and its last bits.
     pub fields: Vec<Field>,
-    /// The same by name.
     slots: HashMap<String, Place>,
     hot: [Option<Place>; HOT.len()],
 }
 
-/// Fields that every record of a capture may be asked for, so that no name is looked up a million times.
+/// Fields that are accessed for every record, resolved once per layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Hot {
@@ -78,23 +77,23 @@ const HOT: [&str; 14] = [
 ];
 
 impl Layout {
-    /// Where a field stands.
+    /// Returns the position of a field.
     pub fn find(&self, name: &str) -> Option<Place> {
         self.slots.get(name).copied()
     }
 
-    /// The value of a field that may not exist.
+    /// Returns the value of a field, or `None` if the layout lacks it.
     pub fn value(&self, bytes: &[u8], name: &str) -> Option<u64> {
         self.find(name).map(|place| bits(bytes, place))
     }
 
-    /// The value of a hot field that may not exist.
+    /// Returns the value of a hot field, or `None` if the layout lacks it.
     pub fn hot(&self, bytes: &[u8], field: Hot) -> Option<u64> {
         self.hot[field as usize].map(|place| bits(bytes, place))
     }
 }
 
-/// The bits of a field; 0 beyond the end.
+/// Extracts a field. Missing bytes are read as zero.
 pub fn bits(bytes: &[u8], place: Place) -> u64 {
     let at = usize::from(place.offset / 64) * 8;
     let mut buffer = [0; 8];
@@ -105,7 +104,7 @@ pub fn bits(bytes: &[u8], place: Place) -> u64 {
     if place.width >= 64 { value } else { value & ((1 << place.width) - 1) }
 }
 
-/// What a decoder accepts.
+/// Kind of descriptors in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Commands of the tensor unit.
@@ -117,7 +116,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The stream of an engine.
+    /// Returns the kind of an engine's descriptors.
     pub fn of(engine: Engine) -> Stream {
         match engine {
             Engine::Tiu => Stream::Tiu,
@@ -127,14 +126,13 @@ impl Stream {
     }
 }
 
-/// One command that exists.
 #[derive(Clone, Debug)]
 struct Entry {
     layout: u16,
     name: String,
 }
 
-/// Everything a chip's descriptors may be.
+/// Layouts and commands of a chip.
 #[derive(Debug, Default)]
 pub struct Decoder {
     layouts: Vec<Layout>,
@@ -147,33 +145,33 @@ pub struct Decoder {
 /// A decoded descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoded<'a> {
-    /// Its layout.
+    /// Layout of the descriptor.
     pub layout: &'a Layout,
-    /// Number of the layout, for `Decoder::layout`.
+    /// Number of the layout for `Decoder::layout`.
     pub number: u16,
 }
 
 impl Decoder {
-    /// The decoder of a chip.
+    /// Returns the decoder of a chip.
     pub fn of(chip: Chip) -> &'static Decoder {
         static DECODERS: LazyLock<[Decoder; 4]> =
             LazyLock::new(|| [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6].map(build));
         &DECODERS[chip as usize]
     }
 
-    /// A layout by number.
+    /// Returns a layout by number.
     pub fn layout(&self, number: u16) -> &Layout {
         &self.layouts[usize::from(number)]
     }
 
-    /// The layout of the descriptor at the beginning of some bytes; `None` when there is none or it is cut off.
+    /// Decodes the descriptor at the start of the bytes. Returns `None` if there is none or it is truncated.
     pub fn decode(&self, stream: Stream, bytes: &[u8]) -> Option<Decoded<'_>> {
         let entry = self.entry(stream, bytes)?;
         let layout = self.layout(entry.layout);
         (bytes.len() >= layout.bytes).then_some(Decoded { layout, number: entry.layout })
     }
 
-    /// The printed name of a decoded command's sub-type.
+    /// Returns the printed name of a command's sub-type.
     pub fn name(&self, layout: &Layout, bytes: &[u8]) -> &str {
         let (kind, sub) = (layout.hot(bytes, Hot::Type), layout.hot(bytes, Hot::SubType));
         let short = layout.class.starts_with('s');
@@ -206,10 +204,10 @@ impl Decoder {
     }
 }
 
-/// Where a stream of descriptors stops although bytes are left.
+/// Maximum length of the zero padding that may follow the system command at the end of a stream.
 const TRAILING_ZERO_BYTES: usize = 128;
 
-/// One command of a stream: where it begins and its layout.
+/// A command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Offset of the first byte.
@@ -218,7 +216,7 @@ pub struct Found {
     pub layout: u16,
 }
 
-/// The commands of a stream, and where it became unreadable, if it did.
+/// Decodes up to `limit` commands of a stream. Also returns the offset at which decoding failed, if it did.
 pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<Found>, Option<usize>) {
     let decoder = Decoder::of(chip);
     let (mut found, mut at) = (Vec::new(), 0);

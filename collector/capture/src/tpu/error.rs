@@ -1,61 +1,61 @@
-//! Why a capture cannot be read or shown at all.
+//! Errors that prevent reading or showing a capture.
 
 use super::chip::Chip;
 use std::path::PathBuf;
 
-/// What went wrong, where, and what to do.
+/// Why a capture cannot be read or shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that must be there cannot be read.
+    /// A required file cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason given by the operating system.
         source: std::io::Error,
     },
     /// An output cannot be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason given by the operating system.
         source: std::io::Error,
     },
-    /// The capture does not say which chip it comes from.
+    /// The capture does not name its chip.
     #[error("`{}` has no line `arch = …`; it is not the global.profile of a TPU capture", path.display())]
     NoArch {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The chip is none of those we know.
+    /// The chip is not supported.
     #[error("`{}` names the chip `{name}`; known are {}", path.display(), Chip::list())]
     UnknownArch {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says.
+        /// Name of the chip.
         name: String,
     },
-    /// A clock that no chip has.
+    /// The clock frequency is implausible.
     #[error("a TIU clock of {mhz} MHz is not possible; give one from 1 to 100000 MHz")]
     Frequency {
-        /// The clock.
+        /// Frequency in MHz.
         mhz: f64,
     },
-    /// No file with records.
+    /// The capture contains no records.
     #[error("`{}` holds no record that can be read; a capture has files such as `cdmlib0_0.profile`{losses}", path.display())]
     Nothing {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What was skipped.
+        /// Description of skipped parts.
         losses: String,
     },
-    /// A host trace that cannot be merged.
+    /// The host trace cannot be merged.
     #[error("cannot read the host trace `{}`: {problem}", path.display())]
     HostTrace {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Description of the problem.
         problem: String,
     },
 }

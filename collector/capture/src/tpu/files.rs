@@ -1,22 +1,22 @@
-//! Which files of a folder belong to a capture, and whose they are.
+//! Search for the files of a capture.
 
 use super::loss::Losses;
 use super::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Numbers in names beyond this are no cores and no ports.
+/// Maximum number of a core or port in a file name.
 const MAX_NUMBER: u32 = 63;
 
-/// The files of a capture.
+/// Files of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// A file for each core, by its number.
+    /// Files of cores by number.
     pub cores: Vec<(u32, PathBuf)>,
-    /// A file for each port, by its number.
+    /// Files of ports by number.
     pub ports: Vec<(u32, PathBuf)>,
 }
 
-/// Finds them. The number of a core or port is the last one in the name: `cdmlib0_3.profile` is core 3.
+/// Finds the files. The last number in a name is that of the core or port: `cdmlib0_3.profile` is core 3.
 pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<Files> {
     let failed = |source| Error::Read { path: directory.to_owned(), source };
     let mut files = Files::default();

@@ -1,4 +1,4 @@
-//! `global.profile`: a few lines of text that say what the other files mean.
+//! Parser of `global.profile`, the text file with the metadata of a capture.
 
 use super::chip::Chip;
 use super::declared::Declared;
@@ -7,31 +7,30 @@ use super::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// A file of text larger than this is none of ours.
 const MAX_BYTES: u64 = 1 << 20;
-/// More cores than any chip has are a mistake, and each becomes a row of the reports.
+/// Maximum number of cores, since each becomes a row of the reports.
 const MAX_CORES: u32 = 64;
-/// A year: the host does not wait longer for the profiler to end, and times of both must add up in 64 bits.
+/// Maximum host time after the records, so that sums of times fit into 64 bits.
 const MAX_TAIL_NS: u64 = 31_536_000_000_000_000;
 
-/// What it says.
+/// Metadata of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
-    /// The chip.
+    /// Chip.
     pub chip: Chip,
-    /// Whether a whole compiled model was profiled, with static commands.
+    /// Whether a compiled model with static commands was profiled.
     pub is_bmodel: bool,
-    /// Clock of the tensor unit, when the capture names it.
+    /// Clock of the tensor unit, if given.
     pub tiu_mhz: Option<f64>,
-    /// How many cores to show at least.
+    /// Minimum number of displayed cores.
     pub cores: u32,
     /// Host time between the end of the records and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
-    /// How many records the streams should have.
+    /// Declared numbers of records.
     pub declared: Declared,
 }
 
-/// Reads it.
+/// Reads the metadata.
 pub fn read(directory: &Path, losses: &mut Losses) -> Result<Global> {
     let path = directory.join("global.profile");
     let failed = |source| Error::Read { path: path.clone(), source };

@@ -1,7 +1,7 @@
-//! A capture as rows of the dataset: one per operator and core, or one per command.
+//! Dataset records of a capture: one per operator and core, or one per command.
 //!
-//! The rows are `imported`: their times were taken by the card's own counters, not by this program. What the registers
-//! say is known before a run and stands among the features; what the counters say stands among the counters.
+//! The source of the records is `imported`, since the card's counters provide the times. Values from registers are
+//! known before a run and become features; values from counters become counters.
 
 use super::chip::Engine;
 use super::operators::{self, Operator, Runs};
@@ -10,7 +10,7 @@ use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
 use serde_json::{Map, Value, json};
 
-/// What becomes a row.
+/// Granularity of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// Equal commands of one core.
@@ -19,14 +19,14 @@ pub enum Per {
     Command,
 }
 
-/// What all rows share.
+/// Provenance shared by all records.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// When the capture was taken.
+    /// Time at which the capture was recorded.
     pub taken_at_us: i64,
-    /// Name of the host it was taken on.
+    /// Host that the capture was recorded on.
     pub host: String,
-    /// The run that imports.
+    /// Run id of the import.
     pub run_id: String,
     /// Version of the program.
     pub program_version: String,
@@ -34,7 +34,7 @@ pub struct Provenance {
     pub capture_hash: String,
 }
 
-/// Hash of everything that was read of a capture.
+/// Returns the hash of everything that was read from a capture.
 pub fn capture_hash(timeline: &Timeline) -> String {
     let mut hasher = blake3::Hasher::new();
     for (number, bytes) in timeline.cores.iter().map(|core| (core.id, &core.bytes)) {
@@ -46,7 +46,7 @@ pub fn capture_hash(timeline: &Timeline) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// The rows.
+/// Converts a capture to records.
 pub fn records(timeline: &Timeline, provenance: &Provenance, per: Per) -> Result<Vec<Record>, RowError> {
     let row = |core: Option<u32>, operator: &Operator, runs: &Runs, number| {
         record(timeline, provenance, core, operator, runs, number)
@@ -131,7 +131,6 @@ fn shapes(operator: &Operator) -> Result<Option<Json>, RowError> {
     if shapes.is_empty() { Ok(None) } else { Json::new(&shapes).map(Some) }
 }
 
-/// Numbers known before a run.
 fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let mut features = Map::new();
     features.insert("tpu_engine".to_owned(), operator.engine.id().into());
@@ -148,13 +147,12 @@ fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json,
     Json::new(&features)
 }
 
-/// Numbers the records hold, per run.
 fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let count = runs.times_ns.len().max(1) as f64;
     let mut counters = Map::new();
     counters.insert("tpu_cycles".to_owned(), (runs.cycles as f64 / count).into());
     if operator.engine == Engine::Tiu {
-        // How much of the array's time the algorithm's operations would need.
+        // Rate of the algorithm's operations.
         let seconds = runs.cycles as f64 / count / mhz / 1e6;
         if runs.asked > 0 && seconds > 0.0 {
             counters.insert("tpu_operations_per_s".to_owned(), (runs.asked as f64 / seconds).into());

@@ -1,16 +1,17 @@
-//! Guesses what system records without a command were: a wait or a send.
+//! Heuristic classification of system records without a command as waits or sends.
 //!
-//! The two alternate; those that together took longer are the waits, and so is every one of more than a microsecond.
+//! The two kinds alternate. The kind with the larger total time is taken as waits, and so is every record above a
+//! threshold.
 
 use super::chip::{Chip, Engine};
 use super::pmu;
 use super::record::{Label, NONE, Record};
 use super::rows::Rows;
 
-/// Beyond this a system record waited, whatever its place.
+/// Duration above which a system record is a wait, whatever its position.
 const LONG_NS: i64 = 1000;
 
-/// Labels what has neither command nor label.
+/// Labels system records that have neither command nor label.
 pub fn label(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
     let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
     let mut totals = [0i64; 2];

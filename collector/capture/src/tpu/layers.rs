@@ -1,7 +1,7 @@
-//! The layers of a compiled model, from the files its compiler wrote: which commands of which core are whose.
+//! Layers of a compiled model, from the files of its compiler: assignment of commands to layers.
 //!
-//! A capture of a compiled model may lie beside `tensor_location.json` (every layer with its tensors and the command
-//! numbers before and after it) and `final.mlir` (whose first line names the network). Both are needed.
+//! Requires `tensor_location.json` (layers with their tensors and the command numbers before and after each) and
+//! `final.mlir` (whose first line names the network) in the folder of the capture.
 
 use super::chip::Engine;
 use super::event::Event;
@@ -14,54 +14,53 @@ use std::path::Path;
 
 const TENSORS: &str = "tensor_location.json";
 const NETWORK: &str = "final.mlir";
-/// A list of layers larger than this is none of ours.
 const MAX_BYTES: u64 = 256 << 20;
-/// The head of the network's text; what follows may be long.
+/// Number of bytes read from the network's text.
 const HEAD_BYTES: u64 = 1 << 20;
 
-/// The layers of a capture.
+/// Layers of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
-    /// What the network's file says about it.
+    /// Description of the network.
     pub network: Option<Network>,
-    /// The layers, in order of the list.
+    /// Layers in the order of the list.
     pub all: Vec<Layer>,
-    /// For each core and engine, the commands of its layers in order.
+    /// Command ranges of layers by core and engine, in order.
     commands: HashMap<(u32, Engine), Vec<Commands>>,
 }
 
-/// The commands of a layer: first, last, place of the layer in `Layers::all`.
+/// First command, last command, and index of the layer in `Layers::all`.
 type Commands = (u64, u64, usize);
 
-/// A network.
+/// Description of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Operations of one inference.
+    /// Operations per inference.
     pub operations: u64,
-    /// Element type it computes in, in small letters.
+    /// Element type in lower case.
     pub mode: String,
 }
 
-/// One layer on one core.
+/// A layer on one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Its number, from one.
+    /// Number of the layer, starting at one.
     pub id: usize,
-    /// The core it runs on.
+    /// Core that runs the layer.
     pub core: u32,
-    /// What computes it, such as `TPU`.
+    /// Unit that computes the layer, such as `TPU`.
     pub engine: String,
-    /// Its operation, such as `Conv2D`.
+    /// Operation, such as `Conv2D`.
     pub name: String,
-    /// Whether all its tensors lie in local memory.
+    /// Whether all tensors are in local memory.
     pub is_local: bool,
-    /// Tensors it reads; from the third on they are constants.
+    /// Input tensors; constants from the third on.
     pub inputs: Vec<Tensor>,
-    /// Tensors it writes.
+    /// Output tensors.
     pub outputs: Vec<Tensor>,
-    /// Whether the tensor unit has commands of it.
+    /// Whether the layer has commands of the tensor unit.
     pub computes: bool,
 }
 
@@ -70,19 +69,19 @@ pub struct Layer {
 pub struct Tensor {
     /// Extents.
     pub shape: Vec<u64>,
-    /// Element type as the compiler writes it, such as `f16` or `si8`.
+    /// Element type in the compiler's notation, such as `f16` or `si8`.
     pub dtype: String,
 }
 
 impl Layer {
-    /// Its name among others of the same operation.
+    /// Returns the displayed name.
     pub fn label(&self) -> String {
         format!("{} layer {}", self.name, self.id)
     }
 }
 
 impl Tensor {
-    /// A text such as `<1x64x28x28xf16>`.
+    /// Parses a text such as `<1x64x28x28xf16>`.
     fn parse(text: &str) -> Option<Tensor> {
         let inner = text.strip_prefix('<')?.strip_suffix('>')?;
         let mut parts: Vec<&str> = inner.split('x').collect();
@@ -91,7 +90,7 @@ impl Tensor {
         Some(Tensor { shape, dtype })
     }
 
-    /// Bytes it takes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         let element = match self.dtype.trim_start_matches(|letter: char| letter.is_ascii_lowercase()) {
             "32" => 4,
@@ -102,7 +101,6 @@ impl Tensor {
     }
 }
 
-/// One entry of the list.
 #[derive(Deserialize)]
 struct Entry {
     opcode: String,
@@ -117,14 +115,14 @@ struct Entry {
     results: Vec<Place>,
 }
 
-/// A tensor of an entry; an absent one is an empty object.
+/// Tensor of an entry; an absent tensor is an empty object.
 #[derive(Deserialize)]
 struct Place {
     memory_type: Option<String>,
     layout: Option<String>,
 }
 
-/// Reads them, when both files are there.
+/// Reads the layers if both files exist.
 pub fn read(directory: &Path, losses: &mut Losses) -> Option<Layers> {
     let (tensors, network) = (directory.join(TENSORS), directory.join(NETWORK));
     match (tensors.is_file(), network.is_file()) {
@@ -161,7 +159,7 @@ fn read_start(path: &Path, most: u64, losses: &mut Losses) -> Option<Vec<u8>> {
 }
 
 fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
-    // Not as JSON values, which may take a hundred times the memory of their text.
+    // Entries are parsed one by one, since generic JSON values take much more memory than their text.
     let entries: Vec<&RawValue> = match serde_json::from_slice(bytes) {
         Ok(entries) => entries,
         Err(error) => {
@@ -237,15 +235,15 @@ impl Layers {
         self.all.push(layer);
     }
 
-    /// The layer an event belongs to.
+    /// Returns the layer of an event.
     pub fn of(&self, event: &Event<'_>) -> Option<&Layer> {
         self.place_of(event).map(|place| &self.all[place])
     }
 
-    /// Place in `all` of the layer an event belongs to.
+    /// Returns the index in `all` of an event's layer.
     pub fn place_of(&self, event: &Event<'_>) -> Option<usize> {
         let engine = match event.engine {
-            // The tool looks commands of this engine up under the other's numbers.
+            // The vendor's tool looks up SDMA commands among those of GDMA.
             Engine::Sdma if event.settings.compat => Engine::Gdma,
             engine => engine,
         };

@@ -1,21 +1,21 @@
-//! What was skipped while reading, and what a reader of the result should know.
+//! Record of skipped input and of remarks for the user.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Losses beyond this number are counted but not described: a broken file may hold a million.
+/// Maximum number of described losses, since a broken file may cause a large number.
 pub const DESCRIBED: usize = 50;
 
-/// One thing that was skipped.
+/// A skipped part of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The file it stood in.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// What it was and what is missing because of it.
+    /// Description of the part and its consequence.
     pub what: String,
-    /// How many like it followed at once, and where the last of them stood.
+    /// Number of equal losses that followed directly, and the offset of the last one.
     pub followed: Option<(usize, Option<u64>)>,
 }
 
@@ -34,19 +34,19 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Everything that was skipped, and remarks that cost nothing.
+/// All skipped parts, and remarks.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
-    /// How many things were skipped.
+    /// Number of skipped parts.
     pub count: usize,
-    /// The first of them.
+    /// Descriptions of the first ones.
     pub described: Vec<Loss>,
     /// Remarks.
     pub notes: Vec<String>,
 }
 
 impl Losses {
-    /// Counts something that was skipped.
+    /// Records a skipped part.
     pub fn skip(&mut self, path: &std::path::Path, offset: Option<u64>, what: impl Into<String>) {
         self.count += 1;
         let (what, has_room) = (what.into(), self.described.len() < DESCRIBED);
@@ -62,14 +62,14 @@ impl Losses {
         }
     }
 
-    /// Remarks something.
+    /// Adds a remark.
     pub fn note(&mut self, text: impl Into<String>) {
         if self.notes.len() < DESCRIBED {
             self.notes.push(text.into());
         }
     }
 
-    /// Takes over what another part of the reader found.
+    /// Adds the losses of another part of the reader.
     pub fn extend(&mut self, other: Losses) {
         self.count += other.count;
         self.described.extend(other.described);

@@ -1,15 +1,14 @@
-//! PMU captures of Sophgo TPU cards: reading, placing in time, and showing.
+//! PMU captures of Sophgo TPU cards: reading, alignment of clocks, and reports.
 //!
-//! A capture is a folder of raw records (`files`, `block`, `pmu`) and, depending on how it was taken, of the commands
-//! that caused them (`node`, `descriptor`). Per core, streams of records are put in order (`clean`), paired with their
-//! commands (`section`, `pair`) and labelled (`label`); then cores and ports get one time line (`cdma`, `align`). The
-//! result is a `Timeline` of compact records; every output (`summary`, `reginfo`, `trace`, `book`, `page`, `import`) asks
-//! it for events and writes one thing.
+//! A capture is a folder of raw records (`files`, `block`, `pmu`) and, depending on the recording, of the commands that
+//! caused them (`node`, `descriptor`). For each core, streams are ordered (`clean`), paired with commands (`section`,
+//! `pair`) and labelled (`label`). Cores and ports are then aligned to one clock (`cdma`, `align`). The result is a
+//! `Timeline` of compact records, from whose events every output is made (`summary`, `reginfo`, `trace`, `book`,
+//! `page`, `import`).
 //!
-//! Everything here was written by strangers: the smallest broken unit is skipped and counted (`loss`), and so is what the
-//! capture declares and does not hold (`declared`). Formulas and
-//! names follow the vendor's tool where it is right; `docs/tpu.md` lists where it is not, and `Reading::compat` gives its
-//! figures back.
+//! All input is untrusted: the smallest damaged unit is skipped and counted (`loss`), and so are declared records that
+//! are missing (`declared`). Formulas and names follow the vendor's tool where it is correct. `docs/guide/tpu.md` lists
+//! its errors, and `Reading::compat` reproduces its results.
 
 pub mod align;
 mod assemble;
@@ -55,5 +54,5 @@ pub use error::Error;
 pub use settings::Reading;
 pub use timeline::Timeline;
 
-/// Results of this room.
+/// Result of capture operations.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! Printed names of operations. The tables are texts in `tables/`; a name that is missing is made from its number.
+//! Printed names of operations, from text files in `tables/`. Missing names are derived from the numbers.
 
 use super::chip::Chip;
 use std::collections::HashMap;
@@ -7,17 +7,16 @@ use std::sync::LazyLock;
 /// Type and name of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The group it belongs to.
+    /// Type of the operation.
     pub kind: &'static str,
-    /// Its own name.
+    /// Name of the operation.
     pub name: &'static str,
 }
 
-/// The operation that stands for "not known".
+/// Code of an unknown operation.
 pub const UNKNOWN: u32 = 31;
 const CODES: usize = 32;
 
-/// Names for every pair of codes.
 struct Table(Vec<Names>);
 
 impl Table {
@@ -25,7 +24,7 @@ impl Table {
         self.0[(op as usize % CODES) * CODES + sub as usize % CODES]
     }
 
-    /// Reads lines `OP type: SUB name; …`; `missing` names what they do not.
+    /// Parses lines `OP type: SUB name; …`; `missing` provides absent names.
     fn read<'a>(lines: impl Iterator<Item = &'a str>, missing: impl Fn(u32, &str, u32) -> Option<String>) -> Table {
         let mut kinds: HashMap<u32, (&str, HashMap<u32, String>)> = HashMap::new();
         for line in lines {
@@ -58,7 +57,7 @@ fn part(text: &'static str, head: &'static str) -> impl Iterator<Item = &'static
     own.take_while(|line| !line.starts_with('['))
 }
 
-/// Names of a TIU node.
+/// Returns the names of a TIU node.
 pub fn tiu(op: u32, sub: u32) -> Names {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         Table::read(lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| Some(format!("{kind}_{sub}")))
@@ -66,7 +65,7 @@ pub fn tiu(op: u32, sub: u32) -> Names {
     TABLE.get(op, sub)
 }
 
-/// Names of a command of GDMA or SDMA.
+/// Returns the names of a GDMA or SDMA command.
 pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
     static TABLES: LazyLock<[Table; 3]> = LazyLock::new(|| {
         ["[a v]", "[b]", "[c]"]
@@ -80,7 +79,7 @@ pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
     TABLES[table].get(op, sub)
 }
 
-/// Names of a command of a port.
+/// Returns the names of a port's command.
 pub fn cdma(op: u32, sub: u32) -> Names {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let missing = |_: u32, kind: &str, sub: u32| (sub != 0).then(|| format!("{kind}_{sub}"));
@@ -89,7 +88,7 @@ pub fn cdma(op: u32, sub: u32) -> Names {
     TABLE.get(op, sub)
 }
 
-/// Names of a generator of CV84X6; the variant is the sub-operation with the rest of the node above it.
+/// Returns the names of a CV84X6 generator. The variant is the sub-operation, extended by the upper bits of the node.
 pub fn rvt(function: u32, sub: u32, extra: u32) -> Names {
     static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
         let rows = lines(include_str!("tables/rvt_names.txt"));
@@ -112,14 +111,14 @@ pub fn rvt(function: u32, sub: u32, extra: u32) -> Names {
 /// Names of element types by code.
 pub const DTYPES: [&str; 10] = ["INT8", "FP16", "FP32", "INT16", "INT32", "BFP16", "INT4", "FP8", "FP20", "TF32"];
 
-/// Name of an element type; the vendor's tool stops at those without one.
+/// Returns the name of an element type. The vendor's tool fails for codes without a name.
 pub fn dtype(code: u64) -> &'static str {
     const BEYOND: [&str; 6] = ["dtype_10", "dtype_11", "dtype_12", "dtype_13", "dtype_14", "dtype_15"];
     let code = code as usize;
     DTYPES.get(code).or(BEYOND.get(code.wrapping_sub(DTYPES.len()))).copied().unwrap_or("unknown")
 }
 
-/// A pair of element types, as the workbook prints it.
+/// Returns a pair of element types as in the workbook.
 pub fn conversion(from: Option<u64>, to: Option<u64>) -> &'static str {
     const CODES: usize = 17;
     static TABLE: LazyLock<Vec<String>> = LazyLock::new(|| {

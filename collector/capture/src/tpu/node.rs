@@ -1,7 +1,7 @@
-//! Dynamic nodes: words that say which commands were issued, in what kernel and batch.
+//! Dynamic nodes: words that describe issued commands with their kernel and batch.
 //!
-//! The words of one core are one stream. Each command gets the number its engine counted to, and in mode 2 the
-//! descriptor that was stored for it.
+//! The words of one core form a single stream. Each command gets the number that its engine counted to, and in mode 2
+//! its stored descriptor.
 
 use super::block::word;
 use super::chip::{Chip, Engine};
@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-/// One entry of an engine's list.
+/// An entry of an engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A command, by its index.
+    /// Index of a command.
     Command(u32),
-    /// A row of descriptors stored elsewhere.
+    /// Reference to a block of descriptors.
     Descriptors {
         /// Key of the block.
         key: u32,
-        /// How many commands it should hold.
+        /// Expected number of commands.
         count: u32,
-        /// Tags of all of them.
+        /// Index of the tags of all commands.
         tags: u32,
     },
 }
@@ -35,29 +35,29 @@ pub struct Nodes {
     pub lists: [Vec<Node>; 3],
     /// Lists of the ports.
     pub ports: BTreeMap<u32, Vec<Node>>,
-    /// Commands the lists point to.
+    /// Commands that the lists refer to.
     pub commands: Vec<Command>,
-    /// Tags the commands point to.
+    /// Tags that the commands refer to.
     pub tags: Vec<Tags>,
-    /// Names of kernels the tags point to.
+    /// Kernel names that the tags refer to.
     pub functions: Vec<String>,
-    /// How many kernel calls there are.
+    /// Number of kernel calls.
     pub scopes: u32,
 }
 
-/// A file in memory, with its name for messages.
+/// A file in memory, with its path for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Its name.
+    /// Path of the file.
     pub path: &'a Path,
-    /// Its bytes.
+    /// Content of the file.
     pub bytes: &'a [u8],
 }
 
-/// A count at which AKSV's generators start a new row of numbers.
+/// Count at which AKSV's generators restart their numbers.
 const RVT_LIMIT: u32 = 0x3ffff;
 
-/// Reads the words of all blocks; `extras` are the places of stored descriptors, in order of issue.
+/// Reads the words of all blocks; `extras` are the ranges of stored descriptors in order of issue.
 pub fn read(
     chip: Chip,
     source: Source<'_>,
@@ -93,7 +93,6 @@ struct Reader<'a> {
     issued: usize,
     counters: [u32; 3],
     ports: BTreeMap<u32, u32>,
-    /// Kernel, call and batch in force.
     place: (u32, u32, u32),
     names: HashMap<String, u32>,
     nodes: Nodes,
@@ -156,7 +155,7 @@ impl Reader<'_> {
     fn tags(&mut self, mode: Origin) -> u32 {
         let (function, scope, batch) = self.place;
         let tags = Tags { function, scope, batch, mode };
-        // Commands that follow each other mostly share their tags; two kinds may alternate.
+        // Consecutive commands usually share their tags; two kinds may alternate.
         let known = self.nodes.tags.iter().rev().take(3).position(|known| *known == tags);
         let count = self.nodes.tags.len();
         match known {
@@ -262,7 +261,7 @@ impl Reader<'_> {
     }
 }
 
-/// Index of an engine of a core in arrays of three.
+/// Returns the index of a core's engine in arrays of three.
 pub fn slot(engine: Engine) -> usize {
     match engine {
         Engine::Tiu => 0,
@@ -271,7 +270,7 @@ pub fn slot(engine: Engine) -> usize {
     }
 }
 
-/// Places of stored descriptors in blocks of them.
+/// Returns the ranges of stored descriptors in their blocks.
 pub fn extras(source: Source<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for block in blocks {

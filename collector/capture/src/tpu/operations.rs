@@ -1,18 +1,18 @@
-//! Operations and cycles of decoded TIU commands: what was asked for, what the array had to do, how long that takes.
+//! Operations and cycles of decoded TIU commands: operations of the algorithm and of the hardware, and their time.
 //!
-//! Registers of 16 bits multiply beyond 64; 128 hold every product of a descriptor.
+//! Products of 16-bit registers exceed 64 bits but always fit into 128.
 
 use super::chip::{Chip, Facts};
 use super::descriptor::Layout;
 
-/// The figures of one command.
+/// Operations and cycles of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Operations of the algorithm.
     pub asked: u128,
-    /// Operations of the array, its padding included.
+    /// Operations of the hardware, including padding.
     pub done: u128,
-    /// Cycles the algorithm's operations take at full rate.
+    /// Minimum cycles of the algorithm at full rate.
     pub cycles: u128,
     /// Cycles before the first result (BM1688, CV84X6).
     pub initial: u128,
@@ -21,12 +21,11 @@ pub struct Work {
 }
 
 const EACH: Work = Work { asked: 1, done: 1, cycles: 0, initial: 0, conflicts: 0 };
-/// Rows of the output that the cube works on at once.
+/// Output rows that the cube processes at once.
 const CUBE_ROWS: u128 = 4;
-/// Bytes a lane takes in a cycle.
 const LANE_BYTES: u128 = 16;
 
-/// What a command asks for and costs.
+/// Returns operations and cycles of a command.
 pub fn work(chip: Chip, layout: &Layout, bytes: &[u8]) -> Work {
     let command = Command { chip, facts: chip.facts(), layout, bytes };
     let class = layout.class.as_str();
@@ -61,7 +60,6 @@ struct Command<'a> {
     bytes: &'a [u8],
 }
 
-/// The result's shape and its operand types.
 struct Shape {
     n: u128,
     c: u128,
@@ -79,7 +77,7 @@ fn align(value: u128, to: u128) -> u128 {
     value.div_ceil(to) * to
 }
 
-/// Index of an element type among 32, 16, 8 and 4 bits.
+/// Returns the index of an element type among 32, 16, 8 and 4 bits.
 fn width(dtype: u128) -> usize {
     match dtype {
         2 | 4 => 0,
@@ -89,12 +87,11 @@ fn width(dtype: u128) -> usize {
     }
 }
 
-/// Bytes of an element; half a byte takes a whole one.
 fn size(dtype: u128) -> u128 {
     [4, 2, 1, 1][width(dtype)]
 }
 
-/// The type of 32-bit floats, which the cube does not multiply.
+/// Code of 32-bit floats, which the cube does not support.
 const FP32: u128 = 2;
 
 impl Command<'_> {
@@ -179,13 +176,13 @@ impl Command<'_> {
         Self::work(2 * rows * inner * columns, done, rate)
     }
 
-    /// Elements after padding lanes and, by a step, the plane.
+    /// Returns the number of elements with lanes padded, and planes padded to a multiple of `step`.
     fn padded_plane(&self, step: u128) -> u128 {
         let shape = self.result();
         shape.n * align(shape.c, self.lanes()) * align(shape.h * shape.w, step)
     }
 
-    /// The same, but padding rows.
+    /// Returns the number of elements with lanes padded, and rows padded to a multiple of `step`.
     fn padded_rows(&self, step: u128) -> u128 {
         let shape = self.result();
         shape.n * align(shape.c, self.lanes()) * shape.h * align(shape.w, step)

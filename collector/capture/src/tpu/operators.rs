@@ -1,7 +1,7 @@
-//! Records grouped into operators: equal commands of one core, or of all, with their times.
+//! Grouping of records into operators: equal commands of one core, or of all, with their times.
 //!
-//! Two records are the same operator when engine, names, element type and shape agree; addresses, dependencies and
-//! repeated launches do not make another one.
+//! Records belong to the same operator if engine, names, element type and shape agree. Addresses, dependencies and
+//! launches do not matter.
 
 use super::chip::Engine;
 use super::core::ENGINES;
@@ -11,43 +11,43 @@ use super::names;
 use super::timeline::Timeline;
 use std::collections::HashMap;
 
-/// What makes two records the same operator.
+/// Key of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operator {
-    /// The engine.
+    /// Engine.
     pub engine: Engine,
     /// Type of the command.
     pub kind: &'static str,
     /// Name of the command.
     pub name: &'static str,
-    /// Element type; empty when unknown.
+    /// Element type; empty if unknown.
     pub dtype: &'static str,
-    /// Where data moves, for engines that move it.
+    /// Direction of DMA transfers.
     pub direction: &'static str,
-    /// Named sizes: shapes of operands and result, or the bytes moved.
+    /// Named sizes: shapes of operands and result, or the transferred bytes.
     pub sizes: Vec<(&'static str, u64)>,
-    /// The kernel or layer it belongs to, when one is known.
+    /// Kernel or layer, if known.
     pub place: Option<String>,
 }
 
-/// Times and figures of one operator.
+/// Times and totals of an operator.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     /// Time of each record.
     pub times_ns: Vec<i64>,
-    /// Cycles of all of them.
+    /// Total cycles.
     pub cycles: i64,
-    /// Stalled cycles of all of them.
+    /// Total stalled cycles.
     pub stalls: u64,
-    /// Bytes all of them moved.
+    /// Total bytes.
     pub bytes: u64,
-    /// Operations one of them asks for; 0 when unknown.
+    /// Operations of the algorithm per record; 0 if unknown.
     pub asked: u128,
-    /// Operations the array does for one of them.
+    /// Operations of the hardware per record.
     pub done: u128,
 }
 
-/// Registers that tell shapes; all others may differ between runs of one operator.
+/// Registers with shapes. All others may differ between runs of an operator.
 const SHAPES: [&str; 21] = [
     "res0_n",
     "res0_c",
@@ -73,7 +73,7 @@ const SHAPES: [&str; 21] = [
 ];
 
 impl Operator {
-    /// The operator of a record; system commands are none.
+    /// Returns the operator of a record, or `None` for system commands.
     pub fn of(event: &Event<'_>, layers: Option<&Layers>) -> Option<Operator> {
         if event.is_system() {
             return None;
@@ -83,7 +83,7 @@ impl Operator {
         let (dtype, direction) = if is_tiu {
             (tiu::result_type(event).map_or("", names::dtype), "")
         } else {
-            // Reports print the zeros of a command that is not known as INT8 and DDR->DDR; rows leave them out.
+            // Reports print an unknown type and direction as INT8 and DDR->DDR; records omit them.
             (dma::known_dtype(event), if dma::knows_ends(event) { dma::traffic(event).direction() } else { "" })
         };
         let mut sizes = Vec::new();
@@ -98,7 +98,7 @@ impl Operator {
         Some(Operator { engine: event.engine, kind: names.kind, name: names.name, dtype, direction, sizes, place })
     }
 
-    /// The operator for a reader.
+    /// Formats the operator.
     pub fn text(&self) -> String {
         let mut text = format!("{} {} {}", self.engine.name(), self.kind, self.name.trim());
         for part in [self.dtype, self.direction] {
@@ -115,7 +115,7 @@ impl Operator {
         }
     }
 
-    /// Some of the sizes as a shape, as far as they are known.
+    /// Returns the sizes with the given prefix and suffix as a shape, as far as they are known.
     pub fn shape(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
         let known = ["n", "c", "h", "w"].iter().filter_map(|letter| {
             let wanted = format!("{prefix}{letter}{suffix}");
@@ -143,18 +143,18 @@ impl Runs {
         }
     }
 
-    /// Time of all records.
+    /// Returns the total time.
     pub fn total_ns(&self) -> i64 {
         self.times_ns.iter().sum()
     }
 
-    /// Mean time.
+    /// Returns the mean time.
     pub fn mean_ns(&self) -> f64 {
         self.total_ns() as f64 / self.times_ns.len().max(1) as f64
     }
 }
 
-/// Every record that is an operator's, with it.
+/// Calls `take` with every record of an operator.
 pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
     let mut give = |event: Event<'_>| {
         if let Some(operator) = Operator::of(&event, timeline.layers.as_ref()) {
@@ -171,7 +171,7 @@ pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
     }
 }
 
-/// The operators of each core (ports count to the core they are shown under), in order of first appearance.
+/// Returns the operators of each core in order of first occurrence. Ports belong to the core they are displayed under.
 pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

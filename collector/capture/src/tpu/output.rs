@@ -1,14 +1,13 @@
-//! Outputs of a capture: each appears whole or not at all, in a folder that is made if needed.
+//! Output files of a capture, which are written atomically.
 
 use super::{Error, Result};
 use datasets::output::Output;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// Size of the pieces in which files are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a file through `fill`.
+/// Writes a file with the content from `fill`, and creates its folder if necessary.
 pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std::io::Result<()>) -> Result<()> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -20,7 +19,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std::io::
     output.keep().map_err(|error| failed(cause(error)))
 }
 
-/// What the system said: the place stands in our own error.
+/// Extracts the operating system's error, since the outer error already contains the path.
 fn cause(error: datasets::Error) -> std::io::Error {
     match error {
         datasets::Error::Io { source, .. } => source,

@@ -1,7 +1,7 @@
-//! Gives each record its command.
+//! Pairing of records with commands.
 //!
-//! Records and commands are both cut into sections at resets of their numbers; sections of equal span belong together
-//! (`section`), and inside a section the number says which command a record is.
+//! Records and commands are divided into sections at resets of their numbers. Sections of equal span are matched
+//! (`section`), and inside a section the number identifies the command of a record.
 
 use super::chip::{Chip, Engine};
 use super::descriptor::{self, Stream};
@@ -15,17 +15,16 @@ use std::ops::Range;
 /// A section of commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// First of its commands in the list.
     first: usize,
-    /// How many commands are known.
+    /// Number of known commands.
     count: usize,
-    /// How many numbers it covers.
+    /// Range of command numbers.
     span: u64,
-    /// Tags of records even without a command, or `NONE`.
+    /// Tags of records without a command, or `NONE`.
     tags: u32,
 }
 
-/// Commands in order, cut into sections.
+/// Commands in order, divided into sections.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     list: Vec<u32>,
@@ -33,12 +32,12 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Whether there are none.
+    /// Returns whether there are no sections.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
 
-    /// How many sections have a command of this number.
+    /// Returns the number of sections that contain a command with this number.
     fn count(&self, number: u64, pool: &[Command]) -> usize {
         let covers = |section: &&Section| {
             let first = self.list[section.first..].first().filter(|_| section.count > 0);
@@ -63,7 +62,7 @@ impl Commands {
 /// Descriptors that nodes refer to, by key and count.
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
-/// The sections of a list of nodes; descriptors they refer to are decoded here and added to `pool`.
+/// Returns the sections of a list of nodes. Referenced descriptors are decoded and added to `pool`.
 pub fn of_nodes(
     chip: Chip,
     engine: Engine,
@@ -106,7 +105,7 @@ pub fn of_nodes(
     commands
 }
 
-/// The sections of blocks of static commands, one each.
+/// Returns the sections of blocks of static commands, one per block.
 pub fn of_static(
     chip: Chip,
     engine: Engine,
@@ -151,7 +150,7 @@ fn add_stream(
     }
 }
 
-/// Pairs what has no command yet; whether any record got one.
+/// Pairs records without a command, and returns whether any was paired.
 pub fn pair(records: &mut [Record], commands: &Commands, pool: &[Command], losses: &mut Losses) -> bool {
     let matches = matches(records, commands, losses);
     for matched in &matches {
@@ -160,11 +159,11 @@ pub fn pair(records: &mut [Record], commands: &Commands, pool: &[Command], losse
     matches.iter().any(|matched| matched.command != NONE)
 }
 
-/// Whether the last two records are those that switching the profiler off leaves, which no command caused.
+/// Returns whether the last two records were caused by disabling the profiler instead of a command.
 ///
-/// Both moved nothing, their numbers begin again, and with them each of these numbers occurs more often among the records
-/// than among the commands. They span as many numbers as any section of two commands: where the last section is one, they
-/// would take its place, and each section before them that of its predecessor.
+/// Such records move no data, their numbers restart, and their numbers occur more often among the records than among
+/// the commands. They span as many numbers as a section of two commands. If the last section is one, they would be
+/// matched with it, and each earlier section would be matched with its predecessor.
 pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Command]) -> bool {
     let [.., before, first, last] = records else { return false };
     let is_open = |record: &Record| record.command == NONE;
@@ -175,19 +174,18 @@ pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Comman
     last.id == first.id + 1 && first.id <= before.id && is_marker(first) && is_marker(last)
 }
 
-/// A record and what explains it.
+/// A record with its command.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
     /// Index of the record.
     pub record: usize,
     /// Index of the command, or `NONE`.
     pub command: u32,
-    /// Tags of the section, or `NONE`.
     tags: u32,
 }
 
 impl Match {
-    /// Writes it into the record.
+    /// Stores the command in the record.
     pub fn apply(&self, record: &mut Record, pool: &[Command]) {
         if self.command != NONE {
             record.command = self.command;
@@ -198,7 +196,7 @@ impl Match {
     }
 }
 
-/// What explains which record.
+/// Matches records with commands.
 pub fn matches(records: &[Record], commands: &Commands, losses: &mut Losses) -> Vec<Match> {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let sections = record_sections(records, &open);
@@ -245,12 +243,12 @@ fn record_sections(records: &[Record], open: &[usize]) -> Vec<Range<usize>> {
     sections
 }
 
-/// Sections of this size are too short to be told apart by their place alone.
+/// Minimum length of a section that can be matched by position alone.
 const SHORTEST: usize = 4;
-/// A later section of records that begins below this number belongs to the next block of commands.
+/// A later section of records that starts below this number belongs to the next block of commands.
 const NEXT_BLOCK: u64 = 1000;
 
-/// Pairs by the numbers as they stand: record m is the command m+1 of its block.
+/// Pairs records by their numbers: record m is command m+1 of its block.
 pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let mut block = 0;
@@ -271,7 +269,7 @@ pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     }
 }
 
-/// How often each number occurs among the nodes of the tensor unit; references cover the numbers below their count.
+/// Occurrences of command numbers among the tensor unit's nodes. A reference covers all numbers below its count.
 #[derive(Debug, Default)]
 pub struct Numbers {
     commands: HashMap<u64, u32>,
@@ -279,7 +277,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Counts them.
+    /// Counts the numbers of nodes.
     pub fn of(nodes: &[Node], pool: &[Command]) -> Numbers {
         let mut numbers = Numbers::default();
         for node in nodes {
@@ -292,7 +290,7 @@ impl Numbers {
         numbers
     }
 
-    /// How often a number occurs.
+    /// Returns how often a number occurs.
     pub fn count(&self, number: u64) -> usize {
         let longer = self.references.len() - self.references.partition_point(|count| *count <= number);
         self.commands.get(&number).map_or(0, |count| *count as usize) + longer

@@ -1,10 +1,10 @@
-//! Raw PMU records: sizes, times and counters, by chip.
+//! Format of raw PMU records by chip: sizes, times and counters.
 
 use super::block::word;
 use super::chip::{Chip, Engine};
 use super::record::{Label, NONE, Record};
 
-/// Bytes of one record.
+/// Returns the size of a record.
 pub fn stride(chip: Chip, engine: Engine) -> usize {
     match (engine, chip) {
         (Engine::Cdma, _) => 128,
@@ -15,7 +15,7 @@ pub fn stride(chip: Chip, engine: Engine) -> usize {
     }
 }
 
-/// The records of a block, in cycles.
+/// Parses the records of a block. Times are in cycles.
 pub fn records(chip: Chip, engine: Engine, bytes: &[u8], first_row: u32) -> Vec<Record> {
     let rows = bytes.chunks_exact(stride(chip, engine));
     rows.zip(first_row..)
@@ -42,7 +42,7 @@ fn id(chip: Chip, engine: Engine, row: &[u8]) -> u32 {
     }
 }
 
-/// Whether the counters say that a record is no work but a message or a marker.
+/// Returns whether the counters show that a record is a message or a marker instead of work.
 pub fn is_system(chip: Chip, engine: Engine, row: &[u8]) -> bool {
     match (engine, chip) {
         (_, Chip::Bm1688) | (Engine::Tiu, Chip::Cv84x6) => false,
@@ -52,7 +52,7 @@ pub fn is_system(chip: Chip, engine: Engine, row: &[u8]) -> bool {
     }
 }
 
-/// Sum of 32-bit counters.
+/// Returns the sum of 32-bit counters.
 pub fn sum(row: &[u8], counters: impl IntoIterator<Item = usize>) -> u64 {
     counters.into_iter().map(|index| u64::from(word(row, index))).sum()
 }

@@ -1,4 +1,4 @@
-//! The register reports: every key of every event as text, one file per core and kind of engine.
+//! Register reports: all keys of all events as text, one file per core and kind of engine.
 
 use super::chip::Engine;
 use super::event::{Event, Value};
@@ -9,10 +9,9 @@ use rayon::prelude::*;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Texts are written to files in pieces of this size.
 const PIECE: usize = 1 << 16;
 
-/// Writes all of them; returns how many.
+/// Writes all reports and returns their number.
 pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
     let mut jobs: Vec<(PathBuf, Job<'_>)> = Vec::new();
     for core in &timeline.cores {

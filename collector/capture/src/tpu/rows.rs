@@ -1,21 +1,20 @@
-//! Raw records of a stream by their number.
+//! Access to the raw records of a stream by index.
 
-/// Where the raw records of a stream lie.
+/// Raw records of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     bytes: &'a [u8],
-    /// First row and place of each block.
     blocks: &'a [(u32, usize)],
     stride: usize,
 }
 
 impl<'a> Rows<'a> {
-    /// Records of this many bytes each, in blocks told by their first row and place.
+    /// Creates the access to records of `stride` bytes, in blocks given by first row and offset.
     pub fn new(bytes: &'a [u8], blocks: &'a [(u32, usize)], stride: usize) -> Rows<'a> {
         Rows { bytes, blocks, stride }
     }
 
-    /// The bytes of one record.
+    /// Returns the bytes of a record.
     pub fn row(&self, row: u32) -> &'a [u8] {
         let block = self.blocks.partition_point(|(first, _)| *first <= row) - 1;
         let (first, start) = self.blocks[block];

@@ -1,14 +1,14 @@
-//! Cuts streams into sections at resets of the command numbers, and finds which sections belong together.
+//! Matching of sections of records with sections of commands.
 //!
-//! Two sections can only belong together when they span equally many numbers, so the task is a longest common
-//! subsequence of two lists of spans. Among equally long ones the result is that of the vendor's tool: it walks a table
-//! of distances from the end, takes equal spans whenever it meets them, and rather drops records than commands. The table
-//! is quadratic; here equal ends cost nothing, and the rest is computed in a band as wide as the lists differ.
+//! Two sections can only match if their spans are equal, so the result is a longest common subsequence of two lists of
+//! spans. Among equally long ones, the vendor's is chosen: its tool walks an edit-distance table from the end, matches
+//! equal spans whenever possible and prefers to drop records rather than commands. That table is quadratic. Here, equal
+//! prefixes and suffixes are skipped and the rest is computed in a diagonal band.
 
-/// Beyond this many cells of the band the lists have nothing in common worth the time.
+/// Maximum size of the band; larger differences are not worth matching.
 const MAX_CELLS: usize = 1 << 24;
 
-/// Pairs of indices (of records' and of commands' sections), both ascending; `None` when the lists are too different.
+/// Returns pairs of record and command sections in ascending order, or `None` if the lists differ too much.
 pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
     let mut pairs = Vec::new();
     let (mut i, mut j) = (records.len(), commands.len());
@@ -27,7 +27,7 @@ pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
             (i, j) = (i - 1, j - 1);
             continue;
         }
-        // Within the common head a distance is the difference of the lengths.
+        // Within the common prefix the distance is the difference of the lengths.
         let drop_record = match &distances {
             Some(band) if i > head && j > head => band.at(i - 1 - head, j - head) <= band.at(i - head, j - 1 - head),
             _ => i > j,
@@ -38,7 +38,7 @@ pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
     Some(pairs)
 }
 
-/// Distances of all prefixes near the diagonal.
+/// Edit distances of all prefixes near the diagonal.
 struct Band {
     half: usize,
     columns: usize,
@@ -48,7 +48,7 @@ struct Band {
 const FAR: u32 = u32::MAX / 2;
 
 impl Band {
-    /// The narrowest band that surely holds every distance the walk compares.
+    /// Computes the narrowest band that contains every distance the walk compares.
     fn of(records: &[u64], commands: &[u64]) -> Option<Band> {
         let longest = records.len().max(commands.len()) + 1;
         let mut half = records.len().abs_diff(commands.len()) + 16;
@@ -56,7 +56,7 @@ impl Band {
             let half_now = half.min(longest);
             let band = Band::fill(records, commands, half_now)?;
             let distance = band.at(records.len(), commands.len()) as usize;
-            // A neighbour of the best way is at most one further away than the whole distance.
+            // The distance of an adjacent cell exceeds the total by at most one.
             if distance + 2 <= half_now || half_now == longest {
                 return Some(band);
             }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The vendor's way: the whole table.
+    /// The vendor's algorithm with the full table.
     fn by_table(records: &[u64], commands: &[u64]) -> Vec<(usize, usize)> {
         let (m, n) = (records.len(), commands.len());
         let mut table = vec![vec![0u32; n + 1]; m + 1];

@@ -1,22 +1,22 @@
-//! How a capture is read, and what all its parts share.
+//! Settings for reading a capture.
 
 use super::chip::{Chip, Engine};
 
-/// How to read a capture.
+/// Options for reading a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// Clock of the tensor unit, instead of the capture's own.
+    /// Clock of the tensor unit, overriding the capture.
     pub tiu_mhz: Option<f64>,
-    /// Give the vendor's tool's figures where they are wrong, too.
+    /// Whether to reproduce the vendor's results where they are wrong.
     pub compat: bool,
 }
 
-/// What all parts of a capture share.
+/// Settings shared by all parts of a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The chip.
+    /// Chip.
     pub chip: Chip,
-    /// Whether commands are those of a compiled model.
+    /// Whether commands belong to a compiled model.
     pub is_bmodel: bool,
     /// Clock of the tensor unit.
     pub tiu_mhz: f64,
@@ -25,7 +25,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The clock of an engine.
+    /// Returns the clock of an engine.
     pub fn mhz(&self, engine: Engine) -> f64 {
         if engine == Engine::Tiu { self.tiu_mhz } else { self.chip.facts().dma_mhz }
     }

@@ -1,4 +1,4 @@
-//! The summary: one row per core, and one over all.
+//! Summary table: one row per core, and an overall row.
 
 use super::chip::Engine;
 use super::core::Core;
@@ -8,48 +8,48 @@ use super::timeline::Timeline;
 use rayon::prelude::*;
 use report::{Table, duration, figures};
 
-/// Bytes and the cycles they took.
+/// Traffic and its cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Cycles of the records that moved them.
+    /// Cycles of the transfers.
     pub cycles: i64,
 }
 
-/// Sums over one core.
+/// Totals of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSums {
-    /// Cycles of TIU records that are no system commands.
+    /// Cycles of TIU records without system commands.
     pub tiu_cycles: i64,
-    /// Operations asked for.
+    /// Operations of the algorithm.
     pub asked: u128,
-    /// Operations done.
+    /// Operations of the hardware.
     pub done: u128,
-    /// Cycles of GDMA records that are no system commands.
+    /// Cycles of GDMA records without system commands.
     pub gdma_cycles: i64,
-    /// What GDMA moved from and to DDR.
+    /// GDMA traffic from and to DDR.
     pub gdma_ddr: Moved,
-    /// What GDMA moved within the chip.
+    /// GDMA traffic within the chip.
     pub gdma_l2: Moved,
-    /// Cycles of SDMA records that are no waits.
+    /// Cycles of SDMA records without waits.
     pub sdma_cycles: i64,
-    /// What SDMA moved.
+    /// SDMA traffic.
     pub sdma_ddr: Moved,
 }
 
-/// Sums over a capture.
+/// Totals of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Each core.
+    /// Totals of each core.
     pub cores: Vec<CoreSums>,
-    /// From the first begin to the last end.
+    /// Time from the first start to the last end.
     pub total_ns: i64,
     tiu_mhz: f64,
     dma_mhz: f64,
 }
 
-/// Computes the sums; `None` when there is no event.
+/// Computes the totals, or `None` without events.
 pub fn summarise(timeline: &Timeline) -> Option<Summary> {
     let start = timeline.records().map(|record| record.start).min()?;
     let end = timeline.records().map(|record| record.end).max()?;
@@ -129,7 +129,7 @@ const HEADER: [(&str, usize); 11] = [
 const WIDTH: usize = 190;
 
 impl Summary {
-    /// The table as the vendor's tool writes it into a file.
+    /// Formats the table as in the vendor's text file.
     pub fn text(&self) -> String {
         let line = |cells: &[String]| {
             let padded = cells.iter().zip(HEADER).map(|(cell, (_, width))| format!("{cell:>width$}"));
@@ -149,7 +149,7 @@ impl Summary {
         text + &double
     }
 
-    /// The table as a person reads it.
+    /// Returns the table for display.
     pub fn table(&self) -> Table {
         let orders = [None, None, None, None, Some(7), Some(1), Some(6), Some(2), Some(4), Some(5), Some(3)];
         let headings = [
@@ -172,19 +172,19 @@ impl Summary {
         let mut table = Table::new(headings.into_iter().zip(orders).map(column));
         for mut row in self.rows() {
             row[2] = duration(self.total_ns as f64);
-            // A time in a column of cycles is that of the slowest core; what its unit is stands in every cell.
+            // A time in a column of cycles is that of the slowest core. Its cells contain the unit.
             let readable = |cell: String| cell.replace("(us)", " µs").replace('%', " %");
             table.row(row.map(readable));
         }
         table
     }
 
-    /// Heads of the columns.
+    /// Returns the column headers.
     pub fn header() -> [&'static str; 11] {
         HEADER.map(|(name, _)| name)
     }
 
-    /// The rows as texts; the last is over all cores.
+    /// Returns the rows as texts, with the overall row last.
     pub fn rows(&self) -> Vec<[String; 11]> {
         let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
         cores.chain(std::iter::once(self.overall_row())).collect()
@@ -258,7 +258,7 @@ impl Summary {
     }
 }
 
-/// Time of some cycles, rounded to a hundredth and cut, as the vendor's tool does.
+/// Converts cycles to nanoseconds. Rounds to two decimals and truncates, as in the vendor's tool.
 pub fn time_ns(cycles: i64, mhz: f64) -> i64 {
     let time = cycles as f64 / mhz * 1000.0;
     format!("{time:.2}").parse::<f64>().unwrap_or(time) as i64

@@ -1,4 +1,4 @@
-//! A capture on one time line: what every report is made from.
+//! Timeline of a capture, the input of all reports.
 
 use super::cdma::Port;
 use super::chip::Engine;
@@ -10,41 +10,41 @@ use super::record::Record;
 use super::settings::Settings;
 use std::path::PathBuf;
 
-/// A capture on one time line, in nanoseconds from its first record.
+/// A capture on one clock, in nanoseconds from its first record.
 #[derive(Debug)]
 pub struct Timeline {
-    /// The folder.
+    /// Folder of the capture.
     pub directory: PathBuf,
-    /// What all parts share.
+    /// Settings of the capture.
     pub settings: Settings,
-    /// Cores by number; one without a file is empty.
+    /// Cores by number; cores without a file are empty.
     pub cores: Vec<Core>,
     /// Ports with a file.
     pub ports: Vec<Port>,
     /// Host time between the end of the records and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
-    /// End of the last record, the profiler's own ones included.
+    /// End of the last record, including the profiler's own.
     pub tail_ns: i64,
-    /// The layers of a compiled model, when the files that tell them lie in the folder.
+    /// Layers of a compiled model, if their files are in the folder.
     pub layers: Option<Layers>,
-    /// What was skipped.
+    /// Skipped parts of the capture.
     pub losses: Losses,
 }
 
 impl Timeline {
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn record_count(&self) -> usize {
         let cores = self.cores.iter().flat_map(|core| &core.streams);
         cores.chain(self.ports.iter().map(|port| &port.stream)).map(|stream| stream.records.len()).sum()
     }
 
-    /// The events of one engine of a core.
+    /// Returns the events of a core's engine.
     pub fn core_events<'a>(&'a self, core: &'a Core, engine: Engine) -> impl ExactSizeIterator<Item = Event<'a>> {
         let count = core.streams[super::node::slot(engine)].records.len();
         (0..count).map(move |index| self.core_event(core, engine, index))
     }
 
-    /// One event of an engine of a core.
+    /// Returns one event of a core's engine.
     pub fn core_event<'a>(&'a self, core: &'a Core, engine: Engine, index: usize) -> Event<'a> {
         let stream = &core.streams[super::node::slot(engine)];
         let record = &stream.records[index];
@@ -52,12 +52,12 @@ impl Timeline {
         Event::new(&self.settings, engine, Some(core.id), index, record, row, Some(core))
     }
 
-    /// The events of a port.
+    /// Returns the events of a port.
     pub fn port_events<'a>(&'a self, port: &'a Port) -> impl ExactSizeIterator<Item = Event<'a>> {
         (0..port.stream.records.len()).map(move |index| self.port_event(port, index))
     }
 
-    /// One event of a port.
+    /// Returns one event of a port.
     pub fn port_event<'a>(&'a self, port: &'a Port, index: usize) -> Event<'a> {
         let record = &port.stream.records[index];
         let row = port.stream.rows(&port.bytes).row(record.row);
@@ -66,13 +66,13 @@ impl Timeline {
         Event::new(&self.settings, Engine::Cdma, shown, index, record, row, owner)
     }
 
-    /// Every record of every engine.
+    /// Returns the records of all engines.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         let cores = self.cores.iter().flat_map(|core| &core.streams);
         cores.chain(self.ports.iter().map(|port| &port.stream)).flat_map(|stream: &Stream| &stream.records)
     }
 
-    /// Engines of cores that have records.
+    /// Returns the engines of a core that have records.
     pub fn engines_of(&self, core: &Core) -> impl Iterator<Item = Engine> {
         let filled = [0, 1, 2].map(|slot| !core.streams[slot].records.is_empty());
         ENGINES.into_iter().enumerate().filter(move |(slot, _)| filled[*slot]).map(|(_, engine)| engine)

@@ -1,4 +1,4 @@
-//! Everything that a capture shows, written into a folder.
+//! Writing of all outputs of a capture into a folder.
 
 use super::loss::Losses;
 use super::summary::Summary;
@@ -6,25 +6,25 @@ use super::{Result, Timeline, book, output, page, reginfo, trace};
 use std::io::Write;
 use std::path::Path;
 
-/// Which outputs are written.
+/// Selection of outputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outputs<'a> {
-    /// The summary as the vendor's tool writes it.
+    /// Summary in the vendor's format.
     pub has_summary: bool,
-    /// The trace.
+    /// Perfetto trace.
     pub has_trace: bool,
-    /// The workbook; with it or the page come the register reports.
+    /// Workbook. The register reports are written with the workbook or the page.
     pub has_book: bool,
-    /// The page.
+    /// HTML page.
     pub has_page: bool,
-    /// A trace of the host to merge.
+    /// Host trace to merge.
     pub host_trace: Option<&'a Path>,
-    /// The workbook has cores below this number only.
+    /// Number of cores in the workbook.
     pub core_limit: Option<u32>,
 }
 
-/// Writes the outputs into a folder, which is made if needed, and returns their names. What is skipped of the host's trace is added to
-/// the losses of the time line.
+/// Writes the outputs into a folder, which is created if necessary, and returns their names. Skipped parts of the host
+/// trace are added to the timeline's losses.
 pub fn write(
     timeline: &mut Timeline,
     summary: Option<&Summary>,

@@ -1,5 +1,4 @@
-//! What a question may do: read the tables of the trace, and compute. It changes nothing, opens no other file, and ends
-//! in time and within its memory.
+//! Sandbox of SQL queries: they can only read the trace's tables and compute, within limits of time and memory.
 
 use super::Error;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -8,17 +7,17 @@ use rusqlite::{Connection, ErrorCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How much a question may cost.
+/// Limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Time for the answer; reading the trace does not count.
+    /// Time limit of the query, without loading the trace.
     pub time: Duration,
-    /// Memory of the tables and of the answer on its way, in MiB. It is one figure for the whole process, and the
-    /// lowest that was ever given holds.
+    /// Memory limit of tables and result in MiB. The limit is global to the process, and the lowest one ever set
+    /// applies.
     pub memory_mib: u32,
-    /// Rows of an answer.
+    /// Maximum number of result rows.
     pub rows: usize,
-    /// Bytes of its texts.
+    /// Maximum size of the result's texts in bytes.
     pub bytes: usize,
 }
 
@@ -28,19 +27,17 @@ impl Default for Bounds {
     }
 }
 
-/// The longest value a question may make.
 const VALUE_BYTES: i32 = 64 << 20;
-/// The longest question.
 const QUESTION_BYTES: i32 = 1 << 20;
-/// The longest pattern of LIKE and GLOB, whose time may be a power of its length.
+/// Maximum length of a LIKE or GLOB pattern, since matching can be superlinear in it.
 const PATTERN_BYTES: i32 = 1000;
-/// Steps of SQLite between two looks at the clock.
+/// Number of SQLite's steps between checks of the time limit.
 const STEPS: i32 = 1000;
 
-/// Tables that may be read beside those of the trace; the last two take a text apart.
+/// Readable tables in addition to those of the trace; the last two are table-valued JSON functions.
 const OTHER_TABLES: [&str; 4] = ["sqlite_master", "sqlite_schema", "json_each", "json_tree"];
 
-/// Functions that compute a value and do nothing else.
+/// Allowed functions, all without side effects.
 const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat \
     concat_ws cos cosh count cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp \
     first_value floor format glob group_concat hex if ifnull iif instr json json_array json_array_length json_each \
@@ -51,17 +48,17 @@ const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg c
     row_number rtrim sign sin sinh soundex sqlite_version sqrt strftime string_agg substr substring subtype sum tan tanh \
     time timediff total trim trunc typeof unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob";
 
-/// What was refused, for the error.
+/// Description of the rejected action, for the error.
 pub type Refused = Arc<Mutex<Option<String>>>;
 
-/// Bounds the memory of a database before it is filled.
+/// Limits the memory of a database before it is filled.
 pub fn bound_memory(database: &Connection, bounds: &Bounds) -> Result<(), rusqlite::Error> {
-    // Without this a question's own tables would go to files in a temporary folder, which nothing bounds.
+    // Otherwise temporary tables would be stored in files without a size limit.
     database.pragma_update(None, "temp_store", "memory")?;
     database.pragma_update(None, "hard_heap_limit", i64::from(bounds.memory_mib.max(1)) << 20)
 }
 
-/// Confines all questions that a filled database is asked from now on.
+/// Restricts all further queries of a filled database.
 pub fn confine(database: &mut Connection, tables: Vec<String>, bounds: &Bounds) -> Result<Refused, rusqlite::Error> {
     for (limit, value) in [
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
@@ -87,11 +84,11 @@ pub fn confine(database: &mut Connection, tables: Vec<String>, bounds: &Bounds) 
     Ok(refused)
 }
 
-/// Why a step of a question is not done; steps that only read and compute are.
+/// Returns why an action is rejected, or `None` for actions that only read and compute.
 fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
     match action {
         AuthAction::Select | AuthAction::Recursive => None,
-        // A table that is read without a column, or a name that the question itself gives.
+        // A table that is read without a column, or a name defined by the query.
         AuthAction::Read { column_name: "", .. } => None,
         AuthAction::Read { table_name, .. } => {
             let is_known = tables.iter().map(String::as_str).chain(OTHER_TABLES).any(|known| known == table_name);
@@ -107,7 +104,7 @@ fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
     }
 }
 
-/// What an error of SQLite means to the one who asked.
+/// Converts an error of SQLite to one for the user.
 pub fn explain(error: rusqlite::Error, refused: &Refused, bounds: &Bounds) -> Error {
     if let Some(what) = refused.lock().ok().and_then(|mut refused| refused.take()) {
         return Error::Refused { what };

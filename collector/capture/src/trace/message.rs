@@ -1,6 +1,5 @@
-//! The messages of a trace that are read; everything else in a packet is skipped by its length.
+//! Protobuf messages of Perfetto traces that are decoded. Other fields are skipped.
 
-/// A packet.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Packet {
     #[prost(uint64, optional, tag = "8")]
@@ -17,10 +16,10 @@ pub struct Packet {
     pub track: Option<TrackDescriptor>,
 }
 
-/// The bit of `Packet::flags` with which a sequence forgets its texts.
+/// Bit of `Packet::flags` that clears the interned texts of a sequence.
 pub const STATE_CLEARED: u32 = 1;
 
-/// A begin, an end or a value.
+/// Start, end or value on a track.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackEvent {
     #[prost(uint64, repeated, tag = "3")]
@@ -47,19 +46,13 @@ pub struct TrackEvent {
     pub last_flows: Vec<u64>,
 }
 
-/// Values of `TrackEvent::kind`.
 pub mod kind {
-    /// A slice begins.
     pub const BEGIN: i32 = 1;
-    /// It ends.
     pub const END: i32 = 2;
-    /// Something without length.
     pub const INSTANT: i32 = 3;
-    /// A value.
     pub const COUNTER: i32 = 4;
 }
 
-/// An argument of a slice.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Annotation {
     #[prost(uint64, tag = "1")]
@@ -82,7 +75,6 @@ pub struct Annotation {
     pub string_iid: Option<u64>,
 }
 
-/// Texts of a sequence.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Interned {
     #[prost(message, repeated, tag = "1")]
@@ -95,7 +87,7 @@ pub struct Interned {
     pub strings: Vec<Text>,
 }
 
-/// One text. Perfetto's messages differ in whether the text must be UTF-8; bytes read both.
+/// An interned text. Perfetto's schema uses both strings and bytes; bytes can read either.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Text {
     #[prost(uint64, tag = "1")]
@@ -104,7 +96,6 @@ pub struct Text {
     pub text: Vec<u8>,
 }
 
-/// A track.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackDescriptor {
     #[prost(uint64, tag = "1")]
@@ -121,7 +112,6 @@ pub struct TrackDescriptor {
     pub counter: Option<CounterDescriptor>,
 }
 
-/// A process that a track stands for.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Process {
     #[prost(int32, tag = "1")]
@@ -130,7 +120,6 @@ pub struct Process {
     pub name: String,
 }
 
-/// A thread, likewise.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Thread {
     #[prost(int32, tag = "1")]
@@ -141,7 +130,7 @@ pub struct Thread {
     pub name: String,
 }
 
-/// What a counter's values mean.
+/// Interpretation of a counter's values.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CounterDescriptor {
     #[prost(bool, tag = "5")]

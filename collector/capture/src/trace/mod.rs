@@ -1,8 +1,7 @@
-//! Perfetto traces, read back: any question that SQL can ask about slices, their arguments, tracks and counters.
+//! SQL queries on Perfetto traces: slices, arguments, tracks and counters.
 //!
-//! The tables and columns are those of Perfetto's own trace processor as far as they hold what our traces hold, so that
-//! queries written for it run here without it. Traces of other programs are read the same way; what is not a track
-//! event is left out.
+//! Tables and columns are a compatible subset of Perfetto's trace processor, so that existing queries work without it.
+//! Traces of other programs are supported, but only their track events are loaded.
 
 pub mod bounds;
 pub(crate) mod message;
@@ -19,93 +18,93 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// A file larger than this is refused; protocol buffers end there too.
+/// Maximum size of a file, the same as that of a protobuf message.
 const MAX_BYTES: u64 = 2 << 30;
-/// How long after its time a question may take to notice that it is over: one step may be a long one.
+/// Time for a query to notice that its time limit has passed, since a single step may be long.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why a trace cannot be asked.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason given by the operating system.
         source: std::io::Error,
     },
-    /// The file is no trace.
+    /// The file is not a trace.
     #[error("`{}` is no Perfetto trace: {source}", path.display())]
     Decode {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the decoder.
         source: prost::DecodeError,
     },
-    /// The file is larger than any trace we read.
+    /// The file exceeds the size limit.
     #[error("`{}` has more than {} MiB; questions are answered about smaller traces", path.display(), MAX_BYTES >> 20)]
     Large {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The decoded file would be too large for its size on disk.
+    /// The decoded trace would be disproportionately large.
     #[error("the trace is not read: {0}")]
     TooLarge(String),
-    /// The query is wrong, or the tables could not be filled.
+    /// The query is invalid, or the tables could not be filled.
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
-    /// Nothing was asked, or too much at once.
+    /// The text is not exactly one statement.
     #[error("a question is one statement, such as \"select count(*) from slice\"")]
     Statements,
-    /// The query wants to do more than read the trace.
+    /// The query does more than read the trace.
     #[error("a question can only read: {what}")]
     Refused {
-        /// What it wants.
+        /// Rejected action.
         what: String,
     },
-    /// The answer takes too long.
+    /// The query exceeded its time limit.
     #[error("no answer after {seconds} s")]
     Late {
-        /// The time there was.
+        /// Time limit in seconds.
         seconds: f64,
     },
-    /// The tables or the answer are too large.
+    /// Tables or result exceed the memory limit.
     #[error("tables and answer need more than {mib} MiB of memory")]
     Memory {
-        /// The memory there was.
+        /// Memory limit in MiB.
         mib: u32,
     },
-    /// The answer is too long.
+    /// The result exceeds its limits.
     #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
     Long {
-        /// Rows that are allowed.
+        /// Maximum number of rows.
         rows: usize,
-        /// Bytes that are allowed.
+        /// Maximum number of bytes.
         bytes: usize,
     },
 }
 
-/// A value of an answer.
+/// A value of a result.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// NULL.
     Null,
-    /// A whole number.
+    /// Integer.
     Integer(i64),
-    /// A number.
+    /// Floating-point number.
     Real(f64),
-    /// A text.
+    /// Text.
     Text(String),
 }
 
-/// An answer.
+/// Result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// The rows.
+    /// Rows.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -118,7 +117,7 @@ impl Answer {
         self.rows.iter().map(object).collect()
     }
 
-    /// Returns the rows as a table; columns without texts are aligned as numbers are.
+    /// Returns the rows as a table. Columns without texts are right-aligned.
     pub fn table(&self) -> Table {
         let is_number = |at: usize| self.rows.iter().all(|row| !matches!(row[at], Value::Text(_)));
         let column = |(at, name): (usize, &String)| if is_number(at) { figures(name) } else { words(name) };
@@ -130,7 +129,7 @@ impl Answer {
     }
 }
 
-/// Asks a trace in a file.
+/// Runs a query on a trace file.
 pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
     let decode = |source| Error::Decode { path: path.to_owned(), source };
     let database = load(&read(path)?, bounds).map_err(|error| match error {
@@ -141,7 +140,7 @@ pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
     ask_in_time(database, sql.to_owned(), *bounds)
 }
 
-/// Reads the bytes of a trace into tables.
+/// Loads the bytes of a trace into tables.
 pub fn load(bytes: &[u8], bounds: &Bounds) -> Result<Connection, tables::Error> {
     let database = Connection::open_in_memory()?;
     bounds::bound_memory(&database, bounds)?;
@@ -161,12 +160,13 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Asks tables that are filled, and waits for the answer on another thread: SQLite looks at the clock between its steps, and a single step, such as one
-/// search of a long text for another, may take hours. A thread that is left behind ends with the process.
+/// Runs a query on filled tables with a hard time limit. SQLite checks the time only between steps, and a single step,
+/// such as a substring search in a long text, may take hours. The query therefore runs on another thread, which is
+/// abandoned when the limit passes.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {
-        // Nobody listens any longer when the time is over.
+        // The receiver is gone if the time limit has passed.
         let _ = sender.send(ask(&mut database, &sql, &bounds));
     });
     match receiver.recv_timeout(bounds.time.saturating_add(GRACE)) {
@@ -179,7 +179,7 @@ pub fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Res
     }
 }
 
-/// Asks tables that are filled.
+/// Runs a query on filled tables.
 pub fn ask(database: &mut Connection, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
     let refused = bounds::confine(database, tables::names(database)?, bounds)?;
     answer(database, sql, bounds).map_err(|error| match error {

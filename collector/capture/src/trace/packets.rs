@@ -1,14 +1,13 @@
-//! The packets of a file, one after the other: decoded at once, a file of empty packets would take hundreds of times
-//! its own size.
+//! Iteration over the packets of a file. Decoding the whole file at once would take a multiple of its size if packets
+//! are empty.
 
 use super::message::Packet;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::{DecodeError, Message};
 
-/// The field of a trace that holds a packet.
 const PACKET: u32 = 1;
 
-/// Calls `take` with every packet, until one cannot be read or `take` fails.
+/// Calls `take` with every packet until decoding or `take` fails.
 pub fn each<E: From<DecodeError>>(mut bytes: &[u8], take: &mut impl FnMut(Packet) -> Result<(), E>) -> Result<(), E> {
     while !bytes.is_empty() {
         let (field, wire) = decode_key(&mut bytes)?;
@@ -27,7 +26,7 @@ pub fn each<E: From<DecodeError>>(mut bytes: &[u8], take: &mut impl FnMut(Packet
     Ok(())
 }
 
-/// The decoder's own error for a message that is longer than what is left.
+/// Returns the decoder's error for a message that exceeds the input.
 fn cut_off() -> DecodeError {
     decode_varint(&mut [].as_slice()).expect_err("there is nothing to read")
 }

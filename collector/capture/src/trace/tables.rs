@@ -1,4 +1,4 @@
-//! Fills tables with what a trace holds.
+//! Loading of a trace into SQL tables.
 
 use super::message::{Annotation, Interned, Packet, STATE_CLEARED, Text, kind};
 use super::packets;
@@ -15,11 +15,10 @@ CREATE TABLE args (id INTEGER PRIMARY KEY, arg_set_id INTEGER, flat_key TEXT, ke
 CREATE VIEW slices AS SELECT * FROM slice;
 CREATE VIEW counter_track AS SELECT * FROM track WHERE type = 'counter';
 ";
-/// Made after filling, when they cost least.
+/// Created after filling, when that is cheapest.
 const INDICES: &str =
     "CREATE INDEX args_by_set ON args (arg_set_id); CREATE INDEX slice_by_args ON slice (arg_set_id);";
 
-/// Texts of one sequence, by kind and number.
 #[derive(Default)]
 struct Texts(HashMap<(u8, u64), String>);
 
@@ -27,7 +26,7 @@ const CATEGORY: u8 = 0;
 const NAME: u8 = 1;
 const KEY: u8 = 2;
 const STRING: u8 = 3;
-/// Dictionaries are not read deeper than this; the decoder stops there too.
+/// Maximum nesting of dictionaries, the same as in the decoder.
 const MAX_DEPTH: usize = 16;
 
 impl Texts {
@@ -50,7 +49,6 @@ impl Texts {
     }
 }
 
-/// A slice being put together.
 struct Slice {
     start: u64,
     end: Option<u64>,
@@ -61,24 +59,22 @@ struct Slice {
     parent: Option<usize>,
 }
 
-/// Why a trace did not become tables.
+/// Why a trace could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is none.
     #[error(transparent)]
     Decode(#[from] prost::DecodeError),
-    /// The database refuses it.
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
-    /// Its texts would be too large once repeated: names within names, or one name for everything.
+    /// Repetition of interned texts would make the tables too large.
     #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
     TooLarge {
-        /// The bound for a file of this size, in bytes.
+        /// Limit in bytes for a file of this size.
         most: u64,
     },
 }
 
-/// Bytes that the texts of tables may still take: names are stored once in a file and repeated in tables.
+/// Remaining size of the tables' texts. Names are stored once in the file but repeated in the tables.
 struct Budget {
     most: u64,
     left: u64,
@@ -98,7 +94,6 @@ impl Budget {
     }
 }
 
-/// Fills an empty database with all of a trace.
 pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     database.execute_batch(SCHEMA)?;
     database.execute_batch("BEGIN")?;
@@ -109,7 +104,6 @@ pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The tables and views of a filled database.
 pub fn names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
     let mut statement = database.prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")?;
     let names = statement.query_map([], |row| row.get(0))?;
@@ -136,7 +130,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     let mut args = database.prepare("INSERT INTO args VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut counters = database.prepare("INSERT INTO counter VALUES (NULL, ?, ?, ?)")?;
     let mut slices: Vec<Slice> = Vec::new();
-    // Begins and ends by track and time; the order in the file decides between equal times.
+    // Starts and ends sorted by track and time. The order in the file breaks ties.
     let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
     let (mut order, mut budget) = (0, Budget::of(trace));
     packets::each(trace, &mut |packet| {
@@ -176,7 +170,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     nest(&mut slices, &mut edges);
     let mut insert = database.prepare("INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for (id, slice) in slices.iter().enumerate() {
-        // As in the trace processor: a slice that never ends has the length -1.
+        // As in Perfetto's trace processor, a slice without end has duration -1.
         let length = slice.end.map_or(-1, |end| end.wrapping_sub(slice.start) as i64);
         let (track, parent) = (tracks.get(&slice.track), slice.parent.map(|parent| parent as i64));
         let Slice { start, category, name, depth, .. } = slice;
@@ -247,7 +241,6 @@ mod tests {
     use super::*;
     use prost::Message;
 
-    /// A file of packets.
     fn file(packets: &[Packet]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for packet in packets {
@@ -266,7 +259,7 @@ mod tests {
         matches!(fill(&Connection::open_in_memory().expect("a database"), &bytes), Err(Error::TooLarge { .. }))
     }
 
-    /// A long name that is written once and stands above many arguments, or in many events.
+    /// A long name that is stored once and applies to many arguments or events.
     #[test]
     fn names_that_stand_for_much_more_are_refused() {
         let leaf = Annotation { int_value: Some(1), ..Annotation::default() };

@@ -1,15 +1,14 @@
-//! Slices as Chrome's JSON in the shape that torch.profiler gives it, which Perfetto, chrome://tracing and
-//! HolisticTraceAnalysis open.
+//! Writer of Chrome's JSON in torch.profiler's style, which Perfetto, chrome://tracing and HolisticTraceAnalysis can
+//! open.
 
 use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
 use super::{Sort, Track};
 use serde::Serialize;
 use std::io::Write;
 
-/// A trace being written.
+/// Writer of a trace.
 pub struct ChromeSink<'a, W: Write> {
     heading: Heading<'a>,
-    /// Processes and threads of tracks, in JSON.
     places: Vec<[String; 2]>,
     line: Vec<u8>,
     out: W,
@@ -18,7 +17,7 @@ pub struct ChromeSink<'a, W: Write> {
 }
 
 impl<'a, W: Write> ChromeSink<'a, W> {
-    /// Begins with the members of the outermost object, and the names of tracks.
+    /// Starts a trace with its metadata and the names of tracks.
     pub fn new(heading: Heading<'a>, out: W) -> std::io::Result<ChromeSink<'a, W>> {
         let places = (0..heading.tracks.len()).map(|track| place(heading.tracks, track)).collect();
         let mut sink = ChromeSink { heading, places, line: Vec::new(), out, bytes: 0, latest_ns: 0 };
@@ -30,7 +29,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
             sink.line.extend_from_slice(b",\n");
         }
         sink.line.extend_from_slice(b"\"traceEvents\":[\n");
-        // Every other event has a comma before it.
+        // Every following event is preceded by a comma.
         sink.line.extend_from_slice(br#"{"ph":"M","name":"process_labels","pid":0,"tid":0,"args":{"labels":""}}"#);
         sink.flush_line()?;
         for (index, track) in heading.tracks.iter().enumerate() {
@@ -51,12 +50,12 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         Ok(sink)
     }
 
-    /// How much was written.
+    /// Returns the number of written bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes a slice, and its arrows behind it.
+    /// Writes a slice and its arrows.
     pub fn slice(&mut self, slice: &Shown<'_, '_>) -> std::io::Result<()> {
         self.begin(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
         self.member("cat", |line| text(line, slice.category));
@@ -92,7 +91,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         Ok(())
     }
 
-    /// Writes a value.
+    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         let (unit, name) = match &self.heading.tracks[track].sort {
             Sort::Counter(unit) if !unit.is_empty() => (*unit, &self.heading.tracks[track].name),
@@ -139,7 +138,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         Ok(())
     }
 
-    /// Ends the object, and says how much was left out.
+    /// Ends the trace, and marks it if events were omitted.
     pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         if left_out > 0 && !self.places.is_empty() {
             let at = self.latest_ns;
@@ -161,14 +160,14 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 }
 
-/// Process and thread of a track, in JSON. What is no thread has its own place as its number.
+/// Returns process and thread of a track as JSON. Tracks other than threads use their index.
 fn place(tracks: &[Track], track: usize) -> [String; 2] {
     let process = |mut at: usize| loop {
         match (&tracks[at].sort, tracks[at].parent) {
             (Sort::Process(id), _) => break id.to_string(),
-            // Parents stand before their children, so this ends.
+            // Parents precede their children, so the loop ends.
             (_, Some(parent)) if parent < at => at = parent,
-            // A track of its own that others stand under is what a process is.
+            // The root of other tracks represents a process.
             _ => break json(&tracks[at].name),
         }
     };
@@ -188,12 +187,12 @@ fn text(line: &mut Vec<u8>, text: &str) {
 }
 
 fn number(line: &mut Vec<u8>, value: f64) {
-    // JSON knows no endless numbers.
+    // JSON cannot represent infinities and NaN.
     let value = if value.is_finite() { value } else { 0.0 };
     value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
-/// Microseconds with three digits behind the point.
+/// Writes microseconds with three decimals.
 fn micros(line: &mut Vec<u8>, ns: i64) {
     let (sign, size) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");

@@ -1,7 +1,7 @@
-//! Perfetto traces, written: packets of one piece of a trace, with texts written once per piece.
+//! Writers of traces. This module encodes Perfetto packets, in pieces with their own tables of interned texts.
 //!
-//! Each piece starts its own table of texts, so pieces can be made on different threads and still be written in order.
-//! Texts are told apart by where they lie in memory, so they have to stay there for as long as the piece is made.
+//! Pieces can therefore be encoded on different threads and written in order. Texts are identified by their addresses,
+//! so they must not move while a piece is encoded.
 
 pub mod chrome;
 pub mod perfetto;
@@ -21,36 +21,36 @@ const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// A track; its number in the list is its identity in the trace.
+/// A track. Its index in the list is its identity in the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    /// Its name.
+    /// Name of the track.
     pub name: String,
-    /// The track it stands under.
+    /// Index of the parent track.
     pub parent: Option<usize>,
-    /// Where among its siblings, higher first; `None` leaves it to the viewer.
+    /// Rank among its siblings, highest first; `None` leaves the order to the viewer.
     pub rank: Option<i64>,
-    /// What it stands for.
+    /// Kind of the track.
     pub sort: Sort,
-    /// Whether its children stand in order of their ranks.
+    /// Whether the children are ordered by rank.
     pub orders_children: bool,
 }
 
-/// What a track stands for.
+/// Kind of a track.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sort {
     /// Slices.
     #[default]
     Slices,
-    /// A number, in a unit where that has a name.
+    /// Counter with a unit, which may be empty.
     Counter(&'static str),
-    /// A process, by its number.
+    /// Process with its id.
     Process(i32),
-    /// A thread, by the numbers of its process and itself.
+    /// Thread with its process id and thread id.
     Thread(i32, i64),
 }
 
-/// Addresses of texts are good hashes as they are, but for the low bits.
+/// Hasher for addresses, which need little mixing except in the low bits.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -68,7 +68,6 @@ impl Hasher for AddressHasher {
 
 type Table = HashMap<(usize, usize), u64, BuildHasherDefault<AddressHasher>>;
 
-/// Which table of texts.
 #[derive(Clone, Copy)]
 enum Kind {
     Category,
@@ -76,18 +75,18 @@ enum Kind {
     Text,
 }
 
-/// Packets of one piece.
+/// Encoder of one piece.
 pub struct Packets<'a> {
     out: Encoder,
     tables: [Table; 3],
-    /// Texts that the packet at hand names for the first time.
+    /// Texts that the current packet uses for the first time.
     fresh: Encoder,
     begun: bool,
-    /// Names of annotations; the place in the list is the number in the trace.
+    /// Names of annotations; the index is the number in the trace.
     keys: &'a [&'a str],
 }
 
-/// Annotations of one slice.
+/// Encoder of a slice's annotations.
 pub struct Annotations<'a> {
     event: &'a mut Encoder,
     texts: &'a mut Table,
@@ -96,7 +95,7 @@ pub struct Annotations<'a> {
 
 fn intern(table: &mut Table, fresh: &mut Encoder, kind: Kind, text: &str) -> u64 {
     let next = table.len() as u64 + 1;
-    // Texts of a capture live as long as it does, so that equal addresses mean equal texts.
+    // Texts live as long as the capture, so equal addresses imply equal texts.
     *table.entry((text.as_ptr() as usize, text.len())).or_insert_with(|| {
         let field = match kind {
             Kind::Category => field::CATEGORIES,
@@ -112,7 +111,7 @@ fn intern(table: &mut Table, fresh: &mut Encoder, kind: Kind, text: &str) -> u64
 }
 
 impl Annotations<'_> {
-    /// A whole number.
+    /// Adds an integer.
     pub fn int(&mut self, key: usize, value: u64) {
         self.event.small(field::ANNOTATION, |annotation| {
             annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
@@ -120,7 +119,7 @@ impl Annotations<'_> {
         });
     }
 
-    /// A number.
+    /// Adds a floating-point number.
     pub fn double(&mut self, key: usize, value: f64) {
         self.event.small(field::ANNOTATION, |annotation| {
             annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
@@ -128,7 +127,7 @@ impl Annotations<'_> {
         });
     }
 
-    /// A text that comes again.
+    /// Adds an interned text.
     pub fn text(&mut self, key: usize, text: &str) {
         let iid = intern(self.texts, self.fresh, Kind::Text, text);
         self.event.small(field::ANNOTATION, |annotation| {
@@ -137,7 +136,7 @@ impl Annotations<'_> {
         });
     }
 
-    /// A text that is written out.
+    /// Adds a text without interning.
     pub fn plain(&mut self, key: usize, text: &str) {
         self.event.message(field::ANNOTATION, |annotation| {
             annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
@@ -145,12 +144,12 @@ impl Annotations<'_> {
         });
     }
 
-    /// An arrow that this slice is on; the last one on it says so.
+    /// Adds an arrow through this slice, or its end.
     pub fn flow(&mut self, id: u64, is_last: bool) {
         self.event.fixed(if is_last { field::LAST_FLOW } else { field::FLOW }, id);
     }
 
-    /// Whole numbers under one name.
+    /// Adds a dictionary of integers.
     pub fn dictionary(&mut self, key: usize, entries: impl Iterator<Item = (usize, u64)>) {
         self.event.message(field::ANNOTATION, |annotation| {
             annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
@@ -165,32 +164,32 @@ impl Annotations<'_> {
 }
 
 impl<'a> Packets<'a> {
-    /// None yet.
+    /// Creates an empty piece.
     pub fn new(keys: &'a [&'a str]) -> Packets<'a> {
         Packets { out: Encoder::default(), tables: Default::default(), fresh: Encoder::default(), begun: false, keys }
     }
 
-    /// The bytes of the piece.
+    /// Returns the encoded bytes.
     pub fn finish(self) -> Vec<u8> {
         self.out.bytes
     }
 
-    /// What was made and not cleared yet.
+    /// Returns the encoded bytes since the last `clear`.
     pub fn held_bytes(&self) -> &[u8] {
         &self.out.bytes
     }
 
-    /// Forgets those bytes; texts stay known.
+    /// Discards the encoded bytes but keeps the interned texts.
     pub fn clear(&mut self) {
         self.out.bytes.clear();
     }
 
-    /// How much that is.
+    /// Returns the number of bytes since the last `clear`.
     pub fn held(&self) -> usize {
         self.out.bytes.len()
     }
 
-    /// A slice with its annotations, where no other begins before it has ended.
+    /// Writes a slice that ends before the next one starts on its track.
     pub fn slice(
         &mut self,
         track: usize,
@@ -203,7 +202,7 @@ impl<'a> Packets<'a> {
         self.end(track, end);
     }
 
-    /// The begin of a slice; an empty category is none.
+    /// Writes the start of a slice. An empty category is omitted.
     pub fn begin(
         &mut self,
         track: usize,
@@ -215,7 +214,7 @@ impl<'a> Packets<'a> {
         self.event(BEGIN, (track, at), category, name, annotate);
     }
 
-    /// Something without length.
+    /// Writes an event without duration.
     pub fn instant(
         &mut self,
         track: usize,
@@ -257,7 +256,7 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// The end of what began last on a track.
+    /// Writes the end of the innermost open slice of a track.
     pub fn end(&mut self, track: usize, end: i64) {
         self.out.small(field::PACKET, |packet| {
             head(packet, end, 0);
@@ -268,7 +267,7 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// A value from some time on.
+    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at: i64, value: f64) {
         self.start();
         self.out.small(field::PACKET, |packet| {
@@ -281,7 +280,7 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// The first packet of a piece forgets all texts and names those of the annotations.
+    /// Resets the interned texts at the start of a piece, and interns the names of annotations.
     fn start(&mut self) {
         if self.begun {
             return;
@@ -310,7 +309,7 @@ fn head(packet: &mut Encoder, at: i64, flags: u64) {
     }
 }
 
-/// The definitions of tracks.
+/// Encodes the track descriptors.
 pub fn descriptors(tracks: &[Track]) -> Vec<u8> {
     const EXPLICIT: u64 = 3;
     let mut out = Encoder::default();
@@ -334,7 +333,7 @@ pub fn descriptors(tracks: &[Track]) -> Vec<u8> {
     out.bytes
 }
 
-/// What a track stands for. A process and a thread have their name where viewers look for it.
+/// Encodes the kind of a track. Viewers expect the names of processes and threads in their own fields.
 fn describe(descriptor: &mut Encoder, track: &Track) {
     match &track.sort {
         Sort::Slices => descriptor.text(field::TRACK_NAME, &track.name),

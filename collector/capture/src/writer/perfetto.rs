@@ -1,26 +1,25 @@
-//! Slices as packets of Perfetto, each begin and end in its place in time.
+//! Writer of Perfetto traces, with slice starts and ends in chronological order.
 
 use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
 use super::{Packets, Track, descriptors};
 use std::io::Write;
 
-/// Packets are written when so much of them is held.
 const PIECE: usize = 1 << 18;
-/// Names from other programs are cut at so many bytes.
+/// Maximum length of names from other programs.
 const NAME_BYTES: usize = 256;
 
-/// A trace being written.
+/// Writer of a trace.
 pub struct PerfettoSink<'a, W: Write> {
     packets: Packets<'a>,
     out: W,
     bytes: u64,
-    /// Ends of slices that are open, by track; the innermost last.
+    /// Ends of open slices by track, innermost last.
     open: Vec<Vec<i64>>,
     latest_ns: i64,
 }
 
 impl<'a, W: Write> PerfettoSink<'a, W> {
-    /// Begins with the tracks.
+    /// Starts a trace with its tracks.
     pub fn new(heading: Heading<'a>, mut out: W) -> std::io::Result<PerfettoSink<'a, W>> {
         let cut_short = |track: &Track| Track { name: cut(&track.name).to_owned(), ..track.clone() };
         let bytes = descriptors(&heading.tracks.iter().map(cut_short).collect::<Vec<_>>());
@@ -29,12 +28,12 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         Ok(PerfettoSink { packets: Packets::new(heading.keys), out, bytes: bytes.len() as u64, open, latest_ns: 0 })
     }
 
-    /// How much was written.
+    /// Returns the number of written bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes + self.packets.held() as u64
     }
 
-    /// Writes a slice; what is open on its track and ended before is closed first.
+    /// Writes a slice after closing earlier ones of its track.
     pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
         let PerfettoSink { packets, open, .. } = self;
         let open = &mut open[slice.track];
@@ -57,7 +56,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         match slice.end_ns {
             Some(end) => {
                 packets.begin(slice.track, slice.start_ns, cut(slice.category), name, annotate);
-                // Parts end with their whole at the latest: a viewer would give the end to another.
+                // A child must end with its parent, since a viewer would otherwise assign its end to another slice.
                 let end = open.last().map_or(end, |whole| end.min(*whole));
                 self.latest_ns = self.latest_ns.max(end);
                 open.push(end);
@@ -67,7 +66,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         self.write(PIECE)
     }
 
-    /// Writes a value.
+    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         self.packets.count(track, at_ns, value);
         self.write(PIECE)
@@ -83,7 +82,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         Ok(())
     }
 
-    /// Closes what is open, and says how much was left out.
+    /// Closes all slices, and marks the trace if events were omitted.
     pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         for (track, open) in self.open.iter_mut().enumerate() {
             while let Some(end) = open.pop() {
@@ -99,7 +98,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
     }
 }
 
-/// The begin of a text, whole characters only.
+/// Truncates a text at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=NAME_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

@@ -1,9 +1,9 @@
-//! The few messages of a Perfetto trace we write, by hand: a capture has a million records, and a tree of boxed
-//! messages for each would cost more than everything else.
+//! Encoder of the few Perfetto messages that are written. Allocating a tree of messages for each of many records would
+//! dominate the cost.
 //!
-//! A nested message is written with a length of fixed width that is filled in when it ends, so nothing is copied.
+//! The length of a nested message has a fixed width and is filled in at its end, so nothing is copied.
 
-/// Field numbers, by message; see Perfetto's `trace_packet.proto` and its neighbours.
+/// Field numbers by message, from Perfetto's `trace_packet.proto` and related files.
 #[allow(missing_docs)]
 pub mod field {
     pub const PACKET: u32 = 1;
@@ -56,10 +56,10 @@ pub mod field {
 /// Width of a nested length: four groups of seven bits.
 const LENGTH_BYTES: usize = 4;
 
-/// Appends messages to a buffer.
+/// Encoder that appends messages to a buffer.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// What was written.
+    /// Encoded bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -72,32 +72,32 @@ impl Encoder {
         self.bytes.push(value as u8);
     }
 
-    /// A whole number.
+    /// Appends a varint field.
     pub fn int(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field << 3));
         self.varint(value);
     }
 
-    /// A whole number of eight bytes.
+    /// Appends a fixed64 field.
     pub fn fixed(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field << 3 | 1));
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A number.
+    /// Appends a double field.
     pub fn double(&mut self, field: u32, value: f64) {
         self.varint(u64::from(field << 3 | 1));
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A text.
+    /// Appends a string field.
     pub fn text(&mut self, field: u32, text: &str) {
         self.varint(u64::from(field << 3 | 2));
         self.varint(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// A message known to stay below 128 bytes.
+    /// Appends a message shorter than 128 bytes.
     pub fn small(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
         self.varint(u64::from(field << 3 | 2));
         let at = self.bytes.len();
@@ -108,7 +108,7 @@ impl Encoder {
         self.bytes[at] = length as u8;
     }
 
-    /// A message whose fields `fill` writes.
+    /// Appends a message whose fields `fill` writes.
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
         self.varint(u64::from(field << 3 | 2));
         let at = self.bytes.len();

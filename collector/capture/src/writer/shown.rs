@@ -1,60 +1,60 @@
-//! What a trace is written from.
+//! Input types of the trace writers.
 
 use super::Track;
 
-/// A slice to be written. Names are written once and told apart by where they lie, so they last as long as the writing.
+/// A slice to be written. Names are interned by address, so they must live as long as the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a, 'b> {
-    /// Its track, by its place among the tracks.
+    /// Index of the track.
     pub track: usize,
-    /// When it begins.
+    /// Start time.
     pub start_ns: i64,
-    /// When it ends; `None` is something without length.
+    /// End time; `None` for an event without duration.
     pub end_ns: Option<i64>,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// Its category; empty where it has none.
+    /// Category; empty if there is none.
     pub category: &'a str,
-    /// Arrows that it is on.
+    /// Arrows through this slice.
     pub flows: &'b [(u64, Role)],
-    /// What is known of it, by the places of keys.
+    /// Arguments by index of the key.
     pub arguments: &'b [(usize, Argument<'b>)],
 }
 
-/// Where on an arrow a slice is.
+/// Role of a slice in an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// At its begin.
+    /// Start of the arrow.
     Start,
-    /// In between.
+    /// Intermediate point.
     Step,
-    /// At its end.
+    /// End of the arrow.
     End,
 }
 
-/// A value of an argument.
+/// Value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Argument<'a> {
-    /// A whole number.
+    /// Integer.
     Whole(i64),
-    /// A number.
+    /// Floating-point number.
     Real(f64),
-    /// A text.
+    /// Text.
     Text(&'a str),
-    /// JSON, as it is.
+    /// JSON text.
     Json(&'a str),
 }
 
-/// What all slices share.
+/// Metadata of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
-    /// Tracks; what stands under another stands behind it.
+    /// Tracks; parents precede their children.
     pub tracks: &'a [Track],
     /// Names of arguments.
     pub keys: &'a [&'a str],
-    /// Members of the outermost object, where the format has one: names, and values in JSON.
+    /// Members of the outermost object as names and JSON values, for formats that have one.
     pub members: &'a [(String, String)],
 }
 
-/// What is said in a trace that was long enough.
+/// Name of the event that marks a truncated trace.
 pub const TRUNCATED: &str = "truncated";

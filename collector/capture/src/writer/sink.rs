@@ -1,34 +1,34 @@
-//! A trace being written: tracks first, then slices and counts, each track's in the order of time.
+//! Writer of a trace in either format. Events must be in chronological order within each track.
 
 use super::chrome::ChromeSink;
 use super::perfetto::PerfettoSink;
 pub use super::shown::{Argument, Heading, Role, Shown};
 use std::io::Write;
 
-/// Formats that are written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Perfetto's protocol buffers.
     Perfetto,
-    /// Chrome's JSON, in the shape that torch.profiler gives it.
+    /// Chrome's JSON in torch.profiler's style.
     Chrome,
 }
 
-/// A trace being written, with what it may take on the disk.
+/// Writer of a trace with a size limit.
 pub struct Sink<'a, W: Write> {
     form: Form<'a, W>,
     limit: u64,
     written: Written,
 }
 
-/// What came of it.
+/// Statistics of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Slices and values that were written.
+    /// Number of written slices and values.
     pub events: u64,
-    /// Those that were not, as the file was long enough.
+    /// Number of events omitted due to the size limit.
     pub left_out: u64,
-    /// Length of the file.
+    /// Size of the file.
     pub bytes: u64,
 }
 
@@ -38,7 +38,7 @@ enum Form<'a, W: Write> {
 }
 
 impl<'a, W: Write> Sink<'a, W> {
-    /// Begins a trace of at most about `limit` bytes: what closes slices that are open comes on top.
+    /// Starts a trace of about `limit` bytes. Closing open slices may exceed the limit.
     pub fn new(format: Format, heading: Heading<'a>, out: W, limit: u64) -> std::io::Result<Sink<'a, W>> {
         let form = match format {
             Format::Perfetto => Form::Perfetto(PerfettoSink::new(heading, out)?),
@@ -58,7 +58,7 @@ impl<'a, W: Write> Sink<'a, W> {
         }
     }
 
-    /// Writes a value from some time on.
+    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());

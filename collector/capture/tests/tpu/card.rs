@@ -1,8 +1,7 @@
-//! Writes small captures, so that the reader is tested on real bytes without any other program.
+//! Generator of small captures, so that the reader is tested on raw bytes without other programs.
 
 use std::path::{Path, PathBuf};
 
-/// Types of blocks.
 pub const TIU: u32 = 3;
 pub const GDMA: u32 = 4;
 pub const NODES: u32 = 5;
@@ -12,7 +11,7 @@ pub const EXTRAS: u32 = 6;
 pub const DDR: u32 = 0;
 pub const LMEM: u32 = 2;
 
-/// A file being written, and the streams of records it was given, which stay when its bytes are damaged.
+/// A file under construction and its declared record counts, which stay the same when the bytes are damaged.
 #[derive(Clone, Default)]
 pub struct File(pub Vec<u8>, pub Vec<(&'static str, usize)>);
 
@@ -21,7 +20,6 @@ fn words(values: &[u32]) -> Vec<u8> {
 }
 
 impl File {
-    /// Adds a block.
     pub fn block(mut self, kind: u32, body: &[u8]) -> File {
         self.0.extend(words(&[kind, body.len() as u32]));
         self.0.extend(body);
@@ -49,12 +47,10 @@ impl File {
         self.declare("gdma", records.len()).block(GDMA, &records.iter().flat_map(record).collect::<Vec<_>>())
     }
 
-    /// Adds nodes.
     pub fn nodes(self, values: &[u32]) -> File {
         self.block(NODES, &words(values))
     }
 
-    /// Adds stored descriptors.
     pub fn extras(self, descriptors: &[Vec<u8>]) -> File {
         let mut body = Vec::new();
         for (index, descriptor) in descriptors.iter().enumerate() {
@@ -65,27 +61,25 @@ impl File {
     }
 }
 
-/// A command node.
 pub fn node(engine: u32, op: u32, sub: u32, extra: u32) -> u32 {
     1 | engine << 7 | op << 10 | sub << 15 | extra << 20
 }
 
-/// A command node of a generator: its number and its variant.
+/// Returns a command node of a generator with a number and a variant.
 pub fn generated(engine: u32, function: u32, variant: u32) -> u32 {
     13 | engine << 7 | function << 10 | (variant & 31) << 15 | (variant >> 5) << 20
 }
 
-/// The rest of a node of an engine that moves data.
+/// Returns the upper bits of a DMA node.
 pub fn route(dtype: u32, from: u32, to: u32) -> u32 {
     dtype | from << 4 | to << 6
 }
 
-/// A node that resets the numbers of an engine.
+/// Returns a node that resets the numbers of an engine.
 pub fn reset(engine: u32) -> u32 {
     12 | engine << 7
 }
 
-/// The words that open a kernel.
 pub fn kernel(name: &str) -> Vec<u32> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -93,10 +87,10 @@ pub fn kernel(name: &str) -> Vec<u32> {
     std::iter::once((name.len() as u32) << 7).chain(text).collect()
 }
 
-/// The node that closes a kernel.
+/// Node that ends a kernel.
 pub const KERNEL_END: u32 = 15;
 
-/// The two handshakes that begin every capture of an AKS core, for the records and for the nodes.
+/// Returns the two handshakes at the start of every AKS capture, as records and as nodes.
 pub fn preamble() -> (Vec<[u32; 4]>, Vec<[u32; 6]>, Vec<u32>) {
     let tiu = vec![[1000, 1010, 0, 2], [1100, 1200, 1, 2]];
     let gdma = vec![[900, 911, 0, 0, 0, 0], [1050, 1061, 1, 0, 0, 0]];
@@ -104,7 +98,7 @@ pub fn preamble() -> (Vec<[u32; 4]>, Vec<[u32; 6]>, Vec<u32>) {
     (tiu, gdma, [pair, pair].concat())
 }
 
-/// A core of AKS with one kernel of two matrix commands and two transfers, its times moved by some cycles.
+/// Returns a core of AKS with one kernel of two matrix commands and two transfers, with times shifted by some cycles.
 pub fn small_core(shift: u32) -> File {
     let (mut tiu, mut gdma, mut nodes) = preamble();
     tiu.extend([[2000, 2499, 0, 0], [2600, 3099, 1, 8]]);
@@ -130,7 +124,6 @@ pub fn write(folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     write_of("5", folder, cores)
 }
 
-/// The same of any chip.
 pub fn write_of(arch: &str, folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     let capture = folder.join("cdm_profile_data_dev0-0");
     std::fs::create_dir_all(&capture).unwrap();
@@ -147,7 +140,7 @@ pub fn write_of(arch: &str, folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     capture
 }
 
-/// A descriptor of some bits, from fields given as first bit, width and value.
+/// Returns a descriptor with fields given as first bit, width and value.
 pub fn descriptor(bits: usize, fields: &[(usize, u32, u64)]) -> Vec<u8> {
     let mut bytes = vec![0u8; bits / 8];
     for &(first, width, value) in fields {

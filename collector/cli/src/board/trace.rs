@@ -5,10 +5,10 @@ use crate::options::{Models, Sweep};
 use crate::pace::Pace;
 use crate::progress::terminal;
 use clap::Args;
-use engine::campaign::config::PYNQ;
 use engine::campaign::settings::Resolved;
 use engine::core_trace::{CoreTraceOptions, trace_core};
 use std::path::PathBuf;
+use targets::{FPGA, PYNQ};
 
 pub const BOARD_TRACE_EXAMPLES: &str = "\
 Examples:
@@ -41,7 +41,7 @@ pub struct BoardTrace {
 pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
     models.settings.target.get_or_insert_with(|| PYNQ.to_owned());
-    models.settings.unit.get_or_insert_with(|| "fpga".to_owned());
+    models.settings.unit.get_or_insert_with(|| FPGA.to_owned());
     let Resolved { config, loaded } = settings::config(&models, &Sweep::default())?;
     let BoardTrace { task, knobs, out, trace_mib, .. } = wanted;
     let options = CoreTraceOptions { task: *task, knobs, out, trace_mib: *trace_mib };

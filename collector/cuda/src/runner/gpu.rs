@@ -60,7 +60,7 @@ impl Gpu {
     pub(super) fn refuse_unknown(events: &[String], told: &mut Told) {
         let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
         for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
-            told.refuse(name, None, "no counter of a GPU has this name; docs/cuda.md lists them");
+            told.refuse(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
         }
     }
 
@@ -266,11 +266,18 @@ impl Gpu {
     }
 }
 
+/// Largest value of a share in percent. Its two parts may be counted in different passes, so that a full share is not
+/// always read as exactly 100 %.
+const SHARE_MAX: f64 = 110.0;
+
 /// Values over so many runs, for one of them.
 fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Told) {
     for (metric, &value) in profiling.metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
-        if per_run.is_finite() {
+        if metric.unit == "%" && per_run > SHARE_MAX {
+            let why = format!("`{}` is {per_run:.0} %: the passes it was counted in disagree", metric.native);
+            told.refuse(&metric.name, None, why);
+        } else if per_run.is_finite() {
             told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
         } else {
             let why = format!("`{}` is {value}: it had nothing to count", metric.native);

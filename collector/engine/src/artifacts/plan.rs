@@ -6,13 +6,13 @@ use job::Packing;
 use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm, is_mali};
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use targets::Target;
 
 /// The file that says what is in the folder.
 pub const PLAN: &str = "plan.json";
@@ -139,9 +139,6 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
     }
 }
 
-/// A figure of a machine: its name, what a plan says, what it can be.
-type Bound = (&'static str, i64, std::ops::RangeInclusive<i64>);
-
 impl Plan {
     /// Reads the text of a plan; a plan that is read can be carried out. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Plan, String> {
@@ -157,7 +154,7 @@ impl Plan {
 
     fn check(&self) -> Result<(), String> {
         self.config.check().map_err(|error| error.to_string())?;
-        check_target(&self.target)?;
+        self.target.check()?;
         self.tasks.iter().try_for_each(check_task)?;
         self.builds.iter().try_for_each(|built| built.check(self.tasks.len()))
     }
@@ -175,36 +172,6 @@ fn check_task(planned: &PlannedTask) -> Result<(), String> {
 fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
     let parsed: models::Task = serde_json::from_str(text).map_err(|error| format!("the text of a task: {error}"))?;
     if parsed == *task { Ok(()) } else { Err(format!("the text of `{}` describes another task", task.describe())) }
-}
-
-fn check_target(target: &Target) -> Result<(), String> {
-    let is_kind = match target.kind {
-        Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
-        Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        Kind::Opencl => is_mali(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        Kind::Torch | Kind::Pynq => false,
-    };
-    if !is_kind {
-        return Err(format!("its target is of the kind `{}` and says something else", target.kind));
-    }
-    let bounds: Vec<Bound> = match target.machine {
-        Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
-            ("vector_lanes", vector_lanes, 1..=1024),
-            ("vector_registers", vector_registers, 1..=1024),
-            ("cores", cores, 1..=65_536),
-        ],
-        Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
-        Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
-            ("block_threads", block_threads, 32..=65_536),
-            ("shared_bytes", shared_bytes, 1024..=1 << 30),
-            ("warp_threads", warp_threads, 1..=1024),
-            ("capability", capability.into(), if target.kind == Kind::Cuda { 10 } else { 0 }..=9999),
-        ],
-    };
-    match bounds.iter().find(|(_, value, allowed)| !allowed.contains(value)) {
-        Some((name, value, allowed)) => Err(format!("the target's `{name}` is {value}; allowed are {allowed:?}")),
-        None => Ok(()),
-    }
 }
 
 impl Built {
@@ -240,7 +207,7 @@ pub(super) mod tests {
     pub fn plan() -> Plan {
         let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
-        let target = job::target::llvm("x86-64", &[], 1);
+        let target = targets::llvm("x86-64", &[], 1);
         let knobs = space::space(&tasks[0].task, &target.machine).default;
         let built = Built {
             task: 0,

@@ -8,7 +8,6 @@ use bench::{Bench, Build, Versions};
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Kind;
 use job::{Artifact, BuildJob};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -28,8 +27,8 @@ impl Artifacts {
     /// Reads a folder. Thread counts that this machine does not have are dropped.
     pub fn read(dir: &Path) -> Result<Artifacts> {
         let mut plan = read_plan(dir)?;
-        if plan.target.kind == Kind::Opencl {
-            return Err(machine::refuse_mali());
+        if let Some(refusal) = plan.target.kind.run_refusal() {
+            return Err(Failure::of_target(refusal));
         }
         check_builds(dir, &plan)?;
         let cpus = machine::allowed_cpus()?.len();
@@ -64,7 +63,7 @@ impl Artifacts {
 
     /// Returns the versions of the libraries that built the folder and of those that run here.
     pub fn versions(&self, bench: &mut dyn Bench) -> Result<Versions> {
-        if self.plan.target.kind == Kind::Cuda {
+        if self.plan.target.kind.runs_on_gpu() {
             let device = machine::device_versions(bench)?;
             // The runner of a GPU has no TVM to ask.
             return Ok(self.plan.versions.clone().into_iter().chain(device).collect());

@@ -13,12 +13,12 @@ use datasets::{Record, ScheduleSource};
 use job::BuildJob;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
-use job::target::Target;
 use measure::host::Facts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use targets::Target;
 
 /// Numbers of a folder that was built.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -71,7 +71,7 @@ pub fn build_artifacts(
 
 /// Returns one job per task and schedule.
 fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
-    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build");
+    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build").map_err(Failure::usage)?;
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
     let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
     // Threads and cache states share a build.

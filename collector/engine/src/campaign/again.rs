@@ -7,11 +7,11 @@ use super::record;
 use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{self, Kind, Machine, Target};
 use measure::Method;
 use models::Task;
 use models::partner::CPU_VENDOR;
 use std::sync::Arc;
+use targets::{Machine, Target};
 
 /// What a record tells of its attempt.
 #[derive(Clone, Debug)]
@@ -77,7 +77,8 @@ impl Told {
         }
         let method: Method = json(record.plan.as_ref(), "plan")?;
         method.check().map_err(unusable("plan"))?;
-        let (target, task) = (target_of(record, machine)?, task_of(record)?);
+        let target = target_of(record, machine)?;
+        let task = task_of(record, &target)?;
         let polls = record.spin_count.unwrap_or(Limits::default().spin_count.into());
         Ok(Told {
             code: code_of(record, &task, &target)?,
@@ -104,23 +105,13 @@ fn json<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static s
 }
 
 fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
-    let text = record.target_text.clone().ok_or(AgainError::Missing("target_text"))?;
-    match record.target {
-        datasets::Target::Llvm if target::is_llvm(&text) => {
-            target::checked(&text).map_err(unusable("target_text"))?;
-            Ok(Target { kind: Kind::Llvm, text, machine })
-        }
-        datasets::Target::Llvm => Err(unusable("target_text")("it is of another kind")),
-        datasets::Target::Torch => Ok(Target { kind: Kind::Torch, text, machine }),
-        datasets::Target::Cuda => target::cuda(&text).map_err(unusable("target_text")),
-        other @ (datasets::Target::Pynq | datasets::Target::Tpu | datasets::Target::Other) => {
-            Err(AgainError::Target(other))
-        }
-    }
+    let text = record.target_text.as_deref().ok_or(AgainError::Missing("target_text"))?;
+    let read = targets::of_record(record).and_then(|kind| kind.read_record(text, machine));
+    read.ok_or(AgainError::Target(record.target))?.map_err(unusable("target_text"))
 }
 
 fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, AgainError> {
-    if record.target == datasets::Target::Torch {
+    if target.kind.is_library() {
         return Ok(Code::Library);
     }
     let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.text();
@@ -130,14 +121,13 @@ fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Co
     Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
 }
 
-fn task_of(record: &Record) -> Result<PlannedTask, AgainError> {
+fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> {
     if record.task.is_none() && record.op_kind == "module" {
         return Err(AgainError::Module);
     }
     let task: Task = json(record.task.as_ref(), "task")?;
     task.check().map_err(unusable("task"))?;
     let symbolic = record.symbolic_task.as_deref().map(|text| symbolic(text, record)).transpose()?;
-    let is_library = record.target == datasets::Target::Torch;
     Ok(PlannedTask {
         json: super::planned::json(&task),
         task,
@@ -149,7 +139,7 @@ fn task_of(record: &Record) -> Result<PlannedTask, AgainError> {
         },
         places: record.places.as_ref().and_then(|places| places.to().ok()).unwrap_or_default(),
         counts: Vec::new(),
-        partner: is_library.then(|| CPU_VENDOR.to_owned()),
+        partner: target.kind.is_library().then(|| CPU_VENDOR.to_owned()),
         symbolic,
         bound_because: None,
     })

@@ -14,11 +14,11 @@ use super::variations::variations;
 use datasets::{CacheState, Key, Record, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
-use job::target::Target;
 use measure::{Cache, Method, Plan};
 use models::{Task, TaskUse};
 use std::collections::HashMap;
 use std::sync::Arc;
+use targets::Target;
 
 /// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
 pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {

@@ -8,10 +8,10 @@ use super::{jobs, record};
 use bench::{Bench, Build, Done, Ran, Ticket, Work};
 use datasets::{CacheState, Json, Key, NoiseFloor, Outcome, Record, RowError};
 use job::Artifact;
-use job::target::Target;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
+use targets::Target;
 use worker::Fault;
 
 /// News of a campaign.

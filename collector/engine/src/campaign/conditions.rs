@@ -1,10 +1,9 @@
 //! The conditions under which this program would measure now, compared with those of records.
 
 use super::planned::Bases;
-use datasets::{Likeness, Record, Target, stands_for};
+use datasets::{Likeness, Record, stands_for};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Kind;
 use models::Task;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -41,9 +40,11 @@ impl CurrentConditions {
     /// Whether this program generates the code of a record. Reads the columns `task` and `schedule`.
     fn match_code(&self, record: &Record) -> bool {
         let Some(text) = &record.schedule else { return record.code_revision.is_none() };
-        let (Some(kind), Ok(schedule)) = (kind_of(record), Schedule::from_json(text.text())) else { return false };
+        let (Some(kind), Ok(schedule)) = (targets::of_record(record), Schedule::from_json(text.text())) else {
+            return false;
+        };
         let is_drawn = matches!(schedule, Schedule::MetaSchedule { .. });
-        let code = (record.task_hash.clone(), record.symbolic_task.clone(), kind.name(), is_drawn);
+        let code = (record.task_hash.clone(), record.symbolic_task.clone(), kind.code_name(), is_drawn);
         let mut known = self.known.borrow_mut();
         let revision = known.entry(code).or_insert_with(|| {
             let task = match &record.symbolic_task {
@@ -56,21 +57,10 @@ impl CurrentConditions {
     }
 }
 
-/// Returns the kind of target that the code of a record was generated for.
-fn kind_of(record: &Record) -> Option<Kind> {
-    match record.target {
-        Target::Llvm => Some(Kind::Llvm),
-        Target::Cuda => Some(Kind::Cuda),
-        Target::Pynq if record.unit.as_deref() == Some("fpga") => Some(Kind::Pynq),
-        Target::Pynq => Some(Kind::Llvm),
-        Target::Torch | Target::Tpu | Target::Other => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datasets::Json;
+    use datasets::{Json, Target};
 
     #[test]
     fn records_of_other_conditions_do_not_match() {
@@ -95,7 +85,7 @@ mod tests {
             task_hash: task.hash(),
             task: Some(Json::new(&task).expect("JSON")),
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
-            code_revision: Some(Revisions::own().of(&task, Kind::Llvm, &schedule).to_string()),
+            code_revision: Some(Revisions::own().of(&task, targets::host(), &schedule).to_string()),
             threads: Some(2),
             ..base
         };

@@ -2,7 +2,6 @@
 
 use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, Sampler};
 use super::tune::Tune;
-use job::target::{Kind, is_cuda, is_fabric, is_llvm, is_mali};
 use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
 use models::fuse::Fuse;
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use targets::{HOST, Kind, Setting};
 use zoo::transformers::{self, Phase};
 
 /// Bounds of every job.
@@ -173,14 +173,15 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-pub(super) fn check_target(text: &String) -> Result<(), ConfigError> {
-    let allowed = "give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target";
-    let is_known = |text: &str| is_llvm(text) || is_cuda(text) || text == PYNQ || is_fabric(text) || is_mali(text);
-    each("target", std::slice::from_ref(text), allowed, |text| is_known(text))
+/// Returns the kind of a target, or what may be given.
+pub(super) fn check_target(text: &String) -> Result<Kind, ConfigError> {
+    targets::find(text).ok_or_else(|| ConfigError::OutOfRange {
+        field: "target",
+        found: shown(text),
+        allowed: targets::allowed_names(),
+    })
 }
 
-/// The target whose code is for the cores of a board.
-pub const PYNQ: &str = "pynq";
 /// The source whose models are one operator given as text.
 pub const SIMPLE: &str = "simple";
 /// The source whose models read tokens.
@@ -293,20 +294,14 @@ impl Config {
         })?;
         let is_served = |backend: &Backend| match backend {
             Backend::Tvm => true,
-            Backend::Torch => self.target == "llvm" && self.partners.is_empty() && self.executor == Executor::Default,
+            Backend::Torch => self.target == HOST && self.partners.is_empty() && self.executor == Executor::Default,
         };
         let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
         each("backend", &[self.backend], allowed, is_served)?;
-        if is_fabric(&self.target) {
-            self.check_fabric()?;
+        let kind = self.kind();
+        for (setting, allowed) in kind.fixed_settings() {
+            self.check_fixed(*setting, allowed)?;
         }
-        let kind = match self.backend {
-            Backend::Torch => Kind::Torch,
-            Backend::Tvm if is_cuda(&self.target) => Kind::Cuda,
-            Backend::Tvm if is_fabric(&self.target) => Kind::Pynq,
-            Backend::Tvm if is_mali(&self.target) => Kind::Opencl,
-            Backend::Tvm => Kind::Llvm,
-        };
         let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));
         match refusal {
             Some((field, found, allowed)) => Err(ConfigError::OutOfRange { field, found, allowed }),
@@ -314,33 +309,32 @@ impl Config {
         }
     }
 
-    /// What a core on a board's fabric has no meaning for.
-    fn check_fabric(&self) -> Result<(), ConfigError> {
-        let only = |is: bool, field: &'static str, found: String, allowed: &str| match is {
+    /// Checks that a setting that the target fixes is at its default.
+    fn check_fixed(&self, setting: Setting, allowed: &str) -> Result<(), ConfigError> {
+        let (is_default, field, found) = match setting {
+            Setting::Threads => (self.threads == [1], "threads", shown(&self.threads)),
+            Setting::Samplers => (self.samplers == [Sampler::Template], "samplers", shown(&self.samplers)),
+            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", shown(&self.cache)),
+            Setting::Executor => (self.executor == Executor::Default, "executor", shown(&self.executor)),
+            Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),
+        };
+        match is_default {
             true => Ok(()),
             false => Err(ConfigError::OutOfRange { field, found, allowed: allowed.to_owned() }),
-        };
-        let core = "of a core on a board's fabric";
-        only(
-            self.threads == [1],
-            "threads",
-            shown(&self.threads),
-            &format!("the threads {core} are knobs: leave it out"),
-        )?;
-        only(
-            self.samplers == [Sampler::Template],
-            "samplers",
-            shown(&self.samplers),
-            &format!("the space {core} is `template`"),
-        )?;
-        only(self.cache == [CacheChoice::Warm], "cache", shown(&self.cache), &format!("there is no cache {core}"))?;
-        only(
-            self.executor == Executor::Default,
-            "executor",
-            shown(&self.executor),
-            &format!("programs {core} have one size: leave it out"),
-        )?;
-        only(self.partners.is_empty(), "target", self.partners.join(", "), "`pynq` has no partners")
+        }
+    }
+
+    /// Returns the kind of target that computes the tasks that no partner takes.
+    pub fn kind(&self) -> Kind {
+        match self.backend {
+            Backend::Torch => targets::library(),
+            Backend::Tvm => self.compiled_kind(),
+        }
+    }
+
+    /// Returns the kind of `target`, whatever the backend is.
+    pub fn compiled_kind(&self) -> Kind {
+        targets::find(&self.target).unwrap_or_else(targets::host)
     }
 
     /// Everything that was asked for, as the text that a store keeps.

@@ -4,8 +4,7 @@ use super::choices::{AttentionChoice, Backend};
 use super::config::{Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
-use accelerator::{CpuReason, in_core_form};
-use job::target::{Fabric, is_fabric};
+use accelerator::CpuReason;
 use models::fuse::plan_with;
 use models::partner::{CPU_VENDOR, partner};
 use models::{Graph, Plan, TaskUse};
@@ -14,6 +13,7 @@ use readers::{Imported, Options, Skipped, onnx, tflite, torch};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use targets::{HOST, TaskForm};
 use zoo::transformers;
 
 /// A graph, and what a person should know about where it came from.
@@ -173,14 +173,17 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
         let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
         tasks.extend(new);
     }
-    Ok(if is_fabric(&config.target) { on_core(tasks).0 } else { tasks })
+    Ok(match config.kind().task_form() {
+        Some(form) => in_form(tasks, form).0,
+        None => tasks,
+    })
 }
 
-/// Tasks in the form in which a board's core computes them, and those that are the CPU's with the reason.
-fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
+/// Tasks in the form in which a target computes them, and those that are the CPU's with the reason.
+fn in_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
-        match in_core_form(&found.task) {
+        match form(&found.task) {
             Ok(task) => match computed.iter_mut().find(|known| known.task == task) {
                 Some(known) => known.places.extend(found.places),
                 None => computed.push(TaskUse { task, ..found }),
@@ -193,20 +196,17 @@ fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
 
 /// What the times of a simulated core are.
 pub fn simulated_note(config: &Config) -> Option<String> {
-    let fabric = Fabric::read(&config.target).ok()?;
-    Some(format!("{}; no time of it was measured", fabric.describe()))
+    config.kind().note(&config.target)
 }
 
 /// What of each model a board's core computes, and what is the CPU's.
 fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
-    if !is_fabric(&config.target) {
-        return Ok(Vec::new());
-    }
+    let Some(form) = config.kind().task_form() else { return Ok(Vec::new()) };
     let mut notes = Vec::new();
     for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-        let all = Config { target: "llvm".to_owned(), ..config.clone() };
-        let (computed, left) = on_core(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?);
+        let all = Config { target: HOST.to_owned(), ..config.clone() };
+        let (computed, left) = in_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
             "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
              such a model would be is not said, and {} tasks are the CPU's and in no sum",

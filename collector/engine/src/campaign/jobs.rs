@@ -3,10 +3,10 @@
 use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
 use bench::Work;
-use job::target::Target;
 use job::{Artifact, BuildJob, LibraryJob, ModuleJob, RunJob};
 use measure::Placement;
 use std::time::Duration;
+use targets::Target;
 
 /// The job that builds an attempt's schedule; nothing where a library computes its task.
 pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> Option<BuildJob> {

@@ -6,7 +6,6 @@ use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
 use datasets::{CacheState, Covers, Json, Outcome, OverVisits, Record, RowError, Source};
 use job::space::Schedule;
-use job::target::{Fabric, Kind, Target};
 use job::{Artifact, Check, Measured, RunReply, Simulated};
 use measure::Measurement;
 use measure::counters::gpu::ENERGY;
@@ -18,15 +17,16 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+use targets::Target;
 use worker::Fault;
 
 /// The columns of run, target, host and versions.
-pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
-    Record {
+pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Result<Record, String> {
+    let mut record = Record {
         run_id: run_id.to_owned(),
-        target: word(target.kind),
+        target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
-        source: if target.kind == Kind::Pynq { Source::Simulated } else { Source::Measured },
+        source: target.kind.source(),
         thread_mode: Some("one CPU per thread".to_owned()),
         device: versions.get("device").cloned(),
         driver_version: versions.get("driver").cloned(),
@@ -34,7 +34,9 @@ pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..of_host(facts)
-    }
+    };
+    target.kind.fill_columns(&target.text, &mut record)?;
+    Ok(record)
 }
 
 /// The columns of the host alone.
@@ -63,31 +65,7 @@ pub fn of_host(facts: &Facts) -> Record {
     }
 }
 
-/// The same of a simulated core: nothing of this machine is in its times but its name.
-pub fn of_fabric(fabric: &Fabric, target: &Target, facts: &Facts, run_id: &str) -> Record {
-    Record {
-        board: Some(fabric.board.clone()),
-        device: Some(format!("{} {}", fabric.board, fabric.core)),
-        unit: Some("fpga".to_owned()),
-        transport: Some("local".to_owned()),
-        thread_mode: Some("threads of the schedule".to_owned()),
-        host_class: "simulated".to_owned(),
-        cpu_model: None,
-        cpu_arch: None,
-        logical_cpus: None,
-        physical_cores: None,
-        l1d_bytes: None,
-        l2_bytes: None,
-        l3_bytes: None,
-        memory_bytes: None,
-        clock_policy: None,
-        is_virtual_machine: None,
-        kernel: None,
-        ..of_machine(target, facts, &Versions::new(), run_id)
-    }
-}
-
-/// The same of a core that was there: the machine beside it belongs to its times.
+/// The columns of a core that was there: the machine beside it belongs to its times.
 pub fn beside_core(record: &mut Record, facts: &Facts) {
     let host = of_host(facts);
     *record = Record {
@@ -108,21 +86,10 @@ pub fn beside_core(record: &mut Record, facts: &Facts) {
     };
 }
 
-/// The dataset's word for a kind of target.
-fn word(kind: Kind) -> datasets::Target {
-    match kind {
-        Kind::Llvm => datasets::Target::Llvm,
-        Kind::Cuda => datasets::Target::Cuda,
-        Kind::Opencl => datasets::Target::Other,
-        Kind::Torch => datasets::Target::Torch,
-        Kind::Pynq => datasets::Target::Pynq,
-    }
-}
-
 /// The same for tasks of a library: nothing of TVM is in them, and their threads share the CPUs.
 pub fn of_library(compiled: &Record, target: &Target) -> Record {
     Record {
-        target: datasets::Target::Torch,
+        target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
         spin_count: Some(0),
         thread_mode: Some("threads share the CPUs".to_owned()),
@@ -171,7 +138,7 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
 fn layout_of(task: &Task) -> Option<&'static str> {
     let anchor = &task.steps[0];
     let is_spatial =
-        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
+        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv(_) | Op::ConvTranspose(_));
     match (is_spatial, anchor.output.rank()) {
         (true, 3) => Some("NCW"),
         (true, 4) => Some("NCHW"),

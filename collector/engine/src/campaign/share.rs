@@ -10,8 +10,8 @@ use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
 use datasets::{Key, Shard};
 use job::space::Schedule;
-use job::target::Target;
 use std::collections::HashMap;
+use targets::Target;
 
 /// Decides which attempts belong to a shard.
 pub struct Share<'a> {
@@ -84,9 +84,9 @@ mod tests {
     use crate::campaign::{Ground, Settings, Tuning};
     use datasets::Record;
     use job::revision::Revisions;
-    use job::target::llvm;
     use std::path::Path;
     use std::time::Duration;
+    use targets::llvm;
 
     /// A machine that runs one shard.
     struct Machine {

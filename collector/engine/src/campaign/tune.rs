@@ -3,11 +3,11 @@
 #[cfg(feature = "clap")]
 use crate::flags::choices;
 use job::space::{Filter, VERSION};
-use job::target::Kind;
 use models::Choice;
 use search::TunerName;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+use targets::Kind;
 
 /// How schedules are searched for, in place of sweeping through samples of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

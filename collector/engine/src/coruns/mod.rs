@@ -21,13 +21,13 @@ use crate::stores::failed;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
 use datasets::{Choose, Key, Record, Store};
-use job::target::{Target, is_llvm};
 use measure::host::cache_shares::{RESCTRL, can_be_parted};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use targets::Target;
 
 /// Planned co-runs, and the workers that build and run them.
 pub struct CoRunCampaign {
@@ -56,7 +56,7 @@ impl CoRunCampaign {
             Failure::usage("the configuration has no table `[corun]`")
                 .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
         })?;
-        if !is_llvm(&config.target) {
+        if !config.compiled_kind().runs_on_cpus() {
             return Err(Failure::usage("only operators on CPUs run beside each other").with_hint("leave out `target`"));
         }
         let wrong = |error: &dyn std::error::Error| Failure::usage(chain(error));

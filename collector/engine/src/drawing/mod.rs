@@ -292,6 +292,7 @@ fn amount(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use models::operators::Unary;
     use models::{GraphBuilder, Op, TensorType, UnaryOp};
     use passes::simplify;
 
@@ -330,7 +331,7 @@ mod tests {
         let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
         let x = builder.input("</script><b>", TensorType::f32(&[2])).unwrap();
         builder.set_scope("<img src=x onerror=alert(1)>");
-        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).unwrap();
+        let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).unwrap();
         let page = drawn(&builder.finish(&[y]).unwrap(), Fuse::Epilogue, &[], &HashMap::new()).unwrap();
         assert!(!page.contains("<img") && !page.contains("<b>") && !page.contains("<script>alert"), "{page}");
         assert!(page.contains("{{data}}"), "the name is shown as it is");

@@ -7,7 +7,6 @@ use crate::network::{self, Comparison};
 use datasets::{Covers, Json, Record, RowError, Source};
 use executor::Program;
 use job::Measured;
-use job::target::is_cuda;
 use models::stages::Promise;
 use models::{Choice, Parallel, StagePlan};
 use report::{between, duration, size};
@@ -161,7 +160,7 @@ impl ModelReport {
 
 fn lanes(ran: &RanProgram<'_>) -> Vec<Lane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
-    let is_on_gpu = is_cuda(ran.target);
+    let is_on_gpu = targets::find(ran.target).is_some_and(|kind| kind.runs_on_gpu());
     let mut lanes = Vec::new();
     for (stage, (groups, seen)) in stages {
         lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| Lane {

@@ -9,9 +9,9 @@ use super::default_schedule;
 use datasets::{CacheState, Json, Key, Likeness, Outcome, Record, Source, fastest, stands_for};
 use job::revision::Revisions;
 use job::space::{Schedule, space};
-use job::target::Target;
 use models::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use targets::Target;
 
 /// Why the default schedule of a task is used, the nearest reason last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -325,7 +325,7 @@ fn algorithm(schedule: &Schedule) -> String {
 mod tests {
     use super::*;
     use job::space::sample;
-    use job::target::llvm;
+    use targets::llvm;
 
     /// Returns a record with this half-width of its interval over visits.
     fn known_to(half_ns: f64, record: Record) -> Record {

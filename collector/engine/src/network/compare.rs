@@ -55,12 +55,13 @@ pub fn tolerance(graph: &Graph) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use models::operators::Unary;
     use models::{GraphBuilder, Op, TensorType, UnaryOp};
 
     fn graph() -> Graph {
         let mut builder = GraphBuilder::new("one");
         let x = builder.input("x", TensorType::f32(&[4])).expect("an input");
-        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
+        let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
         builder.finish(&[y]).expect("a graph")
     }
 

@@ -7,10 +7,10 @@
 
 use accelerator::{Machine, Program, Timed, check, fold_scales, generate, simulate};
 use job::space::{core_knobs, space};
-use job::target::{Fabric, Target};
 use models::{Call, Graph, Plan, Task, TensorType, ValueId};
 use reference::Tensor;
 use std::collections::HashMap;
+use targets::{Fabric, Target};
 
 /// Why a model has no answer there.
 #[derive(Debug, thiserror::Error)]

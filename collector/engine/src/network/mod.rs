@@ -24,11 +24,11 @@ use bench::{Bench, Build};
 use executor::program::Numbers;
 use executor::{FolderError, Program, ProgramError, Writing, folder, program, staged};
 use job::space::{Schedule, space};
-use job::target::{Kind, Target};
 use job::{Artifact, BuildJob, Packing};
 use models::{Plan, StagePlan, Task, TensorType};
 use reference::Tensor;
 use std::path::{Path, PathBuf};
+use targets::Target;
 
 /// Why a model cannot be built or run as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ pub fn make(
         return Err(NetworkError::Ended);
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
-    let writing = if target.kind == Kind::Cuda { Writing::Apart } else { Writing::InPlace };
+    let writing = if target.kind.runs_on_gpu() { Writing::Apart } else { Writing::InPlace };
     let program = match stages {
         None => program(numbers.graph, plan, &packings, writing)?,
         Some(stages) => staged(numbers.graph, plan, &packings, stages, writing)?,

@@ -7,11 +7,11 @@ use datasets::{CacheState, Json, NETWORK, Outcome, Record, RowError, ScheduleSou
 use job::RunReply;
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Target;
 use measure::Method;
 use models::stages::calls_hash;
 use models::{Choice, Graph, Plan, StagePlan, TensorType, ValueId};
 use std::collections::BTreeMap;
+use targets::Target;
 use worker::Fault;
 
 /// How a whole model is run.

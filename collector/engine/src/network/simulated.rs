@@ -5,7 +5,6 @@
 //! nothing of what it says is a measurement, and nothing of it stands beside one.
 
 use bench::{Bench, Build, worker_program};
-use job::target::Target;
 use job::{BuildJob, RunJob};
 use measure::{Method, Plan as SamplingPlan};
 use models::TaskUse;
@@ -17,6 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use targets::Target;
 
 /// What it is called among counters.
 pub const NAME: &str = "cachegrind";

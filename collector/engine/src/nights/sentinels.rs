@@ -12,11 +12,11 @@ use crate::campaign::{ModelEntry, Settings, record};
 use crate::failure::{Failure, Kind};
 use crate::state::StateFile;
 use drift::SENTINELS;
-use job::target::is_llvm;
 use measure::host::Facts;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
+use targets::HOST;
 use tempfile::TempDir;
 
 /// How long building them may take.
@@ -60,7 +60,8 @@ impl Sentinels {
             limits: raw.limits.clone(),
             ..Settings::default()
         };
-        let is_off = !is_llvm(raw.model.target.as_deref().unwrap_or("llvm"));
+        let is_off =
+            !targets::find(raw.model.target.as_deref().unwrap_or(HOST)).is_some_and(|kind| kind.runs_on_cpus());
         let notes = match is_off {
             true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
             false => Vec::new(),

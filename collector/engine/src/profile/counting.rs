@@ -5,8 +5,8 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::network::simulated::{self, Simulator};
 use crate::prepared::PreparedModel;
-use job::target::is_cuda;
 use profile::Profile;
+use targets::Kind;
 
 /// Returns the counters to read for names as they are given: processor time where none is given. A simulator is no counter.
 pub fn counters(names: &[String]) -> Vec<String> {
@@ -19,15 +19,15 @@ pub fn counters(names: &[String]) -> Vec<String> {
 }
 
 /// Rejects options about machine code and simulators where the target is a GPU.
-pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: &str) -> Result<()> {
+pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: Kind) -> Result<()> {
     let given = [
         ("--annotate", code.annotate.is_some()),
         ("--perf-map", code.has_perf_map),
         ("--counters cachegrind", is_simulated(counters)),
     ];
-    match given.iter().find(|(_, is_given)| *is_given && is_cuda(target)) {
+    match given.iter().find(|(_, is_given)| *is_given && target.runs_on_gpu()) {
         Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `cuda`"))
+            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `{}`", target.name()))
                 .with_hint(format!("leave out `{flag}`")))
         }
         None => Ok(()),

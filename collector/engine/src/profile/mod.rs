@@ -27,7 +27,6 @@ use crate::{Result, machine, peaks};
 use datasets::{Outcome, Peaks, Record, ScheduleSource};
 use files::ProfileFiles;
 use job::listing::Samples;
-use job::target::is_cuda;
 use job::{NetworkJob, Profiled, RunReply};
 use measure::counters::Backend;
 use measure::{Method, Plan as SamplingPlan};
@@ -171,11 +170,11 @@ fn prepare(
     models: &LoadedModels,
     observer: &Rc<dyn Observer>,
 ) -> Result<PreparedModel> {
-    if is_cuda(&config.target) && options.counters.is_empty() {
+    if config.kind().runs_on_gpu() && options.counters.is_empty() {
         // Processor time says nothing of what a device does.
         config.counters.backend = Backend::None;
     }
-    counting::check_target(options.counters, &options.code, &config.target)?;
+    counting::check_target(options.counters, &options.code, config.kind())?;
     let mut model = PreparedModel::of(Asked {
         config,
         models,

@@ -8,7 +8,6 @@ use crate::runs::measurement;
 use crate::{Result, machine};
 use bench::{Bench, Build, Done, Work};
 use job::space::Schedule;
-use job::target::Target;
 use job::{BuildJob, Measured, RunJob};
 use measure::statistics::percentile;
 use measure::{Evaluator, Method};
@@ -17,6 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use targets::{HOST, Target};
 
 /// How trace files are replayed.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub fn replay_traces(
     observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
     let limits = Limits { builders: replay.builders, overlap: replay.overlap, ..Limits::default() };
     let mut workers = machine::workers(&limits)?;
-    let target = machine::target("llvm", &mut workers)?;
+    let target = machine::target(HOST, &mut workers)?;
     let _exclusive = machine::exclusive(replay.wait_seconds, observer)?;
     paths.iter().map(|path| replay_file(path, replay, (&target, &cpus), &mut workers)).collect()
 }

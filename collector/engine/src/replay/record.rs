@@ -17,6 +17,7 @@ use measure::host::Facts;
 use report::duration;
 use serde::Serialize;
 use std::path::Path;
+use targets::HOST;
 
 /// A record and the result of its attempt today.
 #[derive(Debug, Serialize)]
@@ -75,7 +76,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 /// Runs a campaign of one attempt, and returns its record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read();
-    let told = Told::of(recorded, machine::guess("llvm")?)
+    let told = Told::of(recorded, machine::guess(HOST)?)
         .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
     let settings = Settings {

@@ -3,7 +3,6 @@
 use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, space};
-use job::target::Target;
 use measure::statistics::median;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use search::{Effect, effects};
@@ -11,6 +10,7 @@ use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
+use targets::Target;
 
 /// A search and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,6 @@ use crate::campaign::settings::{ModelEntry, Settings};
 use crate::campaign::{PlannedTask, planned_tasks};
 use ::report::Paper;
 use datasets::{Covers, Key, Outcome, Peaks, Record};
-use job::target;
 
 /// A model of two tasks whose records are these: task, median and half of its interval, in nanoseconds.
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
@@ -20,7 +19,7 @@ fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     tasks.iter_mut().zip([3, 1]).for_each(|(task, count)| task.counts = vec![(0, count)]);
     let records: Vec<Record> =
         measured.iter().map(|(task, median, half)| record(&tasks[*task], *median, *half)).collect();
-    let machine = target::llvm("generic", &[], 2).machine;
+    let machine = targets::llvm("generic", &[], 2).machine;
     summarise((&tasks, &[]), (0, &config.models[0]), &records, &machine, &Peaks::default())
 }
 

@@ -122,7 +122,7 @@ pub fn pull(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<Tran
         }
         Address::Postgres(_) => {
             Err(Failure::usage("records are pulled from folders and buckets; a database is asked in SQL")
-                .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/queries.md"))
+                .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/guide/queries.md"))
         }
     }
 }

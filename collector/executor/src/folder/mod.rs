@@ -1,8 +1,8 @@
-//! A program in a folder: what a runner needs, and nothing it would have to compile.
+//! On-disk format of a compiled program: everything that a runner needs, without compilation.
 //!
-//! `program.json` says what is called on what; the code of each task is a file of its own, and all constants, stored as
-//! the code wants them, are one more. Every file is known by its hash. Code is run as it is: only folders that one trusts
-//! are to be run. What does not fit together is refused before anything is run.
+//! `program.json` describes the calls. The code of each task is a separate file, and one more file contains all
+//! constants in the layouts that the code expects. All files are verified by their hashes. Code is executed unchecked,
+//! so only trusted folders may be run. Inconsistent descriptions are rejected before anything runs.
 
 use crate::memory::ALIGNMENT_BYTES;
 use crate::program::{Argument, Place, Program};
@@ -15,41 +15,36 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &str = "program.json";
 const CONSTANTS: &str = "constants.bin";
 const FORMAT: u32 = 1;
-/// More than any description of a model takes.
+/// Maximum size of the description, above that of any model.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
-/// More than the code of any operator takes.
+/// Maximum size of a code file, above that of any operator.
 const CODE_BYTES_MAX: u64 = 256 << 20;
 
-/// The file that says what a folder holds: another one after every change.
+/// Returns the path of the description. Its content changes with every change of the folder.
 pub fn description(folder: &Path) -> PathBuf {
     folder.join(PROGRAM)
 }
 
-/// What a folder holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Description {
     format: u32,
     program: Program,
-    /// Hashes of the codes.
     codes: Vec<String>,
-    /// Where each constant begins.
     offsets: Vec<u64>,
-    /// Hash of all of them.
     constants: String,
-    /// What all of them take.
     constant_bytes: u64,
 }
 
-/// A program as it was read.
+/// A program read from a folder.
 #[derive(Debug)]
 pub struct Content {
-    /// The program, which was checked.
+    /// Validated program.
     pub program: Program,
-    /// Codes by their places in the calls: object files, or for a library that compiles nothing, tasks as JSON.
+    /// Codes by the index that calls use: object files, or tasks as JSON for a library that compiles nothing.
     pub codes: Vec<Vec<u8>>,
-    /// Where each constant begins.
+    /// Offset of each constant.
     pub offsets: Vec<u64>,
-    /// All constants.
+    /// Bytes of all constants.
     pub constants: Vec<u8>,
 }
 
@@ -69,7 +64,7 @@ pub enum FolderError {
 
 type Result<T> = std::result::Result<T, FolderError>;
 
-/// Writes a program into an existing folder. `constant` gives the bytes of each constant as it is stored.
+/// Writes a program into an existing folder. `constant` returns the stored bytes of each constant.
 pub fn write<E: From<FolderError>>(
     folder: &Path,
     program: &Program,
@@ -104,11 +99,11 @@ pub fn write<E: From<FolderError>>(
         constant_bytes: end,
     };
     let text = serde_json::to_vec(&description).expect("a description holds only JSON values");
-    // Last, so that a folder without it is known to be half written.
+    // Written last, so that an incomplete folder is recognised by its absence.
     Ok(write_file(&folder.join(PROGRAM), &text)?)
 }
 
-/// Reads a program and checks that everything of it is there and fits together.
+/// Reads a program and validates its completeness and consistency.
 pub fn read(folder: &Path) -> Result<Content> {
     let path = folder.join(PROGRAM);
     let text = read_file(&path, DESCRIPTION_BYTES_MAX)?;
@@ -138,7 +133,6 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(|source| FolderError::Unwritable { path: path.to_owned(), source })
 }
 
-/// The content of a file that is not larger than it may be.
 fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -158,13 +152,13 @@ fn intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// More cores than a machine has.
+/// Upper limit, above the number of cores of any machine.
 const CORES_MOST: usize = 1 << 16;
 
-/// What a file may say of a model's memory: beyond this nothing can be run anyway.
+/// Maximum memory that a description may request, above that of any machine.
 const BYTES_MAX: u64 = 1 << 46;
 
-/// Whether every place of a program is one, and large enough.
+/// Checks that all indices of a program are valid and all tensors fit their memory.
 fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) -> std::result::Result<(), String> {
     if program.codes != codes || program.constants.len() != offsets.len() {
         return Err("it names other codes or constants than it has".to_owned());
@@ -196,7 +190,7 @@ fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) 
     check_stages(program)
 }
 
-/// Whether stages run each call once, on cores that can be.
+/// Checks that stages run each call once, on valid cores.
 fn check_stages(program: &Program) -> std::result::Result<(), String> {
     if program.stages.is_empty() {
         return Ok(());
@@ -218,7 +212,7 @@ fn check_stages(program: &Program) -> std::result::Result<(), String> {
     }
 }
 
-/// Whether the elements of a tensor lie inside of what is there.
+/// Checks that a tensor lies inside its memory.
 fn fits(
     program: &Program,
     offsets: &[u64],
@@ -242,7 +236,7 @@ fn fits(
     Ok(())
 }
 
-/// What a tensor takes, where that is a number that can be.
+/// Returns the size of a tensor, or `None` if it exceeds the limit.
 fn bytes_of(ty: &TensorType) -> Option<u64> {
     let extents = ty.extents()?;
     let elements = extents.iter().try_fold(1u64, |all, &extent| all.checked_mul(u64::try_from(extent).ok()?))?;

@@ -1,4 +1,4 @@
-//! What was written is read; what was changed is refused.
+//! Round trips of folders, and rejection of modified ones.
 
 use super::*;
 use crate::program::{Numbers, Writing, program};
@@ -34,7 +34,7 @@ fn what_was_written_is_read() {
     let content = read(folder.path()).expect("it is whole");
     assert_eq!(content.program, program);
     assert_eq!(content.codes[1], [1; 100]);
-    // 784 × 128, 128 × 64 and 64 × 10 weights and as many biases as outputs.
+    // Weights of 784 × 128, 128 × 64 and 64 × 10, and one bias per output.
     let floats = 784 * 128 + 128 * 64 + 64 * 10 + 128 + 64 + 10;
     assert!(content.constants.len() >= 4 * floats && content.constants.len() < 4 * floats + 64 * 6);
 }
@@ -54,7 +54,7 @@ fn changed_files_are_refused() {
     }
 }
 
-/// A changed program whose hashes are right is refused for what it says.
+/// A modified program with valid hashes is rejected by validation.
 #[test]
 fn places_outside_of_what_is_there_are_refused() {
     let refused = |change: &dyn Fn(&mut Description)| {

@@ -1,4 +1,4 @@
-//! When intermediate tensors live: from the call that makes them to the last that reads them.
+//! Lifetimes of intermediate tensors: from the call that writes them to the last call that reads them.
 
 use super::parts::{Parts, Writing};
 use super::staged::{Span, in_turns};
@@ -7,8 +7,8 @@ use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// What calls make and other calls read, each from the call of the plan that makes it to the last that reads it, and where those
-/// run beside others, from the first of them to the last.
+/// Returns the lifetimes of intermediate tensors in calls of the plan. With concurrent calls, a lifetime extends from
+/// the first to the last call that may run at the same time.
 pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> Vec<(ValueId, Lifetime)> {
     let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
     let mut index_of: HashMap<ValueId, usize> = HashMap::new();
@@ -29,12 +29,13 @@ pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span])
     lifetimes
 }
 
-/// When the intermediate tensors of a program live, by its calls: those of the plan that have something to do.
+/// Returns the lifetimes of a program's intermediate tensors, in calls of the program. Calls of the plan without work
+/// are not counted.
 pub fn lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = Values::of(graph)?;
     let spans = in_turns(plan);
     let parts = Parts::of(&values, plan, &spans, writing);
-    // A call that has nothing to do makes nothing, and what it reads lives until the call before it at least.
+    // A call without work writes nothing, and its operands live at least until the preceding call.
     let mut number = 0usize;
     let mut last_of = Vec::with_capacity(plan.calls.len());
     let mut first_of = Vec::with_capacity(plan.calls.len());

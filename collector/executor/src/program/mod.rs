@@ -1,8 +1,8 @@
-//! A graph that was cut into calls becomes a program: calls of built code on tensors that have places.
+//! Lowering of a partitioned graph to a program: calls of compiled code on tensors with places.
 //!
-//! Views take no call and no memory: a value that is another one in another shape lies where that one lies. What is
-//! computed from constants alone is computed once, here, and stored as the code that reads it wants it. Inputs and
-//! outputs lie outside of the memory that intermediate tensors share, because they belong to whoever calls.
+//! Views need no call and no memory: a reshaped value shares the place of its source. Values that depend only on
+//! constants are computed once at lowering and stored in the layout that their reader expects. Inputs and outputs lie
+//! outside of the shared activation memory, because they belong to the caller.
 
 mod alive;
 mod parts;
@@ -14,7 +14,7 @@ pub use parts::Writing;
 use crate::memory::{Lifetime, layout};
 use alive::alive;
 use job::Packing;
-use models::operator::Class;
+use models::operators::Class;
 use models::stages::Stage;
 use models::{DType, Graph, Plan, StagePlan, TensorType, ValueId};
 use parts::Parts;
@@ -23,32 +23,32 @@ use serde::{Deserialize, Serialize};
 use staged::{Span, Staged, in_turns};
 use std::collections::HashMap;
 
-/// Everything about running a model but its numbers and its code.
+/// Everything needed to run a model except constants and code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// Name of the model.
     pub name: String,
-    /// The calls, in their order.
+    /// Calls in execution order.
     pub calls: Vec<Call>,
-    /// Tensors given at every run.
+    /// Inputs of the model.
     pub inputs: Vec<Port>,
-    /// Tensors answered with.
+    /// Outputs of the model.
     pub outputs: Vec<Port>,
-    /// Tensors that are the same at every run, as they are stored.
+    /// Constants and their stored layouts.
     pub constants: Vec<Constant>,
-    /// How many codes there are.
+    /// Number of distinct codes.
     pub codes: usize,
-    /// Memory of intermediate tensors.
+    /// Memory for intermediate tensors.
     pub activation_bytes: u64,
-    /// What of it lives at once at the fullest call: no placement takes less.
+    /// Maximum size of simultaneously live tensors, a lower bound of `activation_bytes`.
     pub least_activation_bytes: u64,
-    /// Which calls run side by side; none where all run one after the other.
+    /// Concurrent execution of calls; empty for sequential execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
 }
 
 impl Program {
-    /// How its calls write.
+    /// Returns how the calls write their results.
     pub fn writing(&self) -> Writing {
         let is_in_place = |call: &Call| match call.arguments.split_last() {
             Some((result, operands)) => operands.iter().any(|operand| operand.place == result.place),
@@ -58,66 +58,66 @@ impl Program {
     }
 }
 
-/// One call of built code.
+/// One call of compiled code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Which code.
+    /// Index of the code.
     pub code: usize,
-    /// Its operands; the last is its result.
+    /// Operands; the last one is the result.
     pub arguments: Vec<Argument>,
-    /// Where it stands in the model.
+    /// Scope in the model.
     pub scope: String,
 }
 
-/// A tensor as one call sees it.
+/// A tensor as seen by a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Argument {
-    /// Where its elements are.
+    /// Memory of the elements.
     pub place: Place,
     /// Element type.
     pub dtype: DType,
-    /// Extents, as stored.
+    /// Extents of the stored layout.
     pub extents: Vec<i64>,
 }
 
-/// Where the elements of a tensor are.
+/// Memory of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// At this offset of the memory of intermediate tensors.
+    /// Offset in the memory of intermediate tensors.
     Activation(u64),
-    /// The input of that index.
+    /// Index of an input.
     Input(usize),
-    /// The output of that index.
+    /// Index of an output.
     Output(usize),
-    /// The constant of that index.
+    /// Index of a constant.
     Constant(usize),
 }
 
-/// A tensor at the model's border.
+/// An input or output of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its name in the model.
+    /// Name in the model.
     pub name: String,
     /// Element type and shape.
     pub ty: TensorType,
-    /// For an output that no call writes: where its elements are instead.
+    /// For an output that no call writes: the place of its elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<Place>,
 }
 
-/// A tensor that is the same at every run.
+/// A constant of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Constant {
-    /// The value of the graph.
+    /// Value in the graph.
     pub value: ValueId,
-    /// Its type there.
+    /// Type in the graph.
     pub ty: TensorType,
-    /// How it is stored.
+    /// Stored layout.
     pub packing: Packing,
 }
 
-/// Why a graph is no program.
+/// Why a graph cannot be lowered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProgramError {
@@ -131,12 +131,13 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// The program of a graph that was cut into calls, whose tasks' codes want their operands, and last their result, stored so.
+/// Lowers a partitioned graph to a sequential program. `packings` are the layouts that each task's code expects for its
+/// operands and its result.
 pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
     Ok(made(graph, plan, packings, &in_turns(plan), writing)?.0)
 }
 
-/// The same with calls side by side, as a plan that was checked says.
+/// Lowers a partitioned graph to a program with concurrent calls, according to a validated plan of stages.
 pub fn staged(
     graph: &Graph,
     plan: &Plan,
@@ -149,8 +150,8 @@ pub fn staged(
     Ok(Program { stages: staged.stages(&place_of), ..program })
 }
 
-/// A program, and the place in it of each call of the plan that has something to do. `spans` says from which call to which each
-/// runs beside others.
+/// Returns the program, and for each call of the plan its index in the program, or `None` if it has no work. `spans`
+/// contains the range of calls that may run concurrently with each call.
 fn made(
     graph: &Graph,
     plan: &Plan,
@@ -166,7 +167,7 @@ fn made(
     for (index, id) in graph.inputs.iter().enumerate() {
         writer.places.entry(values.root(*id)).or_insert(Place::Input(index));
     }
-    // A value that is answered with is written where it is wanted; when it is wanted twice, it is copied.
+    // A value that is an output is written directly to it. A second occurrence among the outputs is a copy.
     let made: HashMap<ValueId, usize> =
         plan.calls.iter().enumerate().map(|(place, call)| (values.root(call.result), place)).collect();
     for (index, id) in graph.outputs.iter().enumerate() {
@@ -215,7 +216,7 @@ fn made(
     Ok((program, place_of))
 }
 
-/// The values of a graph seen through its views.
+/// Values of a graph, resolved through views.
 struct Values<'a> {
     graph: &'a Graph,
     roots: Vec<ValueId>,
@@ -254,7 +255,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Places of what calls make and other calls read, and the memory they take: all, and the least.
+/// Returns the places of intermediate tensors, their total memory and its lower bound.
 fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (Vec<(ValueId, Place)>, (u64, u64)) {
     let lifetimes = alive(values, parts, plan, spans);
     let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
@@ -263,7 +264,6 @@ fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (
     (places.collect(), (found.bytes, found.least_bytes))
 }
 
-/// What a program is made of so far.
 struct Writer<'a> {
     values: &'a Values<'a>,
     parts: &'a Parts,
@@ -293,25 +293,24 @@ impl Writer<'_> {
     }
 }
 
-/// The numbers that a graph's constants are and become, each computed when it is first asked for.
+/// Values of a graph's constants and of what depends only on them, computed on demand.
 pub struct Numbers<'a> {
-    /// The graph.
+    /// Graph of the constants.
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],
-    /// What follows from constants.
     computed: HashMap<ValueId, Tensor>,
-    /// The node that makes each value.
+    /// Index of the node that produces each value.
     makers: HashMap<ValueId, usize>,
 }
 
 impl<'a> Numbers<'a> {
-    /// Those of a graph with these constants (`reference::constants`).
+    /// Creates the evaluator from a graph and its constants (`reference::constants`).
     pub fn of(graph: &'a Graph, constants: &'a [Option<Tensor>]) -> Numbers<'a> {
         let makers = graph.nodes.iter().enumerate().map(|(place, node)| (node.outputs[0], place)).collect();
         Numbers { graph, constants, computed: HashMap::new(), makers }
     }
 
-    /// The bytes of a constant as it is stored.
+    /// Returns the bytes of a constant in its stored layout.
     pub fn stored(&mut self, constant: &Constant) -> Result<Vec<u8>> {
         let extents = constant.ty.extents().expect("all sizes are numbers");
         let element_bytes = usize::try_from(constant.ty.dtype.bytes()).expect("an element is small");

@@ -1,39 +1,38 @@
-//! Tensors that lie where another one lies.
+//! Tensors that share the memory of other tensors.
 //!
-//! Where nothing is outside of the dimension along which tensors are joined, each of them is one stretch of the result. So
-//! whoever makes them writes them there, and joining takes no call.
+//! If all dimensions outside of the concatenation axis have extent 1, each operand of a concatenation is a contiguous
+//! part of the result. Its producer then writes it there directly, and the concatenation needs no call.
 //!
-//! A result may also be written over an operand that nobody reads any more, where each of its elements comes from the
-//! operand's at the same place: what a residual block adds to is read and written once instead of being read and another
-//! tensor written.
+//! A result may also overwrite an operand that has no later reader, if each element depends only on the operand's
+//! element at the same index. A residual addition then needs no second tensor.
 
 use super::Values;
 use super::staged::Span;
 use crate::memory::ALIGNMENT_BYTES;
-use models::operator::Class;
+use models::operators::{Class, Concat};
 use models::{Call, Op, Operand, Plan, Task, ValueId};
 use std::collections::{HashMap, HashSet};
 
 /// Where a call may write its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Never where it reads. Code for GPUs may compute an element more than once.
+    /// Never over an operand. Required for GPU code, which may compute an element more than once.
     Apart,
     /// Over an operand that is read for the last time, element by element.
     InPlace,
 }
 
-/// What lies inside of what.
+/// Nesting of tensors.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// The tensor that one is a part of, and where in it.
+    /// Containing tensor and offset in it.
     wholes: HashMap<ValueId, (ValueId, u64)>,
-    /// Calls that only join what lies together already.
+    /// Concatenations whose operands are already in place.
     done: HashSet<usize>,
 }
 
 impl Parts {
-    /// `spans` says from which call to which each runs beside others.
+    /// Determines the nesting. `spans` contains the range of calls that may run concurrently with each call.
     pub(super) fn of(values: &Values, plan: &Plan, spans: &[Span], writing: Writing) -> Parts {
         let outputs: HashSet<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
         let mut parts = Parts::joined(values, plan, &outputs);
@@ -64,7 +63,7 @@ impl Parts {
         parts
     }
 
-    /// Lets results lie where an operand lies that nobody reads after them, or beside them.
+    /// Places results over operands that have no later or concurrent reader.
     fn overwrite(&mut self, values: &Values, plan: &Plan, spans: &[Span], outputs: &HashSet<ValueId>) {
         let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (place, call) in plan.calls.iter().enumerate() {
@@ -93,7 +92,7 @@ impl Parts {
         }
     }
 
-    /// The tensor that is no part of another one in which this one lies, and where.
+    /// Returns the outermost tensor that contains a value, and the offset in it.
     pub(super) fn whole(&self, mut id: ValueId) -> (ValueId, u64) {
         let mut offset = 0;
         while let Some((whole, within)) = self.wholes.get(&id) {
@@ -102,16 +101,16 @@ impl Parts {
         (id, offset)
     }
 
-    /// Whether a call of the plan has nothing to do.
+    /// Returns whether a call of the plan has no work.
     pub(super) fn is_done(&self, call: usize) -> bool {
         self.done.contains(&call)
     }
 }
 
-/// Where the operands of a call that only joins them lie in its result, if each is one aligned stretch of it.
+/// Returns the offsets of a concatenation's operands in its result, if each is one aligned contiguous part.
 fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
-    let Op::Concat { axis } = step.op else { return None };
+    let Op::Concat(Concat { axis }) = step.op else { return None };
     let extents = values.extents(call.result);
     let rank = i64::try_from(extents.len()).ok()?;
     let outside = usize::try_from(axis.rem_euclid(rank.max(1))).ok()?;
@@ -120,7 +119,7 @@ fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, 
     }
     let mut offset = 0;
     let mut found = Vec::with_capacity(step.inputs.len());
-    // An operand that is given twice is one parameter.
+    // An operand that occurs twice is a single parameter.
     for operand in &step.inputs {
         let Operand::Parameter(index) = operand else { return None };
         let id = call.arguments.get(*index)?;
@@ -133,8 +132,8 @@ fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, 
     Some(found)
 }
 
-/// The parameters of a task that its result may be written over: each element of the result comes from the one at the same
-/// place, which nothing else is made of.
+/// Returns the parameters that the result may overwrite: each element of the result depends on the parameter only at
+/// the same index.
 fn overwritable(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;

@@ -1,21 +1,20 @@
-//! Calls in the order of a plan's stages, and how long what they make has to lie still.
+//! Ordering of calls by the stages of a plan, and the concurrency of calls.
 
 use models::Plan;
 use models::stages::{Group, Stage, StagePlan};
 
-/// The calls beside which one runs, first and last, by their places in the order.
+/// Range of calls that may run concurrently with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: usize,
     pub last: usize,
 }
 
-/// Every call runs alone.
 pub(super) fn in_turns(plan: &Plan) -> Vec<Span> {
     (0..plan.calls.len()).map(|place| Span { first: place, last: place }).collect()
 }
 
-/// A plan whose calls stand in the order of stages.
+/// A plan whose calls are ordered by stages.
 pub(super) struct Staged<'a> {
     pub plan: Plan,
     pub spans: Vec<Span>,
@@ -30,7 +29,7 @@ impl<'a> Staged<'a> {
             let first = calls.len();
             calls.extend(stage.groups.iter().flat_map(|group| &group.calls).map(|&call| plan.calls[call].clone()));
             let last = calls.len().max(1) - 1;
-            // One group alone goes through its calls in turns.
+            // A single group runs its calls sequentially.
             let span =
                 |place| if stage.groups.len() > 1 { Span { first, last } } else { Span { first: place, last: place } };
             spans.extend((first..calls.len()).map(span));
@@ -38,7 +37,7 @@ impl<'a> Staged<'a> {
         Staged { plan: Plan { tasks: plan.tasks.clone(), calls }, spans, stages }
     }
 
-    /// The stages in places of the program; what has nothing to do is left out.
+    /// Returns the stages with indices of the program, without calls that have no work.
     pub fn stages(&self, place_of: &[Option<usize>]) -> Vec<Stage> {
         let mut places = place_of.iter().copied();
         let mut group = |group: &Group| {

@@ -1,10 +1,11 @@
-//! Programs of real networks compute what their graphs do, when every call is done by the reference.
+//! Programs of real networks compute the results of their graphs, with every call executed by the reference.
 
 use super::*;
 use models::fuse::{Fuse, plan};
+use models::operators::{Binary, Concat, Reshape, Slice, Softmax, Unary};
 use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
-/// Programs whose calls run side by side, by each rule.
+/// Returns programs with concurrent calls, one for each rule.
 fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
     let packings: Vec<Vec<Packing>> =
         plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
@@ -16,7 +17,7 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
     [Parallel::Sequential, Parallel::Stream, Parallel::Full].map(of).to_vec()
 }
 
-/// Whether nothing that runs side by side touches what another group writes.
+/// Checks that no call accesses memory that a concurrent group writes.
 fn lie_apart(program: &Program) {
     let stretch = |argument: &Argument| {
         let Place::Activation(begins) = argument.place else { return None };
@@ -49,13 +50,13 @@ fn cut_to(graph: &Graph, writing: Writing) -> (Plan, Program) {
     (cut, made)
 }
 
-/// Runs a program on memory of bytes, each call by the reference computation of its task.
+/// Executes a program on byte memory, with the reference computation of each task.
 fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     let size = |ty: &TensorType| usize::try_from(ty.bytes().expect("a size")).expect("a small size");
     let constants = reference::constants(graph).expect("constants");
     let mut numbers = Numbers::of(graph, &constants);
     let constants: Vec<Vec<u8>> = program.constants.iter().map(|one| numbers.stored(one).expect("numbers")).collect();
-    // What nobody wrote is no number.
+    // Unwritten memory contains NaN.
     let mut activations = vec![0xff; usize::try_from(program.activation_bytes).expect("a small size")];
     let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|port| vec![0xff; size(&port.ty)]).collect();
     let read = |activations: &[u8], outputs: &[Vec<u8>], place: Place, ty: &TensorType| -> Tensor {
@@ -99,7 +100,7 @@ fn check(graph: &Graph) -> Program {
         .map(|(place, id)| {
             let ty = &graph.values[id.0 as usize].ty;
             let count = usize::try_from(ty.elements().expect("a size")).expect("a small size");
-            // Whole numbers below two are floats, indices and truths alike.
+            // The integers 0 and 1 are valid as floats, indices and booleans.
             let numbers: Vec<f64> = (0..count).map(|at| f64::from(u32::from((at * 7 + place) % 5 < 2))).collect();
             Tensor::from_numbers(ty.clone(), &numbers).expect("numbers")
         })
@@ -110,7 +111,7 @@ fn check(graph: &Graph) -> Program {
     }
     for staged in side_by_side(graph, &plan) {
         lie_apart(&staged);
-        // In the worst order that stages allow: the last group first.
+        // The worst order that the stages allow: last group first.
         let order = staged.stages.iter().flat_map(|stage| stage.groups.iter().rev().flat_map(|group| &group.calls));
         let calls: Vec<Call> = order.map(|&call| staged.calls[call].clone()).collect();
         assert_eq!(calls.len(), program.calls.len());
@@ -153,11 +154,11 @@ fn large_networks_take_little_more_memory_than_they_must() {
 fn what_is_answered_twice_or_without_a_call_has_a_place() {
     let mut builder = GraphBuilder::new("odd");
     let x = builder.input("x", TensorType::f32(&[2, 6])).expect("an input");
-    let flat = builder.push(Op::Reshape { shape: vec![12] }, &[x]).expect("a view");
-    let relu = builder.push(Op::Unary { function: UnaryOp::Relu }, &[flat]).expect("a call");
-    let again = builder.push(Op::Reshape { shape: vec![3, 4] }, &[relu]).expect("a view of it");
-    let last = builder.push(Op::Unary { function: UnaryOp::Neg }, &[again]).expect("a call");
-    // An output that is read again, a view of it, an input in another shape, and the last.
+    let flat = builder.push(Op::Reshape(Reshape { shape: vec![12] }), &[x]).expect("a view");
+    let relu = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[flat]).expect("a call");
+    let again = builder.push(Op::Reshape(Reshape { shape: vec![3, 4] }), &[relu]).expect("a view of it");
+    let last = builder.push(Op::Unary(Unary { function: UnaryOp::Neg }), &[again]).expect("a call");
+    // An output that is read again, a view of it, a reshaped input, and the last value.
     let graph = builder.finish(&[relu, again, flat, last]).expect("a graph");
     let program = check(&graph);
     let places: Vec<Option<Place>> = program.outputs.iter().map(|port| port.same_as).collect();
@@ -169,7 +170,7 @@ fn what_is_answered_twice_or_without_a_call_has_a_place() {
 fn open_sizes_are_refused() {
     let mut builder = GraphBuilder::new("open");
     let x = builder.input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
-    let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
+    let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
     let refused =
@@ -177,7 +178,8 @@ fn open_sizes_are_refused() {
     assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
 }
 
-/// A model of one input of two rows, whose values `make` adds, answering with the last.
+/// Returns the number of calls of a model with one input of two rows, whose values `make` adds and whose outputs it
+/// returns.
 fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> usize {
     let mut builder = GraphBuilder::new("joined");
     let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
@@ -187,9 +189,11 @@ fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> us
 
 #[test]
 fn what_is_joined_lies_together() {
-    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
-    let join = |builder: &mut GraphBuilder, parts: &[ValueId]| builder.push(Op::Concat { axis: 1 }, parts).unwrap();
-    // Blocks that grow: what was joined is read and joined again.
+    let softmax =
+        |builder: &mut GraphBuilder, x| builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
+    let join =
+        |builder: &mut GraphBuilder, parts: &[ValueId]| builder.push(Op::Concat(Concat { axis: 1 }), parts).unwrap();
+    // Growing blocks: a concatenation is read and concatenated again.
     let grown = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
@@ -199,7 +203,8 @@ fn what_is_joined_lies_together() {
         vec![softmax(builder, all)]
     });
     assert_eq!(grown, 4, "nothing is copied");
-    // Who lies in one joined tensor cannot lie in another, nor twice in the same, nor where the model's own tensors are.
+    // A tensor cannot be part of two concatenations, nor twice part of one, nor part of one if it is an input or output
+    // of the model.
     let shared = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
@@ -213,12 +218,12 @@ fn what_is_joined_lies_together() {
         vec![one, join(builder, &[one, two])]
     });
     assert_eq!(answered, 3);
-    // Rows beside each other are no stretch, and a stretch begins where tensors may.
+    // Adjacent columns are not contiguous, and a part must be aligned.
     let apart = calls_of(|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
-        let beside = builder.push(Op::Concat { axis: 2 }, &[one, two]).unwrap();
-        let cut = Op::Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] };
+        let beside = builder.push(Op::Concat(Concat { axis: 2 }), &[one, two]).unwrap();
+        let cut = Op::Slice(Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] });
         let short = builder.push(cut, &[two]).unwrap();
         let short = softmax(builder, short);
         let odd = join(builder, &[short, short]);
@@ -229,7 +234,7 @@ fn what_is_joined_lies_together() {
 
 #[test]
 fn results_are_written_over_what_is_read_for_the_last_time() {
-    // How many calls write over an operand of theirs.
+    // Returns how many calls overwrite one of their operands.
     let over = |make: &dyn Fn(&mut GraphBuilder, ValueId) -> Vec<ValueId>| {
         let mut builder = GraphBuilder::new("over");
         let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
@@ -241,9 +246,12 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
         };
         (program.calls.iter().filter(is_over).count(), program.activation_bytes / 128)
     };
-    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
-    let add = |builder: &mut GraphBuilder, a, b| builder.push(Op::Binary { function: BinaryOp::Add }, &[a, b]).unwrap();
-    // A block that adds to what it read: that is read by its first operator, too, but before.
+    let softmax =
+        |builder: &mut GraphBuilder, x| builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
+    let add = |builder: &mut GraphBuilder, a, b| {
+        builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[a, b]).unwrap()
+    };
+    // A residual block: its input is also read by its first operator, but earlier.
     let residual = |builder: &mut GraphBuilder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
@@ -256,7 +264,7 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
         vec![softmax(builder, second)]
     });
     assert_eq!(blocks, (2, 2), "a block takes its own tensor and one more");
-    // What is read again later, answered with, or given is not written over; nor is what rows are made of.
+    // Values that are read later, outputs and inputs are not overwritten, nor are operands of row-wise operators.
     let kept = over(&|builder, x| {
         let one = softmax(builder, x);
         let two = softmax(builder, one);
@@ -268,11 +276,11 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
         vec![softmax(builder, last), softmax(builder, two)]
     });
     assert_eq!(kept.0, 1, "the last reader alone");
-    // Nor what is added to itself, or stretched.
+    // Neither are operands that are added to themselves or broadcast.
     let stretched = over(&|builder, x| {
         let one = softmax(builder, x);
         let twice = add(builder, one, one);
-        let row = Op::Slice { axes: vec![1], starts: vec![0], stops: vec![1], steps: vec![1] };
+        let row = Op::Slice(Slice { axes: vec![1], starts: vec![0], stops: vec![1], steps: vec![1] });
         let row = builder.push(row, &[one]).unwrap();
         let row = softmax(builder, row);
         let two = softmax(builder, twice);

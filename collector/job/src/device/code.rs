@@ -1,11 +1,11 @@
 //! Device code with everything a launch needs: kernels, what they are called with, and what is known of them before
 //! they ever run.
 
-use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 use super::count::Count;
 use super::occupancy::Occupancy;
 use reference::Rounding;
 use serde::{Deserialize, Serialize};
+use targets::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 
 /// The kernels of one task with the order of their launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

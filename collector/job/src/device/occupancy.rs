@@ -4,8 +4,8 @@
 //! multiprocessor has four schedulers that warps are dealt to, and shared memory is given in units of 128 bytes (256
 //! before Ampere).
 
-use super::architecture::{Architecture, WARP_THREADS};
 use serde::{Deserialize, Serialize};
+use targets::{Architecture, WARP_THREADS};
 
 /// How full a multiprocessor can get.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

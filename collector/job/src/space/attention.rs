@@ -6,6 +6,7 @@ use super::template::parameter_extents;
 use super::{Setting, Space};
 use crate::target::Cpu;
 use crate::tiles::filled;
+use models::operators::Attention;
 use models::{Op, Task};
 
 /// Queries that see no place after their own, and perhaps only so many before it.
@@ -21,7 +22,7 @@ pub struct Sight {
 impl Sight {
     /// The sight of a task's queries, where its sizes are known and not all of them see all places.
     pub fn of(task: &Task) -> Option<Sight> {
-        let Op::Attention { causal: true, window, .. } = &task.steps[0].op else { return None };
+        let Op::Attention(Attention { causal: true, window, .. }) = &task.steps[0].op else { return None };
         let [_, _, queries, _] = parameter_extents(task, 0)[..] else { return None };
         let [_, _, places, _] = parameter_extents(task, 1)[..] else { return None };
         // A window beyond all places is none; differences must fit an index.

@@ -7,6 +7,7 @@ use super::template::{has_functions, parameter_extents};
 use super::{Knobs, Limits, Setting, Space, Template, attention, beyond, dots, pool, template, winograd};
 use crate::flat::{flat, of_elements};
 use crate::target::Cpu;
+use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
 use models::{Op, PoolMode, Task};
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             space
         }
         Template::Rows => match &anchor.op {
-            Op::Attention { .. } => {
+            Op::Attention(_) => {
                 let mut space = rows(machine, &output, true);
                 attention::extend(&mut space, task, machine);
                 space
@@ -54,10 +55,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                     add_partial_sums(&mut space, machine, row);
                     // Two sums at a time hide what an addition takes.
                     let two = 2 * machine.vector_lanes;
-                    if matches!(anchor.op, Op::LayerNorm { .. } | Op::RmsNorm { .. })
-                        && row % two == 0
-                        && row >= 4 * two
-                    {
+                    if matches!(anchor.op, Op::LayerNorm(_) | Op::RmsNorm(_)) && row % two == 0 && row >= 4 * two {
                         space.default.0.insert("split_r".to_owned(), Setting::Number(two));
                     }
                 }
@@ -66,7 +64,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
         },
         Template::Spatial => {
             let (is_padded, is_strided) = match &anchor.op {
-                Op::Pool { pads, strides, .. } => {
+                Op::Pool(Pool { pads, strides, .. }) => {
                     (pads.iter().any(|&pad| pad > 0), strides.last().is_some_and(|&stride| stride > 1))
                 }
                 _ => (false, false),
@@ -76,9 +74,9 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 // A vector of strided reads is slower than what the compiler makes of single ones.
                 _ if row.is_some() || is_strided => 1,
                 // Reads that depend on the place are vectors when the compiler makes them, and else a test for each element.
-                Op::Resize { .. } | Op::OneHot { .. } => 1,
-                Op::BorderPad { .. } if columns >= 4 * machine.vector_lanes => 2 * machine.vector_lanes,
-                Op::Tile { .. } => whole_vector(machine, input_extent(task, -1)),
+                Op::Resize(_) | Op::OneHot(_) => 1,
+                Op::BorderPad(_) if columns >= 4 * machine.vector_lanes => 2 * machine.vector_lanes,
+                Op::Tile(_) => whole_vector(machine, input_extent(task, -1)),
                 // So are bytes: as many as fit a register.
                 op if of_elements(op) && anchor.output.dtype.bytes() == 1 => 1,
                 op if of_elements(op) => element_vector(machine, columns),
@@ -86,7 +84,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             };
             let mut space = spatial(machine, &output, vector, is_padded);
             let usual = space.default.clone();
-            if let (Op::Pool { kernel, .. }, true) = (&anchor.op, is_strided) {
+            if let (Op::Pool(Pool { kernel, .. }), true) = (&anchor.op, is_strided) {
                 let window = kernel.iter().copied().max().unwrap_or(1);
                 space.default.0.extend(of_strided(machine, &output, is_padded.then_some(window)));
             }
@@ -181,7 +179,7 @@ fn of_strided(machine: &Cpu, output: &[i64], padded: Option<i64>) -> Vec<(String
 /// `usual` is the default of work on elements that are independent.
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
-    let Op::Pool { mode, kernel, strides, pads, count_pad, .. } = &anchor.op else { return };
+    let Op::Pool(Pool { mode, kernel, strides, pads, count_pad, .. }) = &anchor.op else { return };
     let (data, lanes) = (parameter_extents(task, 0), machine.vector_lanes);
     let output = anchor.output.extents().unwrap_or_default();
     let ([above @ .., last], [.., columns], [.., row]) = (&kernel[..], &output[..], &data[..]) else { return };
@@ -246,10 +244,10 @@ fn keep_planes_apart(space: &mut Space, output: &[i64]) {
 fn sums_neighbours(op: &Op, rank: usize) -> bool {
     let is_last = |axis: i64| axis + 1 == i64::try_from(rank).unwrap_or(i64::MAX);
     match op {
-        Op::Softmax { axis, .. } | Op::LpNorm { axis, .. } => is_last(*axis),
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } => true,
-        Op::GroupNorm { .. } => rank > 2,
-        Op::MeanVarianceNorm { axes, .. } => axes.iter().any(|&axis| is_last(axis)),
+        Op::Softmax(Softmax { axis, .. }) | Op::LpNorm(LpNorm { axis, .. }) => is_last(*axis),
+        Op::LayerNorm(_) | Op::RmsNorm(_) => true,
+        Op::GroupNorm(_) => rank > 2,
+        Op::MeanVarianceNorm(MeanVarianceNorm { axes, .. }) => axes.iter().any(|&axis| is_last(axis)),
         _ => false,
     }
 }
@@ -277,8 +275,8 @@ fn element_vector(machine: &Cpu, columns: i64) -> i64 {
 fn reduced_row(task: &Task) -> Option<i64> {
     let data = parameter_extents(task, 0);
     let first = match &task.steps[0].op {
-        Op::GlobalPool { .. } => 2,
-        Op::Reduce { axes, .. } => {
+        Op::GlobalPool(_) => 2,
+        Op::Reduce(Reduce { axes, .. }) => {
             let first = data.len().checked_sub(axes.len())?;
             let is_last =
                 |axis: &i64| usize::try_from(axis.rem_euclid(data.len() as i64)).is_ok_and(|axis| axis >= first);

@@ -8,6 +8,7 @@ use super::axes::{choice, choices, divisors, numbers};
 use super::{Axis, Knobs, Setting, Space};
 use crate::target::Cpu;
 use crate::tiles::{count, filled};
+use models::operators::QConv;
 use models::{DType, Op, Operand, Task};
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub(super) struct Dots {
 
 /// Whether a convolution's places are one row: each reads the place of the same number.
 pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
-    let Op::QConv { strides, pads, .. } = op else { return false };
+    let Op::QConv(QConv { strides, pads, .. }) = op else { return false };
     strides.iter().chain(kernel).all(|&one| one == 1) && pads.iter().all(|&pad| pad == 0)
 }
 
@@ -44,7 +45,7 @@ pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
 /// the sums that looks at places.
 pub(super) fn dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
-    let Op::QConv { groups, w_zero: 0, .. } = &anchor.op else { return None };
+    let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return None };
     let (data, weight) = (task.parameters.get(data)?, task.parameters.get(weight)?);
     let is_byte = matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8;
@@ -71,13 +72,13 @@ pub(super) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(
             step.op,
-            Op::BiasAdd { .. }
-                | Op::Requantize { .. }
-                | Op::Quantize { .. }
-                | Op::Dequantize { .. }
-                | Op::Clip { .. }
-                | Op::Unary { .. }
-                | Op::Cast { .. }
+            Op::BiasAdd(_)
+                | Op::Requantize(_)
+                | Op::Quantize(_)
+                | Op::Dequantize(_)
+                | Op::Clip(_)
+                | Op::Unary(_)
+                | Op::Cast(_)
         );
         let is_narrow = |operand: &Operand| match operand {
             Operand::Step(before) => before + 1 == place,
@@ -130,7 +131,7 @@ pub(super) fn is_of_places(knobs: &Knobs) -> bool {
 /// lanes, and quads of data are broadcast.
 pub(super) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
-    let (Op::QDense { .. }, DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
+    let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return false };
     let (Some(data), Some(weight)) = (task.parameters.get(data), task.parameters.get(weight)) else { return false };
     matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8 && weight.is_constant

@@ -4,6 +4,7 @@ use super::dots;
 use super::taps::{Reach, reaches};
 use super::template::{has_functions, parameter_extents, summed};
 use crate::phases;
+use models::operators::{Conv, ConvTranspose, MatMul, QConv};
 use models::{Op, Task};
 
 /// What a register tile has to do with. Only contractions ask.
@@ -13,10 +14,10 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     let weight_bytes = task.parameters.get(1).map_or(4, |weight| i64::try_from(weight.ty.dtype.bytes()).unwrap_or(4));
     match &anchor.op {
-        Op::Conv { strides, pads, dilations, groups }
-        | Op::QConv { strides, pads, dilations, groups, .. }
-        | Op::ConvTranspose { strides, pads, dilations, groups, .. } => {
-            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
+        Op::Conv(Conv { strides, pads, dilations, groups })
+        | Op::QConv(QConv { strides, pads, dilations, groups, .. })
+        | Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups, .. }) => {
+            let is_transposed = matches!(anchor.op, Op::ConvTranspose(_));
             let channels = output.get(1).copied().unwrap_or(1);
             let taps = taps(task);
             Extents {
@@ -73,14 +74,14 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             outside: i64::try_from(rank).unwrap_or(2) - 1,
             // Columns of a transposed operand cannot be read as a vector.
             whole: match op {
-                Op::Dense if !is_constant => Some(1),
-                Op::MatMul { transpose_b, .. } => Some(if *transpose_b { 1 } else { last }),
+                Op::Dense(_) if !is_constant => Some(1),
+                Op::MatMul(MatMul { transpose_b, .. }) => Some(if *transpose_b { 1 } else { last }),
                 _ => None,
             },
             blocking: match op {
-                Op::Dense | Op::MatMul { .. } => Blocking::Padded,
-                Op::QDense { .. } if is_constant => Blocking::Padded,
-                Op::QDense { .. } | Op::Einsum { .. } => Blocking::None,
+                Op::Dense(_) | Op::MatMul(_) => Blocking::Padded,
+                Op::QDense(_) if is_constant => Blocking::Padded,
+                Op::QDense(_) | Op::Einsum(_) => Blocking::None,
                 _ => Blocking::Dividing(last),
             },
         },
@@ -91,7 +92,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
 /// many places, and what follows looks at none. Others stay as they are.
 pub(super) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
-    let Op::ConvTranspose { strides, .. } = &anchor.op else { return extents };
+    let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     let mut places = output.iter().skip(2).zip(strides);
     let is_even = places.all(|(extent, stride)| extent % stride == 0);

@@ -4,6 +4,7 @@
 //! there, its products are zeros: a sum by taps (`order=kernel_first`) leaves them out.
 
 use super::template::parameter_extents;
+use models::operators::{Conv, QConv};
 use models::{Op, Task};
 
 /// One spatial dimension of a convolution.
@@ -20,7 +21,9 @@ pub(super) struct Reach {
 /// The spatial dimensions of a task's convolution, outermost first.
 pub(super) fn reaches(task: &Task) -> Vec<Reach> {
     let anchor = &task.steps[0];
-    let (Op::Conv { strides, pads, dilations, .. } | Op::QConv { strides, pads, dilations, .. }) = &anchor.op else {
+    let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
+        &anchor.op
+    else {
         return Vec::new();
     };
     let (data, weight) = (parameter_extents(task, 0), parameter_extents(task, 1));

@@ -5,6 +5,7 @@ use super::{Limits, Setting, Space};
 use crate::target::Cpu;
 use crate::tiles::filled;
 use crate::winograd::{KERNEL, LANES, transforms};
+use models::operators::Conv;
 use models::{DType, Op, Task};
 
 /// Tiles that fit the registers together with a block of channels.
@@ -94,7 +95,7 @@ pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
 
 fn shape(task: &Task) -> Option<Shape> {
     let anchor = &task.steps[0];
-    let Op::Conv { strides, dilations, groups: 1, .. } = &anchor.op else { return None };
+    let Op::Conv(Conv { strides, dilations, groups: 1, .. }) = &anchor.op else { return None };
     let weight = task.parameters.get(1).filter(|weight| weight.is_constant && weight.ty.dtype == DType::F32)?;
     let [channels, sources, height, width] = weight.ty.extents()?[..] else { return None };
     let [images, _, rows, columns] = anchor.output.extents()?[..] else { return None };

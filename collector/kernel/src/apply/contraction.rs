@@ -7,7 +7,7 @@ use super::{
     Knobs, Result, block_of_part, choice, fuse_grains, fuse_parallel, last_epilogue, number, plain_copy,
     single_epilogue,
 };
-use crate::lower::{Lowered, Part, Window};
+use crate::lower::{Lowered, Part, ReachedInput};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
@@ -100,7 +100,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
 }
 
 /// Leaves out sums of what is padding for a whole tile: its last place lies before the input, or its first behind it.
-fn skip_padding(moves: &Moves, window: &Window, tile: &Tile, reduction: &[Loop]) -> Result<()> {
+fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &Tile, reduction: &[Loop]) -> Result<()> {
     let spatial = window.strides.len();
     let depth = &reduction[spatial];
     let at = moves.start(depth)?;

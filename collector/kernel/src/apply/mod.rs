@@ -99,7 +99,7 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
 
 fn form(op: &Op) -> contraction::Form {
     match op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => contraction::Form::Conv,
+        Op::Conv(_) | Op::ConvTranspose(_) | Op::QConv(_) => contraction::Form::Conv,
         _ => contraction::Form::Product,
     }
 }

@@ -9,55 +9,44 @@ use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use job::space::Layout;
 use job::tiles::filled;
+use models::operators::{Attention, Rope};
 use models::{Op, UnaryOp};
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     match op {
-        Op::Attention { causal, scale, window, softcap } => {
-            let sight = Sight { causal: *causal, scale: *scale, window: *window, softcap: *softcap };
-            attention(writer, &sight, inputs, output)
-        }
-        Op::Rope { rotary, interleaved } => rope(writer, *rotary, *interleaved, inputs, output),
-        other => unreachable!("`{other:?}` is no attention"),
+        Op::Attention(attributes) => attention(writer, attributes, inputs, output),
+        Op::Rope(Rope { rotary, interleaved }) => rope(writer, *rotary, *interleaved, inputs, output),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
-/// What a query sees, beside its scores.
-struct Sight {
-    causal: bool,
-    scale: f64,
-    window: Option<i64>,
-    softcap: Option<f64>,
-}
-
-impl Sight {
-    /// Whether the query at `own` sees a place; nothing when all see all.
-    fn condition(
-        &self,
-        own: &Expression,
-        place: &Expression,
-        places: Option<i64>,
-    ) -> std::result::Result<Option<Expression>, TvmError> {
-        let mut seen = None;
-        if self.causal {
-            seen = Some(place.at_most(own)?);
-        }
-        if let (Some(window), Some(places)) = (self.window, places) {
-            // A window beyond all places is none; the difference must fit an index.
-            let first = own.sub(&index(window.min(2 * places))?)?;
-            seen = Some(super::movement::both(seen, place.greater(&first)?)?);
-        }
-        Ok(seen)
+/// Whether the query at `own` sees a place; nothing when all see all.
+fn condition(
+    attributes: &Attention,
+    own: &Expression,
+    place: &Expression,
+    places: Option<i64>,
+) -> std::result::Result<Option<Expression>, TvmError> {
+    let mut seen = None;
+    if attributes.causal {
+        seen = Some(place.at_most(own)?);
     }
+    if let (Some(window), Some(places)) = (attributes.window, places) {
+        // A window beyond all places is none; the difference must fit an index.
+        let first = own.sub(&index(window.min(2 * places))?)?;
+        seen = Some(super::movement::both(seen, place.greater(&first)?)?);
+    }
+    Ok(seen)
 }
 
-fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+fn attention(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
     let dtype = output.dtype;
     let [batch, heads, rows] = [0, 1, 2].map(|d| output.extents[d].clone());
     let places = k.extents[2].clone();
     let shared = writer.number(&heads)? / writer.number(&k.extents[1])?;
-    let sizes = match sight.window {
+    let sizes = match attributes.window {
         Some(_) => Some(writer.number(&places)?.max(writer.number(&rows)?)),
         None => None,
     };
@@ -76,7 +65,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             (Extent::Known(places), Extent::Known(rows)) => index(places - rows)?,
             (places, rows) => places.expression()?.sub(&rows.expression()?)?,
         };
-        let seen = sight.condition(&i[2].add(&earlier)?, place, sizes)?;
+        let seen = condition(attributes, &i[2].add(&earlier)?, place, sizes)?;
         if !is_padded {
             return Ok(seen);
         }
@@ -92,8 +81,8 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
         reduce(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
     let scores = writer.block(&output.name("attention_scores"), Part::Helper, (dtype, &all), |i| {
-        let mut score = products.at(i)?.mul(&constant(dtype, sight.scale)?)?;
-        if let Some(softcap) = sight.softcap {
+        let mut score = products.at(i)?.mul(&constant(dtype, attributes.scale)?)?;
+        if let Some(softcap) = attributes.softcap {
             let bent = unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
             score = bent.mul(&constant(dtype, softcap)?)?;
         }
@@ -137,7 +126,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
     writer.block(&output.name("attention"), Part::Epilogue, output.like(), |i| {
         let sum = sum.at(&i[..3])?;
         // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
-        let sum = if sight.causal || sight.window.is_some() || inputs.len() > 3 {
+        let sum = if attributes.causal || attributes.window.is_some() || inputs.len() > 3 {
             sum.equal(&constant(dtype, 0.0)?)?.select(&constant(dtype, 1.0)?, &sum)?
         } else {
             sum

@@ -9,80 +9,93 @@
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{ConvShape, Element, NO_ZEROS, Zeros, digits, multiply, source_channel, unblock, with_leading};
-use super::{LowerError, Output, Part, Result, Window, Writer, dots, known, transposed};
+use super::{LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known, transposed};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::{ByTaps, Layout};
 use job::tiles;
 use models::einsum::Equation;
-use models::{Op, TensorType};
+use models::operators::{ConvTranspose, Einsum, MatMul, QConv, QDense, QMatMul};
+use models::{DType, Op, TensorType};
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+    if writer.sums != Sums::Wide || !matches!(output.dtype, DType::F16 | DType::BF16) {
+        return sums_of(writer, op, inputs, output);
+    }
+    let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
+    let Some(sums) = sums_of(writer, op, inputs, &wide)? else { return Ok(None) };
+    writer.block(&output.name("narrow"), Part::Epilogue, output.like(), |i| sums.at(i)?.cast(output.dtype)).map(Some)
+}
+
+fn sums_of(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+    let shape = |zeros: Zeros| ConvShape { window: op.window().expect("a convolution has a window"), zeros };
     match op {
-        Op::Conv { strides, pads, dilations, groups } => {
-            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
-            conv(writer, &shape, &inputs[0], &inputs[1], output)
-        }
-        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
-            if let Layout::Dots { columns, is_signed } = writer.layout {
-                let window = dots::Window { strides, pads, dilations, groups: *groups, zero: *x_zero };
-                let tile = dots::Tile { columns, is_signed };
-                return dots::conv(writer, op, &window, &tile, (&inputs[0], &inputs[1]), output);
+        Op::Conv(_) => conv(writer, &shape(NO_ZEROS), &inputs[0], &inputs[1], output),
+        Op::QConv(QConv { x_zero, w_zero, .. }) => {
+            let shape = shape([*x_zero, *w_zero]);
+            match writer.layout {
+                Layout::Dots { columns, is_signed } => {
+                    let tile = dots::Tile { columns, is_signed };
+                    dots::conv(writer, op, &shape, &tile, (&inputs[0], &inputs[1]), output)
+                }
+                _ => conv(writer, &shape, &inputs[0], &inputs[1], output),
             }
-            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: [*x_zero, *w_zero] };
-            conv(writer, &shape, &inputs[0], &inputs[1], output)
         }
-        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
-            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
-            transposed::conv(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
+        Op::ConvTranspose(ConvTranspose { output_pads, .. }) => {
+            transposed::conv(writer, &shape(NO_ZEROS), output_pads, (&inputs[0], &inputs[1]), output)
         }
-        Op::MatMul { transpose_a, transpose_b } => {
+        Op::MatMul(MatMul { transpose_a, transpose_b }) => {
             matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
         }
-        Op::QMatMul { a_zero, b_zero } => {
+        Op::QMatMul(QMatMul { a_zero, b_zero }) => {
             matmul(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
         }
-        Op::Dense => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
-        Op::QDense { x_zero, w_zero } => {
-            if let Layout::BlockedDots { block, is_signed } = writer.layout {
-                return dots::dense(writer, [*x_zero, *w_zero], (block, is_signed), (&inputs[0], &inputs[1]), output);
+        Op::Dense(_) => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
+        Op::QDense(QDense { x_zero, w_zero }) => match writer.layout {
+            Layout::BlockedDots { block, is_signed } => {
+                dots::dense(writer, [*x_zero, *w_zero], (block, is_signed), (&inputs[0], &inputs[1]), output)
             }
-            dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output)
-        }
-        Op::Einsum { equation } => einsum(writer, equation, inputs, output),
-        other => unreachable!("`{other:?}` is not a contraction"),
+            _ => dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
+        },
+        Op::Einsum(Einsum { equation }) => einsum(writer, equation, inputs, output),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
-    let spatial = shape.strides.len();
-    let is_packed = weight.extents.len() > shape.strides.len() + 2;
+    let spatial = shape.window.strides.len();
+    let is_packed = weight.extents.len() > shape.window.strides.len() + 2;
     let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
-    let outputs_per_group = channels / shape.groups;
+    let outputs_per_group = channels / shape.window.groups;
     if let Layout::Columns { multiple } = writer.layout {
         return conv_of_columns(writer, shape, (data, weight), multiple, output);
     }
     if let Layout::Winograd { tile, block } = writer.layout {
         let is_one = |numbers: &[i64]| numbers.iter().all(|&number| number == 1);
-        if !is_one(shape.strides) || !is_one(shape.dilations) || shape.groups != 1 || shape.zeros != NO_ZEROS {
+        if !is_one(shape.window.strides)
+            || !is_one(shape.window.dilations)
+            || shape.window.groups != 1
+            || shape.zeros != NO_ZEROS
+        {
             return Err(super::winograd::unsupported());
         }
-        return super::winograd::conv(writer, shape.pads, (data, weight), (tile, block), output);
+        return super::winograd::conv(writer, shape.window.pads, (data, weight), (tile, block), output);
     }
-    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
-    let is_depthwise = shape.groups > 1 && shape.groups == sources;
-    let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
+    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.window.groups > 1)?;
+    let is_depthwise = shape.window.groups > 1 && shape.window.groups == sources;
+    let names = conv_names(spatial, is_depthwise, shape.window.groups > 1, block.is_some());
     let by_taps = writer.by_taps.filter(|_| !is_depthwise);
     let is_by_taps = is_packed && by_taps.is_some();
     let kernel = weight.extents[if is_by_taps { 1 } else { 2 }..][..spatial].to_vec();
     let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
-    let (pads, extents) = filled.as_ref().map_or((shape.pads, &output.extents[..]), |(pads, all)| (pads, all));
+    let (pads, extents) = filled.as_ref().map_or((shape.window.pads, &output.extents[..]), |(pads, all)| (pads, all));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let (pads, offsets) = match by_taps {
         Some(by_taps) => reached_by_taps(writer, shape, by_taps, data, pads)?,
         None => (pads.to_vec(), vec![0; spatial]),
     };
-    let order = if is_depthwise && block.is_none() && shape.strides[spatial - 1] == 2 && writer.has_vectors {
+    let order = if is_depthwise && block.is_none() && shape.window.strides[spatial - 1] == 2 && writer.has_vectors {
         // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
         Order::Apart
     } else if is_by_taps && is_padded {
@@ -96,7 +109,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     } else {
         data.clone()
     };
-    let per_group = sources / shape.groups;
+    let per_group = sources / shape.window.groups;
     let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
     let kernel_axes = kernel
         .iter()
@@ -109,16 +122,17 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
                 (Some(block), Some(lane)) => channel.mul(&index(block)?)?.add(lane)?,
                 _ => channel.clone(),
             };
-            let source = source_channel(&whole, channel_axis.as_ref(), shape.groups, per_group, outputs_per_group)?;
+            let source =
+                source_channel(&whole, channel_axis.as_ref(), shape.window.groups, per_group, outputs_per_group)?;
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
-                let tap = kernel_axes[d].variable.mul(&index(shape.dilations[d])?)?;
+                let tap = kernel_axes[d].variable.mul(&index(shape.window.dilations[d])?)?;
                 if order == Order::Apart && d == spatial - 1 {
                     let two = index(2)?;
                     at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
                     continue;
                 }
-                let read = place[d].mul(&index(shape.strides[d])?)?.add(&tap)?;
+                let read = place[d].mul(&index(shape.window.strides[d])?)?.add(&tap)?;
                 at.push(if offsets[d] == 0 { read } else { read.sub(&index(offsets[d])?)? });
             }
             if order == Order::Rows {
@@ -172,12 +186,12 @@ fn filled(
     if filled == columns {
         return Ok(None);
     }
-    let (mut pads, mut extents) = (shape.pads.to_vec(), output.extents.clone());
+    let (mut pads, mut extents) = (shape.window.pads.to_vec(), output.extents.clone());
     extents[last] = Extent::Known(filled);
-    let spatial = shape.strides.len();
+    let spatial = shape.window.strides.len();
     let (head, tail) = (pads[spatial - 1], &mut pads[2 * spatial - 1]);
-    let reach = (writer.number(kernel)? - 1) * shape.dilations[spatial - 1];
-    let wanted = (filled - 1) * shape.strides[spatial - 1] + reach + 1;
+    let reach = (writer.number(kernel)? - 1) * shape.window.dilations[spatial - 1];
+    let wanted = (filled - 1) * shape.window.strides[spatial - 1] + reach + 1;
     *tail = (*tail).max(wanted - head - writer.number(&data.extents[last])?);
     Ok(Some((pads, extents)))
 }
@@ -192,19 +206,19 @@ fn reached_by_taps(
     data: &Tensor,
     pads: &[i64],
 ) -> Result<(Vec<i64>, Vec<i64>)> {
-    let spatial = shape.strides.len();
+    let spatial = shape.window.strides.len();
     let (mut pads, mut offsets) = (pads.to_vec(), vec![0; spatial]);
     if pads.iter().all(|&pad| pad == 0) {
         return Ok((pads, offsets));
     }
-    writer.window = Some(Window {
-        strides: shape.strides.to_vec(),
-        dilations: shape.dilations.to_vec(),
-        heads: shape.pads[..spatial].to_vec(),
+    writer.window = Some(ReachedInput {
+        strides: shape.window.strides.to_vec(),
+        dilations: shape.window.dilations.to_vec(),
+        heads: shape.window.pads[..spatial].to_vec(),
         extents: writer.numbers(&data.extents[2..])?,
     });
     if let Some([rows, columns]) = by_taps.tile {
-        for (d, stride) in shape.strides.iter().enumerate() {
+        for (d, stride) in shape.window.strides.iter().enumerate() {
             let tile = [columns, rows].get(spatial - 1 - d).copied().unwrap_or(1);
             let reached = (tile - 1) * stride;
             offsets[d] = (pads[d] - reached).max(0);
@@ -224,7 +238,7 @@ fn conv_of_columns(
     multiple: i64,
     output: &Output,
 ) -> Result<Tensor> {
-    if shape.groups != 1 || shape.zeros != NO_ZEROS {
+    if shape.window.groups != 1 || shape.zeros != NO_ZEROS {
         let why = "only one group of plain numbers is a product of matrices".to_owned();
         return Err(LowerError::Unsupported { operator: "conv".to_owned(), why });
     }
@@ -236,8 +250,8 @@ fn conv_of_columns(
     let depth = writer.number(&weight.extents[1])?;
     let columns = images * places_of_image;
     let padded = tiles::filled(columns, multiple);
-    let data = if shape.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name("pad_temp"), data, shape.pads, 0, Order::Own)?
+    let data = if shape.window.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name("pad_temp"), data, shape.window.pads, 0, Order::Own)?
     } else {
         data.clone()
     };
@@ -248,7 +262,9 @@ fn conv_of_columns(
             let place = digits(&i[1].floor_mod(&places_of_image)?, &places)?;
             let tap = digits(&i[0].floor_mod(&taps)?, &kernel)?;
             for (d, (place, tap)) in place.iter().zip(&tap).enumerate() {
-                at.push(place.mul(&index(shape.strides[d])?)?.add(&tap.mul(&index(shape.dilations[d])?)?)?);
+                at.push(
+                    place.mul(&index(shape.window.strides[d])?)?.add(&tap.mul(&index(shape.window.dilations[d])?)?)?,
+                );
             }
             let element = data.at(&at)?;
             if padded == columns {

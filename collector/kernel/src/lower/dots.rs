@@ -5,7 +5,7 @@
 //! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
 //! follows is computed for all of them, and a last block takes those that are wanted.
 
-use super::products::{Element, digits};
+use super::products::{ConvShape, Element, digits};
 use super::{Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum};
@@ -13,15 +13,6 @@ use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, 
 use job::space::dots::{QUAD, is_flat};
 use job::tiles::{count, filled};
 use models::{DType, Op};
-
-/// A convolution whose weight has no zero point.
-pub(super) struct Window<'a> {
-    pub(super) strides: &'a [i64],
-    pub(super) pads: &'a [i64],
-    pub(super) dilations: &'a [i64],
-    pub(super) groups: i64,
-    pub(super) zero: i64,
-}
 
 /// How the columns are computed.
 pub(super) struct Tile {
@@ -34,17 +25,18 @@ pub(super) struct Tile {
 /// What turns the sign of all bytes of a quad.
 const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
 
+/// Convolves with a weight that has no zero point.
 pub(super) fn conv(
     writer: &mut Writer,
     op: &Op,
-    window: &Window<'_>,
+    convolution: &ConvShape<'_>,
     tile: &Tile,
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
 ) -> Result<Tensor> {
     let kernel = writer.kernel.clone();
     let extents = places_of(writer, &output.extents)?;
-    let depth = writer.number(&data.extents[1])? / window.groups;
+    let depth = writer.number(&data.extents[1])? / convolution.window.groups;
     let is_flat = is_flat(op, &kernel);
     let mut places = extents.clone();
     if is_flat {
@@ -53,7 +45,7 @@ pub(super) fn conv(
     }
     let columns = places[places.len() - 1];
     let padded = filled(columns, tile.columns);
-    let shape = Shape { places: &places, kernel: &kernel, depth, padded, window, is_signed: tile.is_signed };
+    let shape = Shape { places: &places, kernel: &kernel, depth, padded, convolution, is_signed: tile.is_signed };
     let quads = match (is_flat, depth) {
         (true, _) => shape.flat_quads(writer, data, &output.name("quads"))?,
         (false, 1) => shape.quads_of_columns(writer, data, output)?,
@@ -221,14 +213,14 @@ struct Shape<'a> {
     depth: i64,
     /// The last extent of the places, filled up to whole tiles.
     padded: i64,
-    window: &'a Window<'a>,
+    convolution: &'a ConvShape<'a>,
     is_signed: bool,
 }
 
 impl Shape<'_> {
     /// The zero point as products see it.
     fn zero(&self, dtype: DType) -> i64 {
-        self.window.zero + shift(dtype, self.is_signed)
+        self.convolution.zeros[0] + shift(dtype, self.is_signed)
     }
 
     fn last(&self) -> usize {
@@ -268,25 +260,25 @@ impl Shape<'_> {
 
     /// Quads along the depth of all groups.
     fn all_groups(&self) -> Extent {
-        Extent::Known(self.window.groups * self.groups())
+        Extent::Known(self.convolution.window.groups * self.groups())
     }
 
     fn stride(&self) -> i64 {
-        self.window.strides[self.last()]
+        self.convolution.window.strides[self.last()]
     }
 
     /// How far behind the first place of a row the last one lies that a column reads.
     fn reach(&self) -> i64 {
         let taps = if self.has_columns() { self.groups() * QUAD } else { self.kernel[self.last()] };
-        (taps - 1) * self.window.dilations[self.last()]
+        (taps - 1) * self.convolution.window.dilations[self.last()]
     }
 
     /// The row of the data that a row of the result reads, of all dimensions but the last.
     fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
         (0..self.last())
             .map(|d| {
-                let tap = taps[d].variable.mul(&index(self.window.dilations[d])?)?;
-                i[2 + d].mul(&index(self.window.strides[d])?)?.add(&tap)
+                let tap = taps[d].variable.mul(&index(self.convolution.window.dilations[d])?)?;
+                i[2 + d].mul(&index(self.convolution.window.strides[d])?)?.add(&tap)
             })
             .collect()
     }
@@ -300,8 +292,8 @@ impl Shape<'_> {
     /// Where a product finds its quad.
     fn at(&self, i: &[Expression], axes: &[Axis], channels: i64) -> std::result::Result<Vec<Expression>, TvmError> {
         let (group, last) = (&axes[axes.len() - 1].variable, self.last());
-        let per_group = channels / self.window.groups;
-        let source = match (self.window.groups, per_group) {
+        let per_group = channels / self.convolution.window.groups;
+        let source = match (self.convolution.window.groups, per_group) {
             (1, _) => index(0)?,
             (_, 1) => i[1].clone(),
             _ => i[1].floor_div(&index(per_group)?)?,
@@ -315,7 +307,7 @@ impl Shape<'_> {
         }
         at.push(source.mul(&index(self.groups())?)?.add(group)?);
         at.extend(self.rows_at(i, axes)?);
-        let behind = axes[last].variable.mul(&index(self.window.dilations[last])?)?;
+        let behind = axes[last].variable.mul(&index(self.convolution.window.dilations[last])?)?;
         at.extend(self.phase(&behind, &i[2 + last])?);
         Ok(at)
     }
@@ -378,7 +370,7 @@ impl Shape<'_> {
         writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
             let quad = quad(|byte| {
                 let tap = i[rows].mul(&index(QUAD)?)?.add(&index(byte)?)?;
-                let behind = tap.mul(&index(self.window.dilations[self.last()])?)?;
+                let behind = tap.mul(&index(self.convolution.window.dilations[self.last()])?)?;
                 let mut at = i[..rows].to_vec();
                 at.extend(self.phase(&behind, &i[rows + 1])?);
                 bytes.at(&at)
@@ -394,8 +386,8 @@ impl Shape<'_> {
         let all = |rest: &[i64]| with_channels(&data.extents[0], data.extents[1].clone(), rest);
         let mut extents = Vec::new();
         for d in 0..self.last() {
-            let reach = (self.kernel[d] - 1) * self.window.dilations[d] + 1;
-            extents.push((self.places[d] - 1) * self.window.strides[d] + reach);
+            let reach = (self.kernel[d] - 1) * self.convolution.window.dilations[d] + 1;
+            extents.push((self.places[d] - 1) * self.convolution.window.strides[d] + reach);
         }
         let phases = [stride.min(self.reach() + 1), self.padded + self.reach() / stride];
         if stride == 1 {
@@ -425,12 +417,12 @@ impl Shape<'_> {
         place: impl Fn(&[Expression]) -> Vec<Expression>,
     ) -> Result<Tensor> {
         let (read, padded) = (places_of(writer, &data.extents)?, places_of(writer, extents)?);
-        let zero = constant(data.dtype, self.window.zero as f64)?;
+        let zero = constant(data.dtype, self.convolution.zeros[0] as f64)?;
         writer.block(name, Part::Pad, (data.dtype, extents), |i| {
             let mut at = place(i);
             let mut inside: Option<Expression> = None;
             for (d, at) in at[2..].iter_mut().enumerate() {
-                let head = self.window.pads[d];
+                let head = self.convolution.window.pads[d];
                 let extent = if d == self.last() { padded[padded.len() - 1] } else { padded[d] };
                 *at = at.sub(&index(head)?)?;
                 if head > 0 {

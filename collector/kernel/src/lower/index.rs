@@ -9,14 +9,15 @@ use crate::tvm::TvmError;
 use crate::tvm::expression::{
     Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, highest, index, index_type, lowest, reduce,
 };
+use models::operators::{Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd};
 use models::{Op, ScatterOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     match op {
-        Op::Gather { axis } => gather(writer, axis_of(*axis, inputs[0].extents.len()), inputs, output),
-        Op::GatherElements { axis } => {
+        Op::Gather(Gather { axis }) => gather(writer, axis_of(*axis, inputs[0].extents.len()), inputs, output),
+        Op::GatherElements(GatherElements { axis }) => {
             let axis = axis_of(*axis, inputs[0].extents.len());
             writer.block(&output.name("gather_elements"), output.part(), output.like(), |i| {
                 let mut at = i.to_vec();
@@ -24,20 +25,20 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 inputs[0].at(&at)
             })
         }
-        Op::GatherNd { batch } => gather_nd(writer, axis_of(*batch, inputs[0].extents.len()), inputs, output),
-        Op::ScatterElements { axis, combine } => {
+        Op::GatherNd(GatherNd { batch }) => gather_nd(writer, axis_of(*batch, inputs[0].extents.len()), inputs, output),
+        Op::ScatterElements(ScatterElements { axis, combine }) => {
             let axis = axis_of(*axis, inputs[0].extents.len());
             let (data, indices) = (writer.numbers(&inputs[0].extents)?, writer.numbers(&inputs[1].extents)?);
             let target = Elements { axis, data, indices };
             scatter(writer, &target, *combine, inputs, output)
         }
-        Op::ScatterNd { combine } => {
+        Op::ScatterNd(ScatterNd { combine }) => {
             let mut tuples = writer.numbers(&inputs[1].extents)?;
             let looked_up = tuples.pop().expect("indices have a last dimension");
             let target = Slices { looked_up, tuples, data: writer.numbers(&inputs[0].extents)? };
             scatter(writer, &target, *combine, inputs, output)
         }
-        Op::OneHot { axis, depth, on, off, to } => {
+        Op::OneHot(OneHot { axis, depth, on, off, to }) => {
             let axis = axis_of(*axis, output.extents.len());
             writer.block(&output.name("one_hot"), output.part(), output.like(), |i| {
                 let mut at = i.to_vec();
@@ -46,8 +47,9 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 is_on.select(&constant(*to, *on)?, &constant(*to, *off)?)
             })
         }
-        other => unreachable!("`{other:?}` does not look up"),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 /// An index as stored: negative ones count from the end.

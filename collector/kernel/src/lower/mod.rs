@@ -29,6 +29,7 @@ use job::flat::{Flat, flat};
 use job::phases;
 use job::pools::has_ends;
 use job::space::{ByTaps, Layout, Schedule};
+use models::operators::ConvTranspose;
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use std::collections::HashMap;
 
@@ -87,14 +88,14 @@ pub struct Lowered {
     /// How each parameter must be stored, in order, and last how the result is.
     pub packings: Vec<Packing>,
     /// The windows of a convolution whose sums must leave out what is padding for a whole tile.
-    pub window: Option<Window>,
+    pub window: Option<ReachedInput>,
     /// Whether the last tile of a product's rows is to be apart from others.
     pub has_tail: bool,
 }
 
-/// The windows of a convolution, by their spatial dimensions.
+/// The input that the windows of a convolution reach, by spatial dimensions.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct ReachedInput {
     /// Places of the input from one window to the next.
     pub strides: Vec<i64>,
     /// Places of the input from one of a window's to the next.
@@ -179,7 +180,7 @@ pub(crate) struct Writer {
     by_taps: Option<ByTaps>,
     columns_first: bool,
     copies: bool,
-    window: Option<Window>,
+    window: Option<ReachedInput>,
 }
 
 impl Writer {
@@ -242,7 +243,7 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
 /// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
-    let is_product = matches!(anchor.op, Op::Dense | Op::MatMul { .. } | Op::QDense { .. } | Op::QMatMul { .. });
+    let is_product = matches!(anchor.op, Op::Dense(_) | Op::MatMul(_) | Op::QDense(_) | Op::QMatMul(_));
     let is_product = is_product && matches!(form.layout, Layout::Blocked { .. });
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let is_small = |ty: &TensorType| {
@@ -321,7 +322,9 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     if writer.padded.is_some() {
         let extents = writer.extents(&task.steps[task.steps.len() - 1].output)?;
         output = match &task.steps[0].op {
-            Op::ConvTranspose { strides, .. } => transposed::together(&mut writer, &output, strides, &extents)?,
+            Op::ConvTranspose(ConvTranspose { strides, .. }) => {
+                transposed::together(&mut writer, &output, strides, &extents)?
+            }
             _ => dots::cut(&mut writer, &output, &extents)?,
         };
     }
@@ -343,72 +346,29 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         None => writer.extents(&step.output)?,
     };
     let output = Output { dtype: step.output.dtype, extents, place };
-    match &step.op {
-        Op::Conv { .. }
-        | Op::ConvTranspose { .. }
-        | Op::MatMul { .. }
-        | Op::Dense
-        | Op::QConv { .. }
-        | Op::QDense { .. }
-        | Op::QMatMul { .. }
-        | Op::Einsum { .. } => match (writer.sums, output.dtype) {
-            (Sums::Wide, DType::F16 | DType::BF16) => narrow(writer, &step.op, inputs, output),
-            _ => contraction::lower(writer, &step.op, inputs, &output),
-        },
-        Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
-        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
-            reduce::lower(writer, &step.op, inputs, &output)
+    for lower in FAMILIES {
+        if let Some(result) = lower(writer, &step.op, inputs, &output)? {
+            return Ok(result);
         }
-        Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. } => {
-            quantised::lower(writer, &step.op, inputs, &output)
-        }
-        Op::Gather { .. }
-        | Op::GatherElements { .. }
-        | Op::GatherNd { .. }
-        | Op::ScatterElements { .. }
-        | Op::ScatterNd { .. }
-        | Op::OneHot { .. } => index::lower(writer, &step.op, inputs, &output),
-        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => {
-            pool::lower(writer, &step.op, inputs, &output)
-        }
-        Op::BatchNorm { .. }
-        | Op::LayerNorm { .. }
-        | Op::Softmax { .. }
-        | Op::RmsNorm { .. }
-        | Op::GroupNorm { .. }
-        | Op::MeanVarianceNorm { .. }
-        | Op::LpNorm { .. }
-        | Op::Lrn { .. } => normalise::lower(writer, &step.op, inputs, &output),
-        Op::ScaleShift { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Compare { .. }
-        | Op::Where
-        | Op::PRelu
-        | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
-        Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
-        Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::BorderPad { .. }
-        | Op::Expand { .. }
-        | Op::Tile { .. }
-        | Op::Trilu { .. }
-        | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
     }
+    Err(LowerError::Unsupported { operator: step.op.name().to_owned(), why: "no family has it".to_owned() })
 }
 
-/// A contraction whose sums are wider than its result.
-fn narrow(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: Output) -> Result<Tensor> {
-    let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
-    let sums = contraction::lower(writer, op, inputs, &wide)?;
-    writer.block(&output.name("narrow"), Part::Epilogue, output.like(), |i| sums.at(i)?.cast(output.dtype))
-}
+/// Writes an operator down, if its family knows it.
+type Family = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
+
+const FAMILIES: &[Family] = &[
+    attention::lower,
+    contraction::lower,
+    index::lower,
+    movement::lower,
+    normalise::lower,
+    pointwise::lower,
+    pool::lower,
+    quantised::lower,
+    reduce::lower,
+    resample::lower,
+];
 
 /// What a step must produce.
 pub(crate) struct Output {
@@ -442,10 +402,10 @@ fn known(numbers: &[i64]) -> Vec<Extent> {
 /// takes that of a convolution for a matrix.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
-    let is_conv = matches!(anchor.op, Op::Conv { .. } | Op::QConv { .. });
+    let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));
     let is_operand = anchor.inputs.get(1) == Some(&Operand::Parameter(place));
     let is_constant = is_operand && task.parameters[place].is_constant;
-    let is_weight = is_constant && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }));
+    let is_weight = is_constant && (is_conv || matches!(anchor.op, Op::Dense(_) | Op::QDense(_)));
     if let (Layout::Blocked { block }, true) = (layout, is_constant)
         && let Some(phases) = phases::packing(&anchor.op, block)
     {

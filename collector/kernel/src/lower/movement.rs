@@ -4,32 +4,33 @@ use super::{Output, Part, Result, Writer};
 use crate::lower::pointwise::axis_of;
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Tensor, constant, index};
+use models::operators::{BorderPad, Concat, Pad, Slice, Tile, Transpose, Trilu};
 use models::{Border, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
     match op {
-        Op::Reshape { .. } | Op::Flatten { .. } => {
-            writer.block(&output.name("reshape"), output.part(), output.like(), |i| {
-                data.at(&unravel(&ravel(i, &output.extents)?, &data.extents)?)
+        Op::Reshape(_) | Op::Flatten(_) => writer.block(&output.name("reshape"), output.part(), output.like(), |i| {
+            data.at(&unravel(&ravel(i, &output.extents)?, &data.extents)?)
+        }),
+        Op::Transpose(Transpose { permutation }) => {
+            writer.block(&output.name("transpose"), output.part(), output.like(), |i| {
+                let mut at = i.to_vec();
+                for (place, &source) in permutation.iter().enumerate() {
+                    at[axis_of(source, i.len())] = i[place].clone();
+                }
+                data.at(&at)
             })
         }
-        Op::Transpose { permutation } => writer.block(&output.name("transpose"), output.part(), output.like(), |i| {
-            let mut at = i.to_vec();
-            for (place, &source) in permutation.iter().enumerate() {
-                at[axis_of(source, i.len())] = i[place].clone();
-            }
-            data.at(&at)
-        }),
-        Op::Concat { axis } => {
+        Op::Concat(Concat { axis }) => {
             let axis = axis_of(*axis, output.extents.len());
             let lengths = inputs.iter().map(|input| writer.number(&input.extents[axis]));
             let lengths = lengths.collect::<Result<Vec<i64>>>()?;
             writer.block(&output.name("concat"), output.part(), output.like(), |i| concat(inputs, &lengths, axis, i))
         }
-        Op::Slice { axes, starts, stops: _, steps } => {
+        Op::Slice(Slice { axes, starts, stops: _, steps }) => {
             writer.block(&output.name("slice"), output.part(), output.like(), |i| {
                 let mut at = i.to_vec();
                 for ((&axis, &start), &step) in axes.iter().zip(starts).zip(steps) {
@@ -39,12 +40,12 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 data.at(&at)
             })
         }
-        Op::Pad { pads, value } => {
+        Op::Pad(Pad { pads, value }) => {
             let rank = data.extents.len();
             let value = constant(data.dtype, *value)?;
             pad(writer, (&output.name("pad"), output.part()), data, pads.split_at(rank), &value)
         }
-        Op::BorderPad { border, pads } => {
+        Op::BorderPad(BorderPad { border, pads }) => {
             let extents = writer.numbers(&data.extents)?;
             writer.block(&output.name("border_pad"), output.part(), output.like(), |i| {
                 let mut at = Vec::with_capacity(i.len());
@@ -54,16 +55,16 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 data.at(&at)
             })
         }
-        Op::Expand { .. } => writer
+        Op::Expand(_) => writer
             .block(&output.name("expand"), output.part(), output.like(), |i| super::pointwise::broadcast_read(data, i)),
-        Op::Tile { repeats } => writer.block(&output.name("tile"), output.part(), output.like(), |i| {
+        Op::Tile(Tile { repeats }) => writer.block(&output.name("tile"), output.part(), output.like(), |i| {
             let mut at = i.to_vec();
             for (d, _) in repeats.iter().enumerate().filter(|(_, repeat)| **repeat > 1) {
                 at[d] = i[d].floor_mod(&data.extents[d].expression()?)?;
             }
             data.at(&at)
         }),
-        Op::Trilu { upper, diagonal } => {
+        Op::Trilu(Trilu { upper, diagonal }) => {
             // A diagonal outside of the matrix is as good as the last one just outside.
             let matrix = writer.numbers(&output.extents[output.extents.len() - 2..])?;
             let bound = matrix[0].max(matrix[1]);
@@ -74,8 +75,9 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 is_kept.select(&data.at(i)?, &constant(data.dtype, 0.0)?)
             })
         }
-        other => unreachable!("`{other:?}` does not move elements"),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 /// Where a place of a padded dimension comes from.

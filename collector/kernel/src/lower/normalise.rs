@@ -5,24 +5,28 @@ use super::reduce::Rows;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use models::operators::{BatchNorm, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, RmsNorm, Softmax};
 use models::{Op, UnaryOp};
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     match op {
-        Op::BatchNorm { epsilon } => batch_norm(writer, *epsilon, inputs, output),
-        Op::LayerNorm { axis, epsilon } => {
+        Op::BatchNorm(BatchNorm { epsilon }) => batch_norm(writer, *epsilon, inputs, output),
+        Op::LayerNorm(LayerNorm { axis, epsilon }) => {
             layer_norm(writer, axis_of(*axis, output.extents.len()), *epsilon, inputs, output)
         }
-        Op::RmsNorm { axis, epsilon } => {
+        Op::RmsNorm(RmsNorm { axis, epsilon }) => {
             rms_norm(writer, axis_of(*axis, output.extents.len()), *epsilon, inputs, output)
         }
-        Op::GroupNorm { groups, epsilon } => group_norm(writer, *groups, *epsilon, inputs, output),
-        Op::MeanVarianceNorm { axes, epsilon } => mean_variance_norm(writer, axes, *epsilon, &inputs[0], output),
-        Op::LpNorm { axis, order } => lp_norm(writer, *axis, *order, &inputs[0], output),
-        Op::Lrn { size, alpha, beta, bias } => lrn(writer, *size, [*alpha, *beta, *bias], &inputs[0], output),
-        Op::Softmax { axis, log } => softmax(writer, *axis, *log, &inputs[0], output),
-        other => unreachable!("`{other:?}` does not normalise"),
+        Op::GroupNorm(GroupNorm { groups, epsilon }) => group_norm(writer, *groups, *epsilon, inputs, output),
+        Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => {
+            mean_variance_norm(writer, axes, *epsilon, &inputs[0], output)
+        }
+        Op::LpNorm(LpNorm { axis, order }) => lp_norm(writer, *axis, *order, &inputs[0], output),
+        Op::Lrn(Lrn { size, alpha, beta, bias }) => lrn(writer, *size, [*alpha, *beta, *bias], &inputs[0], output),
+        Op::Softmax(Softmax { axis, log }) => softmax(writer, *axis, *log, &inputs[0], output),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {

@@ -3,6 +3,7 @@
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index};
+use models::operators::{BiasAdd, Binary, Cast, Clip, Compare, ScaleShift, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -10,50 +11,50 @@ type Element = std::result::Result<Expression, TvmError>;
 /// The element at a place.
 type Rule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
     let (name, element): (&str, Rule) = match op {
-        Op::ScaleShift { axis } => (
+        Op::ScaleShift(ScaleShift { axis }) => (
             "scale_shift",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
                 read(0, place)?.mul(&inputs[1].at(&channel)?)?.add(&inputs[2].at(&channel)?)
             }),
         ),
-        Op::BiasAdd { axis } => (
+        Op::BiasAdd(BiasAdd { axis }) => (
             "bias",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
                 read(0, place)?.add(&inputs[1].at(&channel)?)
             }),
         ),
-        Op::Unary { function } => {
+        Op::Unary(Unary { function }) => {
             (function.name(), Box::new(|place| unary(*function, &read(0, place)?, inputs[0].dtype)))
         }
-        Op::Clip { low, high } => {
+        Op::Clip(Clip { low, high }) => {
             let (low, high) = (saturated(dtype, *low), saturated(dtype, *high));
             ("clip", Box::new(move |place| read(0, place)?.max(&constant(dtype, low)?)?.min(&constant(dtype, high)?)))
         }
-        Op::Binary { function } => {
+        Op::Binary(Binary { function }) => {
             (function.name(), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
         }
-        Op::Compare { function } => {
+        Op::Compare(Compare { function }) => {
             (function.name(), Box::new(|place| compare(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)))
         }
-        Op::Where => ("where", Box::new(|place| read(0, place)?.select(&read(1, place)?, &read(2, place)?))),
-        Op::PRelu => (
+        Op::Where(_) => ("where", Box::new(|place| read(0, place)?.select(&read(1, place)?, &read(2, place)?))),
+        Op::PRelu(_) => (
             "p_relu",
             Box::new(|place| {
                 let x = read(0, place)?;
                 x.less(&constant(dtype, 0.0)?)?.select(&x.mul(&read(1, place)?)?, &x)
             }),
         ),
-        Op::Cast { to } => ("cast", Box::new(|place| read(0, place)?.cast(*to))),
-        Op::Identity => ("identity", Box::new(|place| read(0, place))),
-        other => unreachable!("`{other:?}` is not pointwise"),
+        Op::Cast(Cast { to }) => ("cast", Box::new(|place| read(0, place)?.cast(*to))),
+        Op::Identity(_) => ("identity", Box::new(|place| read(0, place))),
+        _ => return Ok(None),
     };
-    writer.block(&output.name(name), output.part(), output.like(), |place| element(place))
+    writer.block(&output.name(name), output.part(), output.like(), |place| element(place)).map(Some)
 }
 
 /// Reads an operand at an output position, as numpy broadcasts it.

@@ -6,36 +6,36 @@ use super::products::with_leading;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
-use job::pools::Window;
+use job::pools::PoolWindow;
+use models::operators::{AdaptivePool, GlobalPool};
 use models::{Op, PoolMode, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
-    let spatial = data.extents.len() - 2;
-    let (mode, window) = match op {
-        Op::GlobalPool { mode } => {
-            let all = writer.numbers(&data.extents[2..])?;
-            let (zeros, ones) = (vec![0; spatial], vec![1; spatial]);
-            let window = Window {
-                kernel: all,
+    match op {
+        Op::GlobalPool(GlobalPool { mode }) => {
+            let kernel = writer.numbers(&data.extents[2..])?;
+            let (zeros, ones) = (vec![0; kernel.len()], vec![1; kernel.len()]);
+            let window = PoolWindow {
+                kernel,
                 strides: ones.clone(),
                 heads: zeros.clone(),
                 tails: zeros,
                 dilations: ones,
                 count_pad: false,
             };
-            (*mode, window)
+            pool(writer, *mode, &window, data, output)
         }
-        Op::Pool { mode, .. } => (*mode, Window::of(op).expect("it is a pool")),
-        Op::AdaptivePool { mode, .. } => return adaptive(writer, *mode, data, output),
-        other => unreachable!("`{other:?}` is not a pool"),
-    };
-    pool(writer, mode, &window, data, output)
+        Op::Pool(attributes) => pool(writer, attributes.mode, &PoolWindow::of(attributes), data, output),
+        Op::AdaptivePool(AdaptivePool { mode, .. }) => adaptive(writer, *mode, data, output),
+        _ => return Ok(None),
+    }
+    .map(Some)
 }
 
-fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, output: &Output) -> Result<Tensor> {
+fn pool(writer: &mut Writer, mode: PoolMode, window: &PoolWindow, data: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = window.kernel.len();
     let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
     let reach: Vec<i64> = (0..spatial).map(|d| window.reach(d, old[d], new[d])).collect();
@@ -100,7 +100,7 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
 fn columns(
     writer: &mut Writer,
     (mode, how): (PoolMode, Reduction),
-    window: &Window,
+    window: &PoolWindow,
     (data, old, reach): (&Tensor, &[i64], &[i64]),
     (output, new): (&Output, &[i64]),
 ) -> Result<Tensor> {
@@ -219,19 +219,19 @@ fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output)
     }
 }
 
-fn taps(window: &Window) -> Result<Vec<Axis>> {
+fn taps(window: &PoolWindow) -> Result<Vec<Axis>> {
     let axes =
         window.kernel.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true));
     Ok(axes.collect::<std::result::Result<_, _>>()?)
 }
 
 /// Place of a tap in the padded input.
-fn position(window: &Window, d: usize, place: &Expression, tap: &Axis) -> Element {
+fn position(window: &PoolWindow, d: usize, place: &Expression, tap: &Axis) -> Element {
     place.mul(&index(window.strides[d])?)?.add(&tap.variable.mul(&index(window.dilations[d])?)?)
 }
 
 /// How many places of each window count.
-fn counts(writer: &mut Writer, window: &Window, old: &[i64], output: &Output) -> Result<Tensor> {
+fn counts(writer: &mut Writer, window: &PoolWindow, old: &[i64], output: &Output) -> Result<Tensor> {
     let taps = taps(window)?;
     writer.block(&output.name("pool_count"), Part::Helper, (output.dtype, &output.extents[2..]), |i| {
         let mut inside: Option<Expression> = None;

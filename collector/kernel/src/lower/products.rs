@@ -3,15 +3,13 @@
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Tensor, constant, index};
-use models::DType;
+use models::{ConvWindow, DType};
 
 pub(super) type Element = std::result::Result<Expression, TvmError>;
 
+/// A convolution of numbers with zero points.
 pub(super) struct ConvShape<'a> {
-    pub(super) strides: &'a [i64],
-    pub(super) pads: &'a [i64],
-    pub(super) dilations: &'a [i64],
-    pub(super) groups: i64,
+    pub(super) window: ConvWindow<'a>,
     pub(super) zeros: Zeros,
 }
 

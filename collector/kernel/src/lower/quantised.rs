@@ -4,18 +4,20 @@ use super::pointwise::axis_of;
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant};
+use models::operators::{Dequantize, Quantize, Requantize};
 use models::{DType, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let wide = if inputs[1].dtype == DType::F64 { DType::F64 } else { DType::F32 };
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+    let Some(scale) = inputs.get(1) else { return Ok(None) };
+    let wide = if scale.dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let float = |x: Expression| x.cast(wide);
     let zero = |place: &[Expression], axis: i64| -> std::result::Result<Option<Expression>, TvmError> {
         inputs.get(2).map(|zero| float(per_channel(zero, place, axis)?)).transpose()
     };
     match op {
-        Op::Quantize { to, axis } => {
+        Op::Quantize(Quantize { to, axis }) => {
             let (low, high) = to.integer_range().expect("checked by shape inference");
             writer.block(&output.name("quantize"), output.part(), output.like(), |i| {
                 let scale = float(per_channel(&inputs[1], i, *axis)?)?;
@@ -27,7 +29,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 clamped(&moved, wide, low, high)?.cast(*to)
             })
         }
-        Op::Dequantize { axis } => {
+        Op::Dequantize(Dequantize { axis }) => {
             writer.block(&output.name("dequantize"), output.part(), output.like(), |i| {
                 // Sums of 32 bits are moved before they lose digits.
                 let stored = inputs[0].at(i)?.cast(DType::I32)?;
@@ -38,15 +40,16 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 float(moved)?.mul(&float(per_channel(&inputs[1], i, *axis)?)?)?.cast(output.dtype)
             })
         }
-        Op::Requantize { to, axis, zero, low, high } => {
+        Op::Requantize(Requantize { to, axis, zero, low, high }) => {
             writer.block(&output.name("requantize"), output.part(), output.like(), |i| {
                 let multiplier = float(per_channel(&inputs[1], i, *axis)?)?;
                 let whole = float(inputs[0].at(i)?)?.mul(&multiplier)?.nearest()?;
                 clamped(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
             })
         }
-        other => unreachable!("`{other:?}` does not quantise"),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 /// One number for all, or one per channel.

@@ -4,30 +4,34 @@ use super::pointwise::{axis_of, unary};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, index, reduce};
+use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 type Places = std::result::Result<Vec<Expression>, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
     match op {
-        Op::Reduce { function, axes, keep } => {
+        Op::Reduce(Reduce { function, axes, keep }) => {
             let rank = data.extents.len();
             let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: *keep };
             reduce_rows(writer, *function, &rows, data, output)
         }
-        Op::ArgReduce { largest, axis, keep, last } => {
+        Op::ArgReduce(ArgReduce { largest, axis, keep, last }) => {
             let rows = Rows { axes: vec![axis_of(*axis, data.extents.len())], keep: *keep };
             arg_reduce(writer, *largest, *last, &rows, data, output)
         }
-        Op::ArgTop { axis, largest, .. } => arg_top(writer, axis_of(*axis, data.extents.len()), *largest, data, output),
-        Op::CumSum { axis, exclusive, reverse } => {
+        Op::ArgTop(ArgTop { axis, largest, .. }) => {
+            arg_top(writer, axis_of(*axis, data.extents.len()), *largest, data, output)
+        }
+        Op::CumSum(CumSum { axis, exclusive, reverse }) => {
             let along = axis_of(*axis, data.extents.len());
             cum_sum(writer, along, *exclusive, *reverse, data, output)
         }
-        other => unreachable!("`{other:?}` does not reduce"),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 /// The dimensions of a tensor that become one element.

@@ -3,12 +3,13 @@
 use super::{Output, Part, Result, Sums, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index};
+use models::operators::Resize;
 use models::{DType, Op, ResizeMode};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let Op::Resize { mode, .. } = op else { unreachable!("`{op:?}` does not resample") };
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+    let Op::Resize(Resize { mode, .. }) = op else { return Ok(None) };
     let data = &inputs[0];
     let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
     let rank = output.extents.len();
@@ -24,15 +25,17 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     } else {
         data.clone()
     };
-    writer.block(&output.name("resize"), output.part(), output.like(), |i| {
-        let mut terms = vec![(i[..2].to_vec(), None)];
-        for (d, place) in i[2..].iter().enumerate() {
-            let is_done = is_apart && d + 3 == rank;
-            let sources = if is_done { vec![(place.clone(), None)] } else { of(d, place)? };
-            terms = blend(&terms, &sources)?;
-        }
-        blended(&data, &terms)
-    })
+    writer
+        .block(&output.name("resize"), output.part(), output.like(), |i| {
+            let mut terms = vec![(i[..2].to_vec(), None)];
+            for (d, place) in i[2..].iter().enumerate() {
+                let is_done = is_apart && d + 3 == rank;
+                let sources = if is_done { vec![(place.clone(), None)] } else { of(d, place)? };
+                terms = blend(&terms, &sources)?;
+            }
+            blended(&data, &terms)
+        })
+        .map(Some)
 }
 
 /// The sum of elements by their weights.

@@ -21,7 +21,7 @@ pub(super) fn conv(
 ) -> Result<Tensor> {
     // A packed weight has its blocks and its phases, too.
     match writer.layout {
-        Layout::Blocked { block } if weight.extents.len() > shape.strides.len() + 2 => {
+        Layout::Blocked { block } if weight.extents.len() > shape.window.strides.len() + 2 => {
             by_phases(writer, shape, block, (data, weight), output)
         }
         _ => spread_out(writer, shape, output_pads, (data, weight), output),
@@ -37,11 +37,11 @@ fn by_phases(
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
 ) -> Result<Tensor> {
-    let (spatial, strides) = (shape.strides.len(), shape.strides);
+    let (spatial, strides) = (shape.window.strides.len(), shape.window.strides);
     let (places, sources) = (writer.numbers(&output.extents[2..])?, writer.numbers(&data.extents[2..])?);
     let taps = writer.numbers(&weight.extents[2 + spatial..][..spatial])?;
     let rounds: Vec<i64> = places.iter().zip(strides).map(|(&extent, &stride)| tiles::count(extent, stride)).collect();
-    let shift = |d: usize, phase: i64| (phase + shape.pads[d]) / strides[d];
+    let shift = |d: usize, phase: i64| (phase + shape.window.pads[d]) / strides[d];
     let heads: Vec<i64> = taps.iter().map(|taps| taps - 1).collect();
     let tails: Vec<i64> =
         (0..spatial).map(|d| (rounds[d] - 1 + shift(d, strides[d] - 1) - (sources[d] - 1)).max(0)).collect();
@@ -62,7 +62,7 @@ fn by_phases(
         let (phases, rounds) = (&i[2..2 + spatial], &i[2 + spatial..2 + 2 * spatial]);
         let mut at = vec![i[0].clone(), channel.variable.clone()];
         for d in 0..spatial {
-            let shift = phases[d].add(&index(shape.pads[d])?)?.floor_div(&index(strides[d])?)?;
+            let shift = phases[d].add(&index(shape.window.pads[d])?)?.floor_div(&index(strides[d])?)?;
             at.push(rounds[d].add(&shift)?.sub(&taps[d].variable)?.add(&index(heads[2 + d])?)?);
         }
         let mut weight_at = vec![i[1].clone()];
@@ -101,22 +101,22 @@ fn spread_out(
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
 ) -> Result<Tensor> {
-    let spatial = shape.strides.len();
+    let spatial = shape.window.strides.len();
     let kernel = writer.numbers(&weight.extents[2..])?;
     let spread_over = writer.numbers(&data.extents[2..])?;
-    let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
-    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
+    let reach = |d: usize| shape.window.dilations[d] * (kernel[d] - 1);
+    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.window.pads[d]).collect();
     let mut extents = data.extents.clone();
     for d in 0..spatial {
-        let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
-        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.strides[d] + 1 + heads[d] + tail);
+        let tail = reach(d) - shape.window.pads[spatial + d] + output_pads[d];
+        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.window.strides[d] + 1 + heads[d] + tail);
     }
     let zero = constant(data.dtype, 0.0)?;
     let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
         let mut at = i[..2].to_vec();
         let mut inside: Option<Expression> = None;
         for d in 0..spatial {
-            let (stride, old) = (index(shape.strides[d])?, index(spread_over[d])?);
+            let (stride, old) = (index(shape.window.strides[d])?, index(spread_over[d])?);
             let place = i[d + 2].sub(&index(heads[d])?)?;
             let source = place.floor_div(&stride)?;
             let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
@@ -126,8 +126,8 @@ fn spread_out(
         }
         inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
     })?;
-    let per_group = writer.number(&data.extents[1])? / shape.groups;
-    let outputs_per_group = writer.number(&output.extents[1])? / shape.groups;
+    let per_group = writer.number(&data.extents[1])? / shape.window.groups;
+    let outputs_per_group = writer.number(&output.extents[1])? / shape.window.groups;
     let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
     let kernel_axes = kernel
         .iter()
@@ -136,13 +136,13 @@ fn spread_out(
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
     writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
-        let source = source_channel(&i[1], Some(&channel_axis), shape.groups, per_group, outputs_per_group)?;
-        let within = if shape.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
+        let source = source_channel(&i[1], Some(&channel_axis), shape.window.groups, per_group, outputs_per_group)?;
+        let within = if shape.window.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
         let mut at = vec![i[0].clone(), source.clone()];
         let mut weight_at = vec![source, within];
         for d in 0..spatial {
             let tap = &kernel_axes[d].variable;
-            at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            at.push(i[d + 2].add(&tap.mul(&index(shape.window.dilations[d])?)?)?);
             weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
         }
         reduce(

@@ -12,10 +12,10 @@ use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
 use job::space::Functions;
-use job::target::Machine;
 use std::fs::File;
 use std::io::Read;
 use std::time::Instant;
+use targets::{Generator, Machine, Target};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -49,40 +49,56 @@ impl CompileTarget {
     /// The `arch` of a GPU may be a list: TVM's code is the same for all of them, machine code is made for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
         // TVM sees what was checked, whatever it makes of names that stand there twice.
-        let mut fields = job::target::checked(json).map_err(|why| TvmError::new(names::TARGET.text, why))?;
-        let json = &fields.to_string();
-        let host = || call!(names::TARGET, r#"{"kind": "llvm"}"#);
-        let kind = fields.get("kind").and_then(|kind| kind.as_str());
-        if kind == Some("opencl") {
-            let target = job::target::mali(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
-            let Machine::Gpu(gpu) = target.machine else { unreachable!("a Mali is a GPU") };
-            let value = call!(names::TARGET_WITH_HOST, call!(names::TARGET, target.text.as_str())?, host()?)?;
-            let device = Device::Opencl { group_items: gpu.block_threads };
-            return Ok(CompileTarget { sampled: value.clone(), value, device });
+        let fields = targets::checked(json).map_err(refused)?;
+        let text = fields.to_string();
+        let kind = targets::find(&text).ok_or_else(|| refused(format!("`{text:.200}` is of no known kind")))?;
+        match kind.generator() {
+            Some(Generator::Llvm) => CompileTarget::of_cpu(&fields),
+            Some(Generator::CudaC) => CompileTarget::of_cuda(fields),
+            Some(Generator::OpenclC) => CompileTarget::of_opencl(&kind.parse(&text).map_err(refused)?),
+            None => Err(refused(format!("TVM generates no code for `{}`", kind.name()))),
         }
-        if kind != Some("cuda") {
-            check_cpu(&fields)?;
-            let target = call!(names::TARGET, json.as_str())?;
-            let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu });
-        }
-        let architectures =
-            job::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+    }
+
+    fn of_cpu(fields: &serde_json::Value) -> Result<CompileTarget> {
+        check_cpu(fields)?;
+        let target = call!(names::TARGET, fields.to_string().as_str())?;
+        let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
+        Ok(CompileTarget { sampled: value.clone(), value, device: Device::Cpu })
+    }
+
+    fn of_cuda(mut fields: serde_json::Value) -> Result<CompileTarget> {
+        let architectures = targets::architectures(&fields).map_err(refused)?;
         let first = architectures.iter().min().expect("a GPU target has at least one architecture");
         let mut with_arch = |arch: &str| {
             fields["arch"] = arch.into();
-            let device = call!(names::TARGET, fields.to_string().as_str())?;
-            call!(names::TARGET_WITH_HOST, device, host()?)
+            with_host(&fields.to_string())
         };
         let value = with_arch(&first.to_string())?;
         // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
         Ok(CompileTarget { value, sampled: with_arch("sm_75")?, device: Device::Cuda(architectures) })
     }
 
+    fn of_opencl(target: &Target) -> Result<CompileTarget> {
+        let Machine::Gpu(gpu) = target.machine else { return Err(refused("it is no GPU".to_owned())) };
+        let value = with_host(&target.text)?;
+        let device = Device::Opencl { group_items: gpu.block_threads };
+        Ok(CompileTarget { sampled: value.clone(), value, device })
+    }
+
     /// Whether blocks of threads run the code.
     pub fn is_device(&self) -> bool {
         self.device != Device::Cpu
     }
+}
+
+fn refused(why: String) -> TvmError {
+    TvmError::new(names::TARGET.text, why)
+}
+
+/// Returns TVM's target of a device whose launches a CPU starts.
+fn with_host(text: &str) -> Result<Value> {
+    call!(names::TARGET_WITH_HOST, call!(names::TARGET, text)?, call!(names::TARGET, r#"{"kind": "llvm"}"#)?)
 }
 
 /// LLVM takes an unknown CPU for a generic one without a word that reaches the user; so names are checked here.

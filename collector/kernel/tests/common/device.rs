@@ -5,7 +5,7 @@ use bench::{Bench, Build, Workers};
 use job::BuildJob;
 use job::device::DeviceCode;
 use job::space::Schedule;
-use job::target::Target;
+use targets::Target;
 
 /// What became of one task: its code, or why there is none.
 pub type Outcome = Result<DeviceCode, String>;

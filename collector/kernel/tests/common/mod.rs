@@ -6,13 +6,13 @@ pub mod open;
 
 use bench::{WorkerLimits, Workers};
 use job::space::Schedule;
-use job::target::Target;
 use job::{BuildJob, RunJob};
 use measure::{Method, Plan};
 use models::Task;
 use models::fuse::{Fuse, tasks};
 use std::path::PathBuf;
 use std::time::Duration;
+use targets::Target;
 
 /// The worker program of this build: for its own tests the one that was built with them, for others the one beside.
 pub fn worker() -> PathBuf {

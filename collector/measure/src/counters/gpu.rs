@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_counter_is_described_in_the_documentation() {
-        let page = include_str!("../../../../docs/cuda.md");
+        let page = include_str!("../../../../docs/guide/cuda.md");
         for counter in GPU_NAMES {
             assert!(page.contains(&format!("`{}`", counter.name)), "{}", counter.name);
             assert!(!counter.description.is_empty());

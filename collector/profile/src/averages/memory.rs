@@ -1,9 +1,9 @@
-//! What was taken of memory while calls ran, by the sums of all that was taken until then.
+//! Memory allocated during calls, from cumulative sums over the memory events.
 
 use super::{Grouping, Row, is_device};
 use crate::data::{Pool, Profile, Span};
 
-/// Sums of what was taken, by time: of the host and of devices.
+/// Cumulative sums of allocations on the host and on devices, by time.
 pub(super) struct Memory {
     at_ns: Vec<u64>,
     sums: Vec<[i64; 2]>,
@@ -24,7 +24,7 @@ impl Memory {
         !self.at_ns.is_empty()
     }
 
-    /// Both ends count.
+    /// Returns the bytes allocated during a span, including events at both of its ends.
     pub(super) fn during(&self, span: &Span) -> [i64; 2] {
         if is_device(span) {
             return [0; 2];
@@ -35,7 +35,7 @@ impl Memory {
         [after[0] - before[0], after[1] - before[1]]
     }
 
-    /// What was taken while nothing ran.
+    /// Returns a row for the events outside all calls.
     pub(super) fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<Row> {
         let none = grouping.by_input_shape.then(Vec::new);
         let mut row = Row { name: "[memory]".to_owned(), input_shapes: none, ..Row::default() };

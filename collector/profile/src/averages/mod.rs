@@ -1,9 +1,9 @@
-//! Averages as torch.profiler's `key_averages()` gives them: self and total time on host and device, memory, and calls, of all
-//! that has one name, or one name and the same input shapes.
+//! Averages as in torch.profiler's `key_averages()`: self and total time on host and device, memory, and number of
+//! calls, per name or per name and input shapes.
 //!
-//! Times are sums of whole nanoseconds; a row's percentages are of the sum of all rows' own times. A device's work is a row of
-//! its own, and part of the device time of the call that asked for it. What was allocated while a call ran counts as its own,
-//! on whichever thread it was, as torch.profiler counts it.
+//! Times are sums of whole nanoseconds, and percentages refer to the sum of all self times. Device work has its own row
+//! and also counts in the device time of the call that launched it. As in torch.profiler, memory allocated on any
+//! thread during a call counts for that call.
 
 mod memory;
 pub mod style;
@@ -16,13 +16,13 @@ use memory::Memory;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What stands in one row.
+/// Key by which calls are grouped into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
-    /// Calls with other input shapes stand in other rows.
+    /// Separates calls with different input shapes.
     pub by_input_shape: bool,
-    /// Calls at other places in the model stand in other rows, where places are known: by so many of the outermost names of
-    /// modules, or all of them with 0.
+    /// Separates calls with different scopes, compared by this number of outermost module names; 0 compares whole
+    /// scopes.
     pub by_scope: Option<usize>,
 }
 
@@ -37,68 +37,68 @@ impl From<GroupBy> for Grouping {
     }
 }
 
-/// One row.
+/// Averages of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the operator.
     pub name: String,
-    /// Where it stands in the model, where rows are apart by that.
+    /// Scope in the model, if rows are grouped by scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Shapes of its inputs, where rows are apart by them.
+    /// Shapes of the inputs, if rows are grouped by shape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_shapes: Option<Vec<Vec<i64>>>,
     /// Element types of those inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_dtypes: Option<Vec<String>>,
-    /// What sort of thing it is.
+    /// Kind of the spans.
     pub kind: Kind,
-    /// How often it was called.
+    /// Number of calls.
     pub count: u64,
-    /// Time on the host without parts.
+    /// Self time on the host.
     pub self_cpu_time_total_ns: u64,
-    /// Time on the host.
+    /// Total time on the host.
     pub cpu_time_total_ns: u64,
-    /// Time on the device without parts.
+    /// Self time on the device.
     pub self_device_time_total_ns: u64,
-    /// Time on the device.
+    /// Total time on the device.
     pub device_time_total_ns: u64,
-    /// The host's memory, taken less given back.
+    /// Net allocation on the host.
     pub cpu_memory_usage_bytes: i64,
-    /// The same without parts.
+    /// Net allocation on the host, without child calls.
     pub self_cpu_memory_usage_bytes: i64,
-    /// The device's memory, likewise.
+    /// Net allocation on the device.
     pub device_memory_usage_bytes: i64,
-    /// The same without parts.
+    /// Net allocation on the device, without child calls.
     pub self_device_memory_usage_bytes: i64,
-    /// The shortest call.
+    /// Shortest call.
     pub min_ns: u64,
-    /// The middle call; of an even number, the lower one.
+    /// Median call; the lower one for an even number of calls.
     pub median_ns: u64,
-    /// The call that 95 in 100 do not exceed.
+    /// 95th percentile of the calls.
     pub p95_ns: u64,
 }
 
-/// All rows, and the sums that shares are of.
+/// All rows, and the sums that percentages refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Averages {
-    /// The rows, in the order of their first calls.
+    /// Rows in the order of their first calls.
     pub rows: Vec<Row>,
-    /// Own times of all rows on the host.
+    /// Sum of all self times on the host.
     pub self_cpu_time_total_ns: u64,
-    /// Own times of all work of devices.
+    /// Sum of all self times on devices.
     pub self_device_time_total_ns: u64,
-    /// Whether memory was looked at.
+    /// Whether the profile has memory events.
     pub has_memory: bool,
 }
 
 impl Row {
-    /// Mean time of a call on the host.
+    /// Returns the mean time of a call on the host.
     pub fn cpu_time_ns(&self) -> f64 {
         self.cpu_time_total_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Mean time of a call on the device.
+    /// Returns the mean time of a call on the device.
     pub fn device_time_ns(&self) -> f64 {
         self.device_time_total_ns as f64 / self.count.max(1) as f64
     }
@@ -116,14 +116,14 @@ impl Row {
             SortBy::DeviceMemoryUsage => self.device_memory_usage_bytes as f64,
             SortBy::SelfDeviceMemoryUsage => self.self_device_memory_usage_bytes as f64,
             SortBy::Count => self.count as f64,
-            // Rows are made in this order, and sorting keeps that of equal ones.
+            // Rows are created in this order and the sort is stable.
             SortBy::Order => 0.0,
         }
     }
 }
 
 impl Averages {
-    /// All rows as CSV.
+    /// Formats all rows as CSV.
     pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut table = csv::Writer::from_writer(Vec::new());
         table.write_record([
@@ -163,13 +163,13 @@ impl Averages {
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
-    /// Orders rows; equal ones stay in the order of their first calls.
+    /// Sorts the rows; equal rows stay in the order of their first calls.
     pub fn sort(&mut self, by: SortBy) {
         self.rows.sort_by(|left, right| right.order(by).total_cmp(&left.order(by)));
     }
 }
 
-/// The averages of a profile.
+/// Computes the averages of a profile.
 pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
     let own = profile.self_ns();
     let device = device_times(profile);
@@ -194,7 +194,7 @@ pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
         row.self_cpu_time_total_ns += own[place];
         row.cpu_time_total_ns += span.duration_ns;
         row.self_device_time_total_ns += device[place].0;
-        // A device's work is in the sum of every call that it is a part of.
+        // Device work counts in every enclosing call.
         row.device_time_total_ns = row.device_time_total_ns.saturating_add(device[place].1);
         if let Some([host, other]) = used.get(place) {
             let add = |sum: &mut i64, bytes: i64| *sum = sum.saturating_add(bytes);
@@ -231,10 +231,10 @@ fn is_device(span: &Span) -> bool {
     is_work_of_device(span.kind)
 }
 
-/// What calls of one row have in common: sort and name, and scope and shapes where rows are apart by them.
+/// Key of a row: kind, name, and optionally scope and input shapes.
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
-/// Empty rows, and which of them a span belongs to; parts of operators on other threads belong to none.
+/// Returns empty rows and a function from a span to its row. Tasks on other threads have no row.
 fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<Row> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
@@ -246,7 +246,7 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
             let name = operator.name.as_str();
             let scope = grouping.by_scope.map(|levels| outermost(&operator.scope, levels));
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
-            // Shapes alone tell rows apart, as they do in torch.profiler.
+            // Element types are no part of the key, as in torch.profiler.
             *by_key.entry((kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
                 rows.push(Row {
                     name: name.to_owned(),
@@ -263,10 +263,10 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
     (rows, move |span: &Span| by_operator.get(&(profile.kind(span), span.operator)).copied())
 }
 
-/// Time on the device of each span: what it asked for itself, and with all its parts.
+/// Returns the device time of each span: directly launched work, and total including child calls.
 pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
     let mut times = vec![(0, 0); profile.spans.len()];
-    // Parts stand behind their wholes, so from the end all parts of a span are done before it.
+    // Children follow their parents, so in reverse order all children of a span precede it.
     for (place, span) in profile.spans.iter().enumerate().rev() {
         let Some(parent) = span.parent else { continue };
         let all = times[place].1;

@@ -1,13 +1,13 @@
-//! The two styles of tables that people know: torch.profiler's, and that of the report TVM had.
+//! Two established table styles: torch.profiler's and that of TVM's former profiling report.
 
 use super::{Averages, Row};
 use report::{Table, figures, words};
 
-/// Names are cut at so many characters, as torch.profiler cuts them.
+/// Width at which names are truncated, as in torch.profiler.
 const NAME_WIDTH: usize = 55;
 const SHAPES_WIDTH: usize = 80;
 
-/// torch.profiler's columns and its way to write times and bytes; `limit` rows at most.
+/// Renders up to `limit` rows with torch.profiler's columns and number formats.
 pub fn torch(averages: &Averages, limit: usize) -> Table {
     let has_device = averages.rows.iter().any(|row| row.self_device_time_total_ns > 0);
     let has_device_memory = averages.rows.iter().any(|row| row.self_device_memory_usage_bytes > 0);
@@ -59,7 +59,7 @@ pub fn torch(averages: &Averages, limit: usize) -> Table {
     table
 }
 
-/// The lines below it.
+/// Returns the summary lines below the table.
 pub fn torch_footer(averages: &Averages) -> String {
     let mut lines = format!("Self CPU time total: {}", time(averages.self_cpu_time_total_ns as f64));
     if averages.rows.iter().any(|row| row.self_device_time_total_ns > 0) {
@@ -68,7 +68,7 @@ pub fn torch_footer(averages: &Averages) -> String {
     lines
 }
 
-/// A time in the unit that torch.profiler takes for it.
+/// Formats a time in torch.profiler's choice of unit.
 fn time(ns: f64) -> String {
     let us = ns / 1e3;
     match us {

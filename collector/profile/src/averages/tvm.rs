@@ -1,7 +1,8 @@
-//! The report that TVM had until version 0.23: its JSON, its rows and its table.
+//! JSON, rows and table of the profiling report that TVM had until version 0.23.
 //!
-//! A value is wrapped in the name of its unit, `{"microseconds": 12.5}`. Calls of one hash (or name), shapes and device are one
-//! row: durations, counts and percentages add up, ratios are averaged, texts that differ become empty.
+//! A value is wrapped in the name of its unit, for example `{"microseconds": 12.5}`. Calls with the same hash (or
+//! name), shapes and device form a row: durations, counts and percentages are summed, ratios averaged, and differing
+//! texts become empty.
 
 use crate::data::{Kind, Operator, Profile, Source, Span};
 use report::{Table, figures, words};
@@ -12,33 +13,33 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// A time.
+    /// Duration in microseconds.
     Microseconds(f64),
-    /// A number of things.
+    /// Count.
     Count(i64),
-    /// A part of hundred.
+    /// Percentage.
     Percent(f64),
-    /// A number without a unit.
+    /// Dimensionless number.
     Ratio(f64),
-    /// A text.
+    /// Text.
     String(String),
 }
 
-/// What is known of a call or a device, by name.
+/// Metrics of a call or a device, by name.
 pub type Metrics = BTreeMap<String, Metric>;
 
-/// A report.
+/// A profiling report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Calls.
+    /// Metrics of each call.
     pub calls: Vec<Metrics>,
-    /// What is known of whole devices.
+    /// Metrics of each device.
     pub device_metrics: BTreeMap<String, Metrics>,
-    /// How it came about.
+    /// Configuration of the run.
     pub configuration: BTreeMap<String, serde_json::Value>,
 }
 
-/// The member that holds calls.
+/// Name of the JSON member that holds the calls.
 pub const CALLS: &str = "calls";
 pub(crate) const NAME: &str = "Name";
 pub(crate) const DURATION: &str = "Duration (us)";
@@ -47,13 +48,13 @@ pub(crate) const DEVICE: &str = "Device";
 pub(crate) const COUNT: &str = "Count";
 pub(crate) const SHAPES: &str = "Argument Shapes";
 pub(crate) const HASH: &str = "Hash";
-/// Columns that stand first, in this order; others follow by their names.
+/// Columns that come first, in this order. Others follow in alphabetical order.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
-/// A call without a device is the host's.
+/// Device of calls that name none.
 const HOST: &str = "cpu0";
 
 impl Metric {
-    /// The number, where it is one.
+    /// Returns the number, unless the metric is a text.
     pub fn number(&self) -> Option<f64> {
         match self {
             Metric::Microseconds(value) | Metric::Percent(value) | Metric::Ratio(value) => Some(*value),
@@ -62,12 +63,11 @@ impl Metric {
         }
     }
 
-    /// The text, where it is one.
+    /// Returns the text, if the metric is one.
     pub fn text(&self) -> Option<&str> {
         if let Metric::String(text) = self { Some(text) } else { None }
     }
 
-    /// With all digits.
     fn exact(&self) -> String {
         self.number().map_or_else(|| self.to_string(), |number| number.to_string())
     }
@@ -93,7 +93,7 @@ impl std::fmt::Display for Metric {
     }
 }
 
-/// The report of a profile: a call is a span, and its duration what no part of it took.
+/// Converts a profile to a report. Each span becomes a call whose duration is the span's self time.
 pub fn of(profile: &Profile) -> Report {
     let own = profile.self_ns();
     let mut totals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
@@ -101,7 +101,7 @@ pub fn of(profile: &Profile) -> Report {
         let total = totals.entry(device(profile, span)).or_insert((u64::MAX, 0));
         *total = (total.0.min(span.start_ns), total.1.max(span.end_ns()));
     }
-    // Between steps of ours there are runs that nobody looked at.
+    // In measured profiles, the time between steps belongs to unprofiled runs and must not count.
     let steps_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let runner = profile.spans.iter().find(|span| span.kind == Kind::Operator).map(|span| device(profile, span));
     let total = runner.and_then(|runner| totals.get_mut(&runner));
@@ -155,7 +155,7 @@ fn device(profile: &Profile, span: &Span) -> String {
     if track.is_device { track.name.clone() } else { HOST.to_owned() }
 }
 
-/// `float32[1, 64], int64[2]`: inputs, then outputs, whose element types are not known apart.
+/// Formats shapes like `float32[1, 64], int64[2]`: inputs, then outputs, whose element types are unknown.
 fn argument_shapes(operator: &Operator) -> String {
     let list = |shape: &[i64]| shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     let inputs = operator.input_shapes.iter().zip(&operator.input_dtypes);
@@ -165,7 +165,7 @@ fn argument_shapes(operator: &Operator) -> String {
 }
 
 impl Report {
-    /// One row for each hash, shapes and device; the longest first.
+    /// Groups the calls by hash, shapes and device, sorted by decreasing duration.
     pub fn rows(&self) -> Vec<Metrics> {
         let text = |call: &Metrics, name: &str| call.get(name).and_then(Metric::text).unwrap_or_default().to_owned();
         let mut rows: Vec<(Metrics, usize)> = Vec::new();
@@ -179,7 +179,7 @@ impl Report {
                     *calls += 1;
                     for (name, value) in call {
                         let sum = match (row.get(name), value) {
-                            // Averaged over all calls: each new one moves the mean by its part.
+                            // Incremental mean over all calls.
                             (Some(Metric::Ratio(mean)), Metric::Ratio(value)) => {
                                 Metric::Ratio(mean + (value - mean) / *calls as f64)
                             }
@@ -203,7 +203,7 @@ impl Report {
         names
     }
 
-    /// All rows as CSV.
+    /// Formats all rows as CSV.
     pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
         let names = self.names();
         let mut table = csv::Writer::from_writer(Vec::new());
@@ -214,7 +214,7 @@ impl Report {
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
-    /// The table: rows, their sum, and whole devices; `limit` rows at most.
+    /// Renders up to `limit` rows, their sum and the device metrics.
     pub fn table(&self, limit: usize) -> Table {
         let names = self.names();
         let is_words = |name: &str| [NAME, DEVICE, SHAPES, HASH].contains(&name);
@@ -240,7 +240,7 @@ fn duration(row: &Metrics) -> f64 {
     row.get(DURATION).and_then(Metric::number).unwrap_or(0.0)
 }
 
-/// What all rows take together.
+/// Sums the additive metrics of all rows.
 fn sum(rows: &[Metrics]) -> Metrics {
     let mut sum = Metrics::from([(NAME.to_owned(), Metric::String("Sum".to_owned()))]);
     for row in rows {

@@ -1,4 +1,4 @@
-//! Takes the events of a trace one by one and keeps what a profile is made of: spans, and what was called with which shapes.
+//! Conversion of trace events to the spans, operators and memory events of a profile.
 
 use super::Bounds;
 use super::nest::{self, Raw};
@@ -8,12 +8,11 @@ use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Trac
 use capture::events::{Arguments, Event, Found, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
 
-/// Operators with more different shapes than this are no operators.
+/// Maximum number of distinct operators with shapes. A larger number indicates that names are not operators.
 const MAX_OPERATORS: usize = 5_000_000;
-/// Slices that begin and do not end, on one track.
 const MAX_OPEN: usize = 100_000;
 
-/// What torch.profiler leaves out of its tables.
+/// Operators that torch.profiler omits from its tables.
 const HIDDEN: [&str; 7] = [
     "[OutOfMemory]",
     "profiler::_record_function_enter",
@@ -26,7 +25,7 @@ const HIDDEN: [&str; 7] = [
 const MEMORY: &str = "[memory]";
 const STEP: &str = "ProfilerStep#";
 
-/// Who wrote a trace.
+/// Program that wrote the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
     #[default]
@@ -35,7 +34,7 @@ enum Writer {
     OnnxRuntime,
 }
 
-/// What was taken so far.
+/// Collector of the events of a trace.
 pub struct Gather {
     bounds: Bounds,
     writer: Writer,
@@ -43,32 +42,29 @@ pub struct Gather {
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
-    /// Slices whose ends are not known yet, and when they began.
+    /// Slices without a known end, with their start times.
     open: HashMap<u32, Vec<(Option<Called>, i64)>>,
     device_tracks: HashSet<u32>,
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
     unended: u64,
-    /// Sum of the durations of all spans.
     total_ns: u64,
-    /// Sum of the sizes of all memory events.
     total_bytes: u64,
-    /// Spans and memory events that a sum has no room for.
+    /// Number of spans and memory events that were dropped because a sum would exceed its limit.
     too_large: u64,
 }
 
-/// What a slice is of.
+/// Interpretation of a slice.
 struct Called {
     kind: Kind,
     operator: u32,
-    /// The number by which a device's work names it.
+    /// Correlation number that device work refers to.
     external: Option<u64>,
-    /// Its number, where it is a step.
     step: Option<u64>,
 }
 
 impl Gather {
-    /// Nothing yet.
+    /// Creates an empty collector.
     pub fn new(bounds: Bounds) -> Gather {
         Gather {
             bounds,
@@ -88,7 +84,7 @@ impl Gather {
         }
     }
 
-    /// Takes one event.
+    /// Adds one event.
     pub fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
         match event.kind {
             Sort::Slice(length) => match self.called(event)? {
@@ -133,7 +129,7 @@ impl Gather {
         Ok(())
     }
 
-    /// What is called; `None` where nobody asks for it.
+    /// Classifies the slice of an event. Returns `None` for slices that a profile does not contain.
     fn called(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
@@ -161,7 +157,7 @@ impl Gather {
         Ok(Some(Called { kind, operator, external, step: step.flatten() }))
     }
 
-    /// The place of an operator with the shapes of this call.
+    /// Returns the index of the operator with the shapes of this call.
     fn operator(&mut self, kind: Kind, name: &str, arguments: &Arguments<'_>) -> Result<(u32, Option<u64>), Full> {
         let (mut torch, mut onnx) = (TorchArguments::default(), OnnxArguments::default());
         let text = shapes::json(arguments);
@@ -190,7 +186,7 @@ impl Gather {
         };
         let (input_shapes, input_dtypes) = inputs.unwrap_or_default();
         let output_shapes = shapes::onnx(outputs).map(|(shapes, _)| shapes).unwrap_or_default();
-        // What ONNX Runtime calls by the name of its node is an operator of some kind at that place in the model.
+        // ONNX Runtime uses the node's name, which is the scope; the operator kind is an argument.
         let (name, scope) = match onnx.operator {
             Some(kind) => (kind, name.strip_suffix("_kernel_time").unwrap_or(name).to_owned()),
             None => (name.to_owned(), String::new()),
@@ -219,7 +215,7 @@ impl Gather {
         Ok(())
     }
 
-    /// The profile of all that was taken.
+    /// Builds the profile.
     pub fn finish(mut self, model: String, found: &Found) -> Profile {
         let starts = self.spans.iter().map(|span| span.start_ns).chain(self.memory.iter().map(|event| event.0));
         let zero = starts.min().unwrap_or(0);
@@ -261,7 +257,7 @@ fn track(track: &capture::events::Track) -> Track {
     Track { name, process, id, ..Track::default() }
 }
 
-/// Steps that come one after the other; others are none.
+/// Returns the steps, or none if they overlap.
 fn steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.sort_by_key(|(_, start, _)| *start);
     if found.windows(2).any(|pair| pair[1].1 < pair[0].2) {
@@ -276,7 +272,7 @@ fn steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.iter().map(step).collect()
 }
 
-/// What is live is what the trace says, else the sum of what was seen.
+/// Converts memory events. Bytes in use come from the trace or else from the sum of the events.
 fn memory(events: &[(i64, i64, Option<i64>, bool)], zero: i64) -> Vec<MemoryEvent> {
     let mut live = [0_i64; 2];
     let event = |(at, bytes, total, is_device): &(i64, i64, Option<i64>, bool)| {

@@ -1,7 +1,8 @@
-//! Profiles out of traces that other programs wrote: torch.profiler and DeepLink, ONNX Runtime, and whatever else writes slices.
+//! Import of traces from torch.profiler, DeepLink, ONNX Runtime and other programs that write slices.
 //!
-//! Slices become spans, nested by time on their track as torch.profiler nests them; what a device did belongs to the operator
-//! that asked for it, where the trace says which. Nothing is invented: a trace without shapes gives operators without shapes.
+//! Slices become spans, nested by time on their track as in torch.profiler. Device work belongs to the operator that
+//! launched it, if the trace identifies it. Missing information is not invented: without shapes in the trace, operators
+//! have no shapes.
 
 pub mod gather;
 pub mod nest;
@@ -15,59 +16,59 @@ use gather::Gather;
 use std::io::Read;
 use std::path::Path;
 
-/// How much an imported trace may take.
+/// Limits of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Spans, of which each takes about [`SPAN_BYTES`].
+    /// Maximum number of spans; each takes about [`SPAN_BYTES`].
     pub spans: usize,
 }
 
-/// What a span takes while it is read and put in order, and in tables.
+/// Peak memory per span during import and in tables.
 pub const SPAN_BYTES: usize = 200;
 
 impl Bounds {
-    /// Those of so much memory.
+    /// Returns the limits for an amount of memory.
     pub fn of_memory(mib: u32) -> Bounds {
         let spans = (mib as usize) * ((1 << 20) / SPAN_BYTES);
-        // Spans refer to each other by 32 bits.
+        // Spans refer to each other by 32-bit indices.
         Bounds { spans: spans.min(u32::MAX as usize / 2) }
     }
 }
 
-/// A profile that was read, and what else there was.
+/// An imported profile with statistics of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// The profile.
+    /// Profile.
     pub profile: Profile,
-    /// What the reader counted.
+    /// Statistics of the reader.
     pub found: Found,
 }
 
-/// Why there is no profile.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read as a trace.
+    /// The file is not a readable trace.
     #[error(transparent)]
     Trace(#[from] events::Error),
-    /// The trace has nothing that lasts.
+    /// The trace has no slices.
     #[error("`{path}` has {events} events and none that begins and ends{why}")]
     Empty {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// How many events it has.
+        /// Number of events in the file.
         events: u64,
-        /// What was wrong with the first record that could not be read.
+        /// Error of the first unreadable record.
         why: String,
     },
 }
 
-/// Reads a profile out of a trace.
+/// Imports a profile from a trace file.
 pub fn read(path: &Path, bounds: &Bounds) -> Result<Imported, Error> {
     let (format, input) = open::open(path)?;
     read_from(path, format, input, bounds)
 }
 
-/// The same from an open file.
+/// Imports a profile from an open trace file.
 pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, bounds: &Bounds) -> Result<Imported, Error> {
     let mut gather = Gather::new(*bounds);
     let found = open::read_from(path, format, input, &mut |event| gather.take(&event))?;

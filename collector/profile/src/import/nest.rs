@@ -1,32 +1,32 @@
-//! Puts spans in order and says which is a part of which.
+//! Ordering and nesting of spans.
 //!
-//! As torch.profiler does: on a track, a span is a part of the last one that began before it and ends no sooner; one that ends
-//! later than all open ones is a part of none. A call that is the only part of a call of the same name is that call.
+//! As in torch.profiler, the parent of a span is the latest span on its track that started before it and ends no
+//! sooner; a span that ends after all open spans has no parent. An only child with its parent's name is merged into the
+//! parent.
 
 use crate::data::{Kind, Operator, Span, Step, Track};
 use std::collections::HashMap;
 
-/// A span in the time of its trace.
+/// A span with the timestamps of its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
-    /// What sort of thing it is.
+    /// Kind of the span.
     pub kind: Kind,
-    /// What was called.
+    /// Index of the operator.
     pub operator: u32,
-    /// The number by which a device's work names the call that asked for it.
+    /// Correlation number between a call and the device work that it launched.
     pub external: Option<u64>,
-    /// Where.
+    /// Index of the track.
     pub track: u32,
-    /// When it began.
+    /// Start time.
     pub start_ns: i64,
-    /// When it ended.
+    /// End time.
     pub end_ns: i64,
 }
 
-/// No span.
 const NONE: u32 = u32::MAX;
 
-/// The spans of a profile; `lift` says that only parts of the same name are one with their whole.
+/// Nests the spans of a profile. `lift` merges only children with the name of their parent.
 pub fn nest(
     mut raw: Vec<Raw>,
     tracks: &[Track],
@@ -36,8 +36,8 @@ pub fn nest(
     lift: bool,
 ) -> Vec<Span> {
     let is_device = |span: &Raw| tracks[span.track as usize].is_device;
-    // Stable: what begins and ends together stays in the order of the trace. A device's work comes last, as it may begin before
-    // the call that asked for it where two clocks are not quite one.
+    // The sort is stable: spans with equal times keep the order of the trace. Device work comes last, since with
+    // imperfectly synchronised clocks it can start before the call that launched it.
     raw.sort_by_key(|span| (is_device(span), span.start_ns, std::cmp::Reverse(span.end_ns)));
     let hosts = raw.partition_point(|span| !is_device(span));
     let mut parents = parents(&raw[..hosts], tracks.len());
@@ -55,7 +55,7 @@ pub fn nest(
             .iter()
             .map(|span| span.external.and_then(|external| callers.get(&external)).copied().unwrap_or(NONE)),
     );
-    // Where each span stands among those that are kept.
+    // Index of each span among the kept ones.
     let mut places = vec![NONE; raw.len()];
     let kept = (0..raw.len()).filter(|at| same[*at] == *at as u32);
     kept.enumerate().for_each(|(place, at)| places[at] = place as u32);
@@ -95,12 +95,12 @@ fn parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
     parents
 }
 
-/// Makes only parts of the same name one with their whole: `same` says whom each span is one with.
+/// Merges only children with the name of their parent: `same` maps each span to the one it is merged into.
 fn lift_single(spans: &[Raw], operators: &[Operator], parents: &mut [u32], same: &mut [u32]) {
     let mut parts = vec![0_u32; spans.len()];
     parents.iter().filter(|parent| **parent != NONE).for_each(|parent| parts[*parent as usize] += 1);
     let name = |at: u32| &operators[spans[at as usize].operator as usize].name;
-    // Wholes stand before their parts, so whom a whole is one with is known when its parts are looked at.
+    // Parents precede their children, so a parent is already resolved here.
     for at in 0..spans.len() {
         if parents[at] == NONE {
             continue;

@@ -1,8 +1,7 @@
-//! An imported profile as rows of the dataset: one per operator with its shapes and its place, and one per kernel of a device.
+//! Dataset records of an imported profile: one per operator with its shapes and scope, and one per device kernel.
 //!
-//! The rows are `imported`: whoever wrote the trace took their times. A row's times are those of whole calls, parts included;
-//! what of a call no part of it took stands among the counters, with what it took of a device. Operators ran in
-//! their places, among others: the trace stands for the network.
+//! The source of the records is `imported`. Their times are total times of calls; self time and device time are
+//! counters. The operators ran in the network, which is identified by the trace.
 
 use crate::averages::device_times;
 use crate::averages::tvm::{COUNT, DEVICE, DURATION, HASH, Metric, Metrics, NAME, PERCENT, Report, SHAPES};
@@ -12,18 +11,18 @@ use datasets::{Json, Outcome, Record, RowError, Source, Target};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// What all rows share.
+/// Provenance shared by all records.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// When the trace was taken, or at least written.
+    /// Time at which the trace was recorded, or else written.
     pub taken_at_us: i64,
-    /// Name of the host it was taken on.
+    /// Host that the trace was recorded on.
     pub host: String,
-    /// Threads that operators were allowed, where that is known.
+    /// Number of threads available to operators, if known.
     pub threads: Option<i64>,
     /// Name of the model.
     pub model: String,
-    /// The run that imports.
+    /// Run id of the import.
     pub run_id: String,
     /// Version of the program.
     pub program_version: String,
@@ -31,7 +30,6 @@ pub struct Provenance {
     pub trace_hash: String,
 }
 
-/// What the calls of one row took.
 #[derive(Default)]
 struct Calls {
     times_ns: Vec<u64>,
@@ -39,7 +37,7 @@ struct Calls {
     device_ns: u64,
 }
 
-/// The rows.
+/// Converts a profile to records.
 pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     let (own, devices) = (profile.self_ns(), device_times(profile));
     let mut calls: BTreeMap<(Kind, u32), Calls> = BTreeMap::new();
@@ -58,13 +56,13 @@ pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>
     calls.iter().map(row).collect()
 }
 
-/// The rows of a report that TVM had. It tells what all calls of an operator took and how many there were: a row's mean is
-/// known, and nothing of single calls.
+/// Converts a TVM report to records. The report has only the total and the number of calls per operator, so only the
+/// mean of a call is known.
 pub fn of_report(report: &Report, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     report.rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
 }
 
-/// The row of one operator; none of what took no time or was never called.
+/// Converts one row. Returns `None` for operators without time or calls.
 fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
     const FORMAT: &str = "tvm";
     let number =
@@ -77,7 +75,7 @@ fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record
     let others = row.iter().filter(|(name, _)| !own.contains(&name.as_str()));
     let mut counters: Map<String, serde_json::Value> = others
         .filter_map(|(name, value)| match value {
-            // What was counted of all calls, of one; ratios are those of any.
+            // Counts are totals over all calls and are divided; ratios are kept.
             Metric::Count(sum) => Some((name.clone(), (*sum as f64 / count).into())),
             Metric::Ratio(value) => Some((name.clone(), (*value).into())),
             Metric::Microseconds(_) | Metric::Percent(_) | Metric::String(_) => None,
@@ -108,7 +106,7 @@ fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record
         plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "hash": text(HASH), "calls": count }))),
         ..Record::default()
     };
-    // One number is all there is: it is the mean of the calls, and the sample.
+    // The mean is the only known value, so it is the single sample.
     assert!(capture::times::describe(&mut record, &[mean_ns], 1), "a row has a call");
     record.key = record.experiment_key();
     record.check()?;
@@ -162,12 +160,12 @@ fn record(
     Ok(record)
 }
 
-/// A name, as texts of rows are never empty.
+/// Returns a placeholder for an empty name, since texts of records must not be empty.
 fn named(name: &str) -> &str {
     if name.is_empty() { "unnamed" } else { name }
 }
 
-/// `aten::mm f32[2,10] f32[10,5]`.
+/// Formats an operator like `aten::mm f32[2,10] f32[10,5]`.
 fn text(operator: &Operator) -> String {
     let mut text = named(&operator.name).to_owned();
     for (shape, dtype) in operator.input_shapes.iter().zip(&operator.input_dtypes) {
@@ -177,7 +175,6 @@ fn text(operator: &Operator) -> String {
     text
 }
 
-/// Numbers of a mean call.
 fn counters(calls: &Calls, is_device: bool) -> Result<Json, RowError> {
     let count = calls.times_ns.len().max(1) as f64;
     let mut counters = Map::new();

@@ -1,11 +1,11 @@
-//! Shapes and element types as other profilers write them.
+//! Parsing of shapes and element types in other profilers' formats.
 
 use capture::events::{Arguments, Value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// Arguments as JSON.
+/// Converts arguments to JSON.
 pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     let list = match arguments {
         Arguments::None => return Cow::Borrowed("{}"),
@@ -24,49 +24,49 @@ pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     Cow::Owned(serde_json::Value::Object(list.iter().map(member).collect()).to_string())
 }
 
-/// Shapes with their element types, as many of one as of the other.
+/// Shapes and their element types, of equal length.
 pub type Shapes = (Vec<Vec<i64>>, Vec<String>);
 
-/// What torch.profiler knows of a call.
+/// Arguments of a call in torch.profiler's traces.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct TorchArguments<'a> {
-    /// The number that its kernels have, too.
+    /// Correlation number shared with the call's kernels.
     #[serde(rename = "External id")]
     pub external: Option<u64>,
-    /// Shapes of its inputs; lists of tensors are lists of shapes.
+    /// Shapes of the inputs; a list of tensors is a list of shapes.
     #[serde(rename = "Input Dims", borrow)]
     pub dims: Option<&'a RawValue>,
-    /// Element types of its inputs.
+    /// Element types of the inputs.
     #[serde(rename = "Input type", borrow)]
     pub types: Option<&'a RawValue>,
-    /// Bytes taken, or given back where negative.
+    /// Bytes allocated; negative if freed.
     #[serde(rename = "Bytes")]
     pub bytes: Option<i64>,
-    /// Bytes taken in all from then on.
+    /// Bytes in use after the event.
     #[serde(rename = "Total Allocated")]
     pub total: Option<i64>,
-    /// What device the bytes are of: 0 and below 1 is the host.
+    /// Device type of the memory; 0 and negative values are the host.
     #[serde(rename = "Device Type")]
     pub device: Option<i64>,
 }
 
-/// What ONNX Runtime knows of a call.
+/// Arguments of a call in ONNX Runtime's traces.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct OnnxArguments<'a> {
-    /// The kind of the operator.
+    /// Operator kind.
     #[serde(rename = "op_name")]
     pub operator: Option<String>,
-    /// `[{"float":[1,3]}, …]`.
+    /// Input types and shapes: `[{"float":[1,3]}, …]`.
     #[serde(rename = "input_type_shape", borrow)]
     pub inputs: Option<&'a RawValue>,
-    /// The same of its outputs.
+    /// Output types and shapes in the same form.
     #[serde(rename = "output_type_shape", borrow)]
     pub outputs: Option<&'a RawValue>,
 }
 
-/// A shape, or something deeper that torch.profiler shows as an empty one.
+/// A shape, or a nested list that torch.profiler displays as an empty shape.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Dims {
@@ -74,7 +74,7 @@ enum Dims {
     Other(serde::de::IgnoredAny),
 }
 
-/// Shapes of torch.profiler: those of lists are empty, as in its own tables.
+/// Parses torch.profiler's shapes. Lists of tensors get an empty shape, as in torch.profiler's own tables.
 pub fn torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
     let dims: Vec<Dims> = serde_json::from_str(dims).ok()?;
     let shapes: Vec<Vec<i64>> = dims
@@ -90,7 +90,7 @@ pub fn torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
     Some((shapes, types))
 }
 
-/// Shapes of ONNX Runtime.
+/// Parses ONNX Runtime's shapes.
 pub fn onnx(text: &str) -> Option<Shapes> {
     let entries: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(text).ok()?;
     let (mut shapes, mut types) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ pub fn onnx(text: &str) -> Option<Shapes> {
     Some((shapes, types))
 }
 
-/// Our word for an element type; a word that we do not know stays.
+/// Maps an element type to this project's name. Unknown names are kept.
 fn element(name: &str) -> String {
     match name {
         "float" | "float32" => "f32",

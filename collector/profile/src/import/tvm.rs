@@ -1,4 +1,4 @@
-//! Reads the JSON of the report that TVM had until version 0.23, call by call.
+//! Streaming parser of the JSON report that TVM had until version 0.23.
 
 use crate::averages::tvm::{CALLS, Metrics, Report};
 use capture::events::frames::{Frame, Frames};
@@ -6,10 +6,10 @@ use capture::events::{Found, open};
 use std::io::Read;
 use std::path::Path;
 
-/// A report has a row per operator, not per call: one with more rows is none.
+/// Maximum number of calls. A report has one row per operator, so a larger number indicates another format.
 const MAX_CALLS: usize = 1_000_000;
 
-/// Whether a text begins as a report does: an object whose first member is one of a report's three.
+/// Detects a report by its start: an object whose first member is one of a report's three members.
 pub fn is_report(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let Some(rest) = text.trim_start().strip_prefix('{') else { return false };
@@ -17,7 +17,7 @@ pub fn is_report(head: &[u8]) -> bool {
     matches!(name, Some(CALLS | "device_metrics" | "configuration"))
 }
 
-/// Reads a report from a file; `None` where the file is something else.
+/// Reads a report from a file. Returns `None` if the file has another format.
 pub fn read(path: &Path) -> Result<Option<(Report, Found)>, capture::events::Error> {
     let (format, mut input) = open::open(path)?;
     let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<Option<(Report, Found)>, capture::events::Err
     parse(std::io::Cursor::new(head).chain(input)).map(Some).map_err(failed)
 }
 
-/// The same from an open text.
+/// Parses a report from a stream.
 pub fn parse(input: impl Read) -> std::io::Result<(Report, Found)> {
     let mut frames = Frames::new(input, &[CALLS]);
     let (mut report, mut found) = (Report::default(), Found::default());

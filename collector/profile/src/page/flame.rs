@@ -1,14 +1,13 @@
-//! Where the time went, call within call: paths of names, equal ones put together.
+//! Flame graph: calls merged by their path of names.
 
 use crate::data::{Kind, Profile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Paths that are shown; the time of others stays with what they are parts of.
+/// Maximum number of displayed paths. The time of others remains in their parents.
 const PATHS: usize = 5000;
-/// Paths that are put together at all: a trace may have a name of its own for every call.
+/// Maximum number of paths in memory: a trace may have a unique name for every call.
 const MAX_PATHS: usize = 1_000_000;
-/// Paths are not followed deeper.
 const DEPTH: usize = 200;
 
 struct Node<'a> {
@@ -19,15 +18,15 @@ struct Node<'a> {
     parts: BTreeMap<&'a str, usize>,
 }
 
-/// The tree, from its root.
+/// Returns the tree as JSON.
 pub fn flame(profile: &Profile) -> Value {
     let nodes = nodes(profile);
-    // The largest paths; whatever a path is part of is larger than it.
+    // Selects the largest paths. A parent is never smaller than its children, so it is selected too.
     let mut sizes: Vec<u64> = nodes.iter().map(|node| node.total_ns).collect();
     sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
     let least = sizes.get(PATHS).map_or(0, |size| size + 1);
     let mut values: Vec<Option<Value>> = (0..nodes.len()).map(|_| None).collect();
-    // Parts stand behind what they are parts of.
+    // Children follow their parents.
     for (place, node) in nodes.iter().enumerate().rev() {
         if node.total_ns < least && place > 0 {
             continue;
@@ -50,7 +49,7 @@ fn nodes(profile: &Profile) -> Vec<Node<'_>> {
         let operator = &profile.operators[span.operator as usize];
         let whole = span.parent.map_or(0, |parent| of_span[parent as usize] as usize);
         if matches!(span.kind, Kind::Task | Kind::Kernel | Kind::Copy) {
-            // Other threads and devices work beside the call that asked them to.
+            // Work on other threads and devices runs concurrently with the call and is no part of its time.
             of_span.push(whole as u32);
             continue;
         }

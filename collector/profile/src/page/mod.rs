@@ -1,7 +1,7 @@
-//! A profile as a page for the browser, one file without a network: operators, time line, flame view, memory, roofline.
+//! Self-contained HTML report of a profile: operators, timeline, flame graph, memory and roofline.
 //!
-//! What is shown is bounded however long the profile: the table has all rows, the time line the first spans, the flame view the
-//! largest paths, the memory's course its highest points. What is left out is said on the page.
+//! The size of the page is bounded: the table is complete, but the timeline shows the first spans, the flame graph the
+//! largest paths and the memory chart its peaks. The page states what is omitted.
 
 pub mod flame;
 pub mod parts;
@@ -17,7 +17,7 @@ const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const SCRIPT: &str = include_str!("script.html");
 
-/// The page.
+/// Renders the page.
 pub fn page(profile: &Profile) -> String {
     let title = format!("Profile of {}", profile.model);
     let data = page::data(&data(profile).to_string());
@@ -44,7 +44,6 @@ fn data(profile: &Profile) -> Value {
     })
 }
 
-/// What stands above everything.
 fn facts(profile: &Profile) -> Vec<[String; 2]> {
     let totals = summary::totals(profile);
     let calls = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
@@ -77,14 +76,14 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
 }
 
 fn notes(profile: &Profile) -> Vec<String> {
-    // What a lower source gave was counted all the same.
+    // A counter that a fallback source provided is not missing.
     let is_given = |name: &str| profile.counters.iter().any(|counter| counter.name == name);
     let lacking = profile.refusals.iter().filter(|one| !is_given(&one.counter));
     let refusals = lacking.map(|one| format!("{} by {}: {}", one.counter, one.source, one.why));
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-/// Rows of operators: what is shown, and what is sorted by.
+/// Returns the operator table: displayed values and sort keys.
 fn rows(profile: &Profile) -> Vec<Value> {
     let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
     let row = |row: &summary::Row| {
@@ -110,7 +109,6 @@ fn rows(profile: &Profile) -> Vec<Value> {
     rows.iter().map(row).collect()
 }
 
-/// What devices did, by name.
 fn device_rows(profile: &Profile) -> Vec<Value> {
     if !profile.spans.iter().any(|span| matches!(span.kind, Kind::Kernel | Kind::Copy)) {
         return Vec::new();

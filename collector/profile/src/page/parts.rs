@@ -1,4 +1,4 @@
-//! The parts of a page that are drawings (time line, memory, roofline), and the table of what was simulated.
+//! Charts of the page (timeline, memory, roofline) and the table of simulated counts.
 
 use crate::data::{Pool, Profile, Simulation};
 use crate::sort::SortBy;
@@ -7,17 +7,16 @@ use report::{number, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Spans that the time line shows.
+/// Maximum number of spans in the timeline.
 pub const SPANS: usize = 20_000;
-/// Points of a course of memory.
 const POINTS: usize = 2000;
 
-/// The first spans: track, begin, length, operator, depth and sort of each, one after the other.
+/// Returns the first spans as a flat list: track, start, duration, operator, depth and kind of each.
 pub fn timeline(profile: &Profile) -> Value {
     let mut order: Vec<u32> = (0..profile.spans.len() as u32).collect();
     order.sort_by_key(|at| profile.spans[*at as usize].start_ns);
     order.truncate(SPANS);
-    // A span is as deep as what it is a part of on its own track, and one.
+    // A span's depth is that of its parent on the same track plus one.
     let mut depths: Vec<u8> = Vec::with_capacity(profile.spans.len());
     for span in &profile.spans {
         let whole = span.parent.filter(|parent| profile.spans[*parent as usize].track == span.track);
@@ -48,7 +47,7 @@ pub fn timeline(profile: &Profile) -> Value {
     })
 }
 
-/// The course of each kind of memory: the highest point of each part of the time, and its most.
+/// Returns the memory chart of each pool: the maximum of each time bin, and the overall peak.
 pub fn memory(profile: &Profile) -> Value {
     let mut courses: BTreeMap<Pool, Vec<(u64, u64)>> = BTreeMap::new();
     for event in &profile.memory {
@@ -72,7 +71,7 @@ pub fn memory(profile: &Profile) -> Value {
     courses.iter().map(course).collect()
 }
 
-/// Operators by operations per byte and per second, beside the best they could do on this machine.
+/// Returns the operators by arithmetic intensity and throughput, with their roofline bounds.
 pub fn roofline(profile: &Profile) -> Value {
     let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
     let points = rows.iter().filter(|row| profile_has(row)).map(|row| {
@@ -89,7 +88,7 @@ pub fn roofline(profile: &Profile) -> Value {
     points.collect()
 }
 
-/// What a simulator counted, apart from all that was measured.
+/// Returns the table of simulated counts, separate from measurements.
 pub fn simulated(simulation: &Simulation) -> Value {
     let row = |task: &crate::data::SimulatedTask| {
         let shown = simulated::figures(task).map(|value| or_unknown(value, number));

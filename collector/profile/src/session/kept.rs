@@ -1,4 +1,4 @@
-//! What a session keeps, the places that a run writes to, and what is done in one step.
+//! Recorded data of a session, buffers of a run, and the measurements of one step.
 
 use super::watchers::{Counts, Times};
 use super::{Plan, Subject, Task, ThreadCount};
@@ -7,39 +7,37 @@ use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
 use measure::statistics::median;
 
-/// What is kept, and the places that a run writes to.
+/// Recorded data of a session and buffers of a run.
 pub(super) struct Session {
     pub(super) calls: usize,
     pub(super) cells_max: usize,
-    /// Begin and end of each call of the run that was looked at last.
+    /// Start and end of each call of the last timed run.
     pub(super) stamps: Vec<u64>,
-    /// All channels before each call of the runs that were counted last, and after the last call; a run for each group.
+    /// Readings of all channels before each call of the last counted runs and after the last call; one run per group.
     pub(super) readings: Vec<Option<Reading>>,
     pub(super) channels: Vec<Channel>,
-    /// What each counts between two readings with nothing between them.
+    /// Count of each channel between two consecutive readings.
     pub(super) alone: Vec<Option<f64>>,
-    /// What each call asks of a workspace.
     pub(super) workspace_bytes: Option<Vec<u64>>,
-    /// Steps that were recorded, kept or not.
+    /// Number of recorded steps, including discarded ones.
     pub(super) recorded: u64,
-    /// Of so many that are recorded one is kept.
+    /// Every `stride`-th recorded step is kept.
     pub(super) stride: u64,
     pub(super) steps: Vec<Step>,
     pub(super) bare_ns: Vec<u64>,
     pub(super) kept_stamps: Vec<u64>,
-    /// What each channel counted during each call; none where its source gave no answer.
+    /// Count of each channel during each call; `None` if its source failed.
     pub(super) kept_counts: Vec<Option<Reading>>,
-    /// What threads did in the run that was looked at last, and their processor time in it.
+    /// Tasks and processor times of the pool's threads in the last timed run.
     pub(super) threads: Threads,
     pub(super) kept_threads: Vec<Threads>,
-    /// What threads counted in the runs that were counted last.
+    /// Counts of the pool's threads in the last counted runs.
     pub(super) thread_counts: Vec<ThreadCount>,
     pub(super) kept_thread_counts: Vec<Vec<ThreadCount>>,
-    /// What those counts are of.
     pub(super) thread_channels: Vec<Channel>,
 }
 
-/// What threads of a pool did in one step.
+/// Activity of the pool's threads in one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     pub(super) tasks: Vec<Task>,
@@ -72,7 +70,7 @@ impl Session {
         }
     }
 
-    /// A run that nobody looks at and one that is looked at; which is first changes, so that what else goes on falls on both.
+    /// Measures an unprofiled and a profiled run. Their order alternates, so that disturbances affect both equally.
     pub(super) fn in_turns<S: Subject>(
         &mut self,
         subject: &mut S,
@@ -87,7 +85,7 @@ impl Session {
         }
     }
 
-    /// A run with times around its calls.
+    /// Runs the subject with timestamps around its calls.
     pub(super) fn time<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
         let before = subject.threads_cpu_ns();
         subject.look_at_threads();
@@ -95,13 +93,13 @@ impl Session {
         subject.run_watched(&mut Times { clock, stamps: &mut self.stamps })?;
         let duration_ns = clock.now_ns().saturating_sub(start_ns);
         let after = subject.threads_cpu_ns();
-        // A thread that ran its first task meanwhile was not seen before.
+        // A thread that ran its first task in this run has no earlier reading.
         let cpu_ns = if before.len() == after.len() { passed(&before, &after) } else { Vec::new() };
         self.threads = Threads { tasks: subject.tasks(), cpu_ns };
         Ok(Step { start_ns, duration_ns, ..Step::default() })
     }
 
-    /// A run for each group of counters, with all that counts read between its calls.
+    /// Runs the subject once per counter group and reads the counters between calls.
     pub(super) fn count<S: Subject>(
         &mut self,
         subject: &mut S,
@@ -143,7 +141,7 @@ impl Session {
         }
     }
 
-    /// What passed during each call, by the run of the channel's own group.
+    /// Records the counts of each call, from the run of each channel's group.
     fn keep_counts(&mut self) {
         let channels = self.channels.len();
         for call in 0..self.calls {
@@ -156,7 +154,6 @@ impl Session {
         }
     }
 
-    /// Forgets every second step.
     fn thin_out(&mut self) {
         let (per_stamp, per_count) = (2 * self.calls, self.calls * self.channels.len());
         every_second(&mut self.steps, 1);
@@ -169,7 +166,7 @@ impl Session {
     }
 }
 
-/// What each channel counts between two readings with nothing between them: the middle of some.
+/// Returns each channel's median count between two consecutive readings.
 pub(super) fn alone(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
     const PAIRS: usize = 33;
     let channels = counters.channels().to_vec();
@@ -193,7 +190,7 @@ pub(super) fn alone(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
     seen.into_iter().map(middle).collect()
 }
 
-/// A count, and for which part of the time it ran.
+/// Returns a count, extrapolated if it was multiplexed, and the fraction of time in which it was active.
 pub(super) fn counted(passed: Reading) -> Option<(u64, f64)> {
     match passed {
         Reading { value, enabled_ns: 0, .. } => Some((value, 1.0)),
@@ -215,7 +212,7 @@ fn bare<S: Subject>(subject: &mut S, clock: &mut impl Clock) -> Result<u64, S::E
     Ok(clock.now_ns().saturating_sub(start_ns))
 }
 
-/// Keeps the first, the third, the fifth … of parts of this length.
+/// Keeps every second chunk of the given length, starting with the first.
 fn every_second<T: Clone>(all: &mut Vec<T>, length: usize) {
     if length > 0 {
         let kept: Vec<T> = all.chunks(length).step_by(2).flatten().cloned().collect();

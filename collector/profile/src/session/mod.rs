@@ -1,9 +1,9 @@
-//! Looks at runs of a model: times around each call, counts in runs beside, and runs that nobody looks at in turns.
+//! Profiling sessions: timestamps around each call, counters in separate runs, and interleaved unprofiled runs.
 //!
-//! Between the first and the last call of a run nothing is asked for and nothing is written but places that were there before.
-//! Counters are read in runs of their own, one for each group of them that fits together, so that reading changes no time; what
-//! stands at one span of a profile was counted in the same call of the runs right after it. However long a session is, what it
-//! keeps is bounded: when it is full, every second step goes, and only every second step is kept from then on.
+//! During a run the session does not allocate and writes only to existing buffers. Counters are read in separate runs,
+//! one per group of compatible counters, so that reading them does not affect times. A span's counts come from the same
+//! call of the runs that follow. The recorded data is bounded: when it is full, every second step is discarded and the
+//! sampling stride doubles.
 
 mod kept;
 mod told;
@@ -18,94 +18,94 @@ use serde::{Deserialize, Serialize};
 
 pub use told::refusal;
 
-/// What hears of the calls of a run.
+/// Observer of the calls of a run.
 pub trait Watch {
-    /// A call begins.
+    /// Called before each call.
     fn begin(&mut self, call: usize);
-    /// It has ended.
+    /// Called after each call.
     fn end(&mut self, call: usize);
 }
 
 /// A model that can be run.
 pub trait Subject {
-    /// Why a run fails.
+    /// Error of a run.
     type Error;
-    /// Calls of one run.
+    /// Returns the number of calls in a run.
     fn calls(&self) -> usize;
-    /// Runs it while nobody looks.
+    /// Runs the model without observation.
     fn run(&mut self) -> Result<(), Self::Error>;
-    /// Runs it and says of each call when it begins and ends.
+    /// Runs the model and notifies the observer of each call.
     fn run_watched(&mut self, watch: &mut impl Watch) -> Result<(), Self::Error>;
-    /// Runs it once, and says what each call asks of a workspace; nothing where that is not known.
+    /// Runs the model once and returns the workspace bytes that each call requests, or `None` if unknown.
     fn workspace_bytes(&mut self) -> Result<Option<Vec<u64>>, Self::Error> {
         Ok(None)
     }
-    /// In the run that follows, what the threads of a pool do is looked at, too, where there are such.
+    /// Enables the recording of pool threads for the next run, if there are any.
     fn look_at_threads(&mut self) {}
-    /// What threads of a pool did in the run after that, in any order.
+    /// Returns the tasks of pool threads in that run, in any order.
     fn tasks(&mut self) -> Vec<Task> {
         Vec::new()
     }
-    /// In runs that follow, threads of a pool count around what they do, with counters of this group; with none they stop.
+    /// Sets the counter group that pool threads read around their tasks in later runs; `None` disables it.
     fn count_on_threads(&mut self, _group: Option<usize>) {}
-    /// What they counted since this was asked last.
+    /// Returns the counts of pool threads since the last call of this method.
     fn thread_counts(&mut self) -> Vec<ThreadCount> {
         Vec::new()
     }
-    /// What was counted so, by the places that counts name.
+    /// Returns the channels that `ThreadCount::channel` refers to.
     fn thread_channels(&self) -> Vec<Channel> {
         Vec::new()
     }
-    /// Processor time of each thread of the pool so far.
+    /// Returns the cumulative processor time of each pool thread.
     fn threads_cpu_ns(&mut self) -> Vec<u64> {
         Vec::new()
     }
 }
 
-/// A part of a call that one thread of a pool did.
+/// A part of a call on one pool thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Of which call.
+    /// Index of the call.
     pub call: usize,
-    /// By which thread of the pool.
+    /// Index of the pool thread.
     pub thread: u32,
-    /// When it began, by the clock of the session.
+    /// Start time by the session's clock.
     pub start_ns: u64,
-    /// When it ended.
+    /// End time.
     pub end_ns: u64,
 }
 
-/// What one thread of a pool counted in all its parts of one call.
+/// Count of a pool thread over all its tasks of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCount {
-    /// Of which call.
+    /// Index of the call.
     pub call: usize,
-    /// By which thread of the pool.
+    /// Index of the pool thread.
     pub thread: u32,
-    /// Which counter, by its place among those of threads.
+    /// Index among the thread channels.
     pub channel: usize,
-    /// The count.
+    /// Counter reading.
     pub reading: Reading,
 }
 
-/// How a model is looked at.
+/// Parameters of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Which runs.
+    /// Selection of the runs.
     pub schedule: Schedule,
-    /// It ends after this long, once the least number of steps is kept.
+    /// Time after which the session ends, once the minimum number of steps is recorded.
     pub budget_ns: u64,
-    /// It ends after this long as soon as anything is kept.
+    /// Time after which the session ends once any step is recorded.
     pub limit_ns: u64,
-    /// Times and counts that are kept at most.
+    /// Maximum number of recorded times and counts.
     pub cells_max: usize,
 }
 
-/// Steps that are kept at least, unless the limit comes first.
+/// Minimum number of recorded steps, unless the time limit comes first.
 const STEPS_MIN: usize = 5;
 
 impl Plan {
-    /// A plan that ends after so long; a model that is slow may take a minute more.
+    /// Returns a plan with a time budget. A slow model may exceed it by one minute.
     pub fn new(schedule: Schedule, budget_ns: u64) -> Plan {
         const MINUTE_NS: u64 = 60_000_000_000;
         Plan { schedule, budget_ns, limit_ns: budget_ns.saturating_add(MINUTE_NS), cells_max: 1 << 20 }
@@ -116,8 +116,8 @@ impl Plan {
     }
 }
 
-/// Looks at a model as a plan says. The operators, tracks and memory of the profile are for the caller to tell: spans have
-/// the number of their call in the place of an operator's.
+/// Profiles a model according to a plan. The caller adds operators, tracks and memory; until then a span's operator is
+/// the index of its call.
 pub fn watch<S: Subject>(
     subject: &mut S,
     plan: &Plan,

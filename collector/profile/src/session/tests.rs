@@ -1,11 +1,11 @@
-//! Sessions on a clock that moves only when told.
+//! Sessions on a clock that only the test advances.
 
 use super::kept::counted;
 use super::*;
 use measure::counters::{Channel, Coverage, NoCounters, Reading, Step as Source, Usage};
 use std::time::Duration;
 
-/// A clock that a subject moves, too.
+/// A clock that is shared with the subject.
 #[derive(Clone, Default)]
 struct Told(std::rc::Rc<std::cell::Cell<u64>>);
 
@@ -39,13 +39,13 @@ impl Clock for Told {
     fn empty_caches(&mut self, _: u64) {}
 }
 
-/// Calls of 10, 20, 30 … ns with 1 ns before each.
+/// A model whose calls take 10, 20, 30 … ns, with 1 ns before each.
 struct Model {
     clock: Told,
     calls: usize,
     bare_runs: u64,
     watched_runs: u64,
-    /// What two threads are said to do in each run.
+    /// Tasks that two threads report in each run.
     tasks: Vec<Task>,
 }
 
@@ -96,7 +96,7 @@ impl Subject for Model {
     }
 }
 
-/// Counters of which some take turns: each reading is one more than the last, times the place of its channel.
+/// Counters, some of them in groups: each reading increases by one times the channel's index.
 struct Fake {
     channels: Vec<Channel>,
     groups: usize,
@@ -186,7 +186,7 @@ fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 2);
     let task = |call, thread, start_ns, end_ns| Task { call, thread, start_ns, end_ns };
-    // The second call of the first step goes from 32 to 52 after a bare run of 30.
+    // The second call of the first step lasts from 32 to 52, after an unprofiled run of 30.
     model.tasks = vec![task(1, 0, 43, 47), task(1, 1, 40, 1000), task(9, 0, 0, 1)];
     let profile = watch(&mut model, &plan("active=1,repeat=1"), &mut clock, &mut NoCounters).expect("it runs");
     let profile = Profile { operators: vec![Default::default(); 2], ..profile };

@@ -1,4 +1,4 @@
-//! What a session kept, as a profile.
+//! Conversion of a session's recorded data to a profile.
 
 use super::kept::{Session, counted};
 use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
@@ -7,7 +7,7 @@ use measure::counters::{Channel, CounterReader, Coverage};
 use std::collections::BTreeMap;
 
 impl Session {
-    /// The profile, after so many runs of those that were planned.
+    /// Builds the profile after `ran` of the `planned` runs.
     pub(super) fn profile(self, ran: u64, planned: u64, counters: &dyn CounterReader) -> Profile {
         let mut profile = Profile {
             counters: self.channels.iter().zip(&self.alone).map(|(one, alone)| counter(one, *alone)).collect(),
@@ -50,7 +50,7 @@ impl Session {
         self.kept_stamps.chunks_exact((2 * self.calls).max(1)).enumerate().flat_map(of_step).collect()
     }
 
-    /// What threads did: tracks behind that of the caller, and spans behind those that they are parts of.
+    /// Adds the pool threads as tracks after the calling thread, and their tasks as child spans.
     fn add_threads(&self, profile: &mut Profile) {
         let all = || self.kept_threads.iter().flat_map(|threads| &threads.tasks);
         let Some(most) = all().map(|task| task.thread).max() else { return };
@@ -64,7 +64,7 @@ impl Session {
             for task in threads.tasks.iter().filter(|task| task.call < self.calls) {
                 let parent = step * self.calls + task.call;
                 let whole = profile.spans[parent];
-                // Both clocks are one, read by two processors.
+                // Timestamps of the same clock on two processors may differ slightly.
                 let start_ns = task.start_ns.clamp(whole.start_ns, whole.end_ns());
                 let end_ns = task.end_ns.clamp(start_ns, whole.end_ns());
                 profile.spans.push(Span {
@@ -79,14 +79,15 @@ impl Session {
         }
     }
 
-    /// A counter of threads, by a name of its own: polling between parts is not in it. Reading costs what it costs the caller.
+    /// Returns the counter of a thread channel under its own name, since it excludes polling between tasks. The
+    /// overhead of a reading is taken from the calling thread's channel.
     fn in_tasks(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = counter(channel, same.and_then(|(_, alone)| *alone));
         Counter { name: format!("{}_in_tasks", one.name), coverage: "task".to_owned(), ..one }
     }
 
-    /// What threads counted in their parts: it stands at the first part that a thread did of a call.
+    /// Adds the counts of pool threads to the first task of each thread and call.
     fn add_thread_counts(&self, profile: &mut Profile) {
         let first = profile.counters.len();
         profile.counters.extend(self.thread_channels.iter().map(|channel| self.in_tasks(channel)));
@@ -105,7 +106,8 @@ impl Session {
         }
     }
 
-    /// What calls ask of a workspace, in the first step that was kept: in others it is the same. They give it back at their ends.
+    /// Returns the workspace allocations of the calls in the first recorded step; other steps are equal. Each call
+    /// frees its workspace at its end.
     fn workspace(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {
@@ -122,7 +124,7 @@ impl Session {
         asked.zip(self.kept_stamps.chunks_exact(2)).flat_map(events).collect()
     }
 
-    /// What was counted; a counter that gave nothing at all is refused.
+    /// Adds the counts. A counter without any count is reported as refused.
     fn add_counts(&self, profile: &mut Profile) {
         let channels = self.channels.len();
         let mut seen = vec![false; channels];
@@ -164,7 +166,7 @@ fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
     }
 }
 
-/// What was to be counted, and was not.
+/// Converts a refused counter to its profile form.
 pub fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
     Refusal {
         counter: refusal.event.clone(),

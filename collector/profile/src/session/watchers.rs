@@ -1,10 +1,9 @@
-//! What is done between the calls of a run.
+//! Observers of the calls of a run.
 
 use super::Watch;
 use measure::Clock;
 use measure::counters::{CounterReader, Reading};
 
-/// Writes down when calls begin and end.
 pub(super) struct Times<'a, C> {
     pub clock: &'a mut C,
     pub stamps: &'a mut [u64],
@@ -22,7 +21,7 @@ impl<C: Clock> Watch for Times<'_, C> {
     }
 }
 
-/// Reads all counters between calls, a row of readings each time.
+/// Observer that reads all counters between calls into one row per reading.
 pub(super) struct Counts<'a> {
     pub counters: &'a mut dyn CounterReader,
     pub channels: usize,
@@ -42,7 +41,7 @@ impl Watch for Counts<'_> {
     }
 
     fn end(&mut self, call: usize) {
-        // What is read before the next call is what this one ends with.
+        // The reading before the next call also ends the current one, so only the last call needs its own.
         if call + 1 == self.calls {
             self.read(call + 1);
         }

@@ -1,4 +1,4 @@
-//! Rows as a table of commas: one line for each, a column for each counter; what is not known is empty.
+//! CSV output of rows, with one column per counter. Unknown values are empty.
 
 use super::Row;
 use std::collections::BTreeSet;
@@ -17,7 +17,6 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
     writer.flush()
 }
 
-/// A column: its name and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);
 
 const COLUMNS: [Column; 26] = [

@@ -1,4 +1,4 @@
-//! A row in the making: what was seen of its operators becomes one line.
+//! Accumulation of spans into one row of the summary.
 
 use super::threads::{Part, Spread};
 use super::{Derived, GroupBy, Row, common, outermost, sorted};
@@ -6,7 +6,7 @@ use crate::data::{Operator, Profile};
 use measure::statistics::{median, summarise};
 use std::collections::BTreeMap;
 
-/// A row in the making: times of each operator in it.
+/// Accumulator of a row, with the times of each operator.
 #[derive(Default)]
 pub(super) struct Group {
     pub first: usize,
@@ -86,7 +86,7 @@ impl Group {
             let calls = self.operators[operator].len() as u64;
             for ((_, counter), (sum, spans)) in counted.range((*operator, 0)..=(*operator, u32::MAX)) {
                 let all = sums.entry(*counter).or_default();
-                // What threads counted is of all their parts of a call together.
+                // Counts of threads cover all their tasks of a call together.
                 let is_of_parts = profile.counters[*counter as usize].coverage == "task";
                 *all = (all.0 + sum, all.1 + if is_of_parts { calls } else { *spans });
             }
@@ -98,13 +98,14 @@ impl Group {
     }
 }
 
-/// Processor time of a mean call: of its parts where threads counted in them, because who calls polls meanwhile.
+/// Returns the processor time of an average call. Prefers the count over tasks, since the calling thread polls while it
+/// waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
     counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }
 
 impl Derived {
-    /// Of mean counts per call, and of a call's operations and time.
+    /// Derives rates from the mean counts per call, and from a call's operations and time.
     fn of(counters: &BTreeMap<String, f64>, flops: Option<f64>, median_ns: f64) -> Derived {
         const LINE_BYTES: f64 = 64.0;
         let count = |name: &str| counters.get(name).copied();
@@ -121,7 +122,7 @@ impl Derived {
     }
 }
 
-/// The work of all calls of a row, and the time they typically take; what one operator does not know is not known.
+/// Work of all calls of a row and their typical time. A value that is unknown for one operator is unknown for the row.
 struct Works {
     typical_ns: f64,
     flops: Option<f64>,
@@ -135,7 +136,7 @@ impl Works {
         for (place, times) in &group.operators {
             let (operator, calls) = (&profile.operators[*place as usize], times.len() as f64);
             let add = |sum: Option<f64>, one: Option<f64>| sum.zip(one).map(|(sum, one)| sum + calls * one);
-            // A time of nothing would make any rate endless.
+            // A time of zero would make every rate infinite.
             all.typical_ns += calls * median(&sorted(times)).max(1.0);
             all.flops = add(all.flops, operator.flops.map(|flops| flops as f64));
             all.bytes = add(all.bytes, operator.bytes.map(|bytes| bytes as f64));

@@ -1,7 +1,7 @@
-//! Where the time went: spans of a profile put together by what a person asks for, and the whole that they are parts of.
+//! Operator table of a profile, grouped by a selectable key, and its totals.
 //!
-//! Sum, total and what no operator accounts for are always there. Times of rows are of single calls; where a row has several
-//! operators, its rates are of all their work over all their typical times.
+//! The totals always include the sum of all operators, the duration of all steps and the unattributed rest. Times of a
+//! row refer to single calls. For a row with several operators, rates are its total work over its total typical time.
 
 pub mod comma;
 mod group;
@@ -17,15 +17,15 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use threads::{Spread, parts};
 
-/// What stands in one row.
+/// Key by which calls are grouped into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
-    /// What has one name.
+    /// Operator name.
     Name,
-    /// What has one name and works on the same shapes.
+    /// Operator name and input shapes.
     #[default]
     InputShape,
-    /// What stands in the same place, by so many of the outermost names of modules.
+    /// Scope in the model, by this number of outermost module names.
     Scope(usize),
     /// Each call of a run.
     Call,
@@ -43,75 +43,75 @@ impl GroupBy {
     }
 }
 
-/// One row.
+/// Summary of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// What it does.
+    /// Name of the operator.
     pub name: String,
-    /// The same with sizes, where the row has one task.
+    /// Readable operator with sizes, if the row has a single task.
     pub text: String,
-    /// Where it stands in the model; of several, what they have in common.
+    /// Scope in the model; the common prefix if there are several.
     pub scope: String,
-    /// The hash of its task, where there is one.
+    /// Hash of the task, if there is only one.
     pub task: Option<String>,
-    /// The hash of its schedule, where there is one.
+    /// Hash of the schedule, if there is only one.
     pub schedule: Option<String>,
-    /// Shapes of its inputs, where all are the same.
+    /// Shapes of the inputs, if all calls agree.
     pub input_shapes: Vec<Vec<i64>>,
-    /// Element types of its inputs, where all are the same.
+    /// Element types of the inputs, if all calls agree.
     pub input_dtypes: Vec<String>,
-    /// How its operands are stored, where that is the same.
+    /// Layout of the operands, if all calls agree.
     pub layout: Option<String>,
-    /// Calls in all steps.
+    /// Number of calls in all steps.
     pub calls: u64,
-    /// Calls in one step.
+    /// Number of calls per step.
     pub calls_per_step: f64,
-    /// Time of all calls.
+    /// Total time of all calls.
     pub total_ns: u64,
-    /// Time of all calls that is not that of parts.
+    /// Self time of all calls.
     pub self_total_ns: u64,
-    /// The least call.
+    /// Shortest call.
     pub min_ns: f64,
-    /// The middle call.
+    /// Median call.
     pub median_ns: f64,
-    /// The 95 % interval of the middle call; nothing for few calls.
+    /// 95 % interval of the median; `None` for few calls.
     pub median_interval_ns: Option<(f64, f64)>,
-    /// The mean call.
+    /// Mean call.
     pub mean_ns: f64,
-    /// The call that 95 in 100 are below.
+    /// 95th percentile of the calls.
     pub p95_ns: f64,
-    /// Processor time of a mean call, of all threads in their parts of it, where it was counted.
+    /// Processor time of an average call over all threads, if it was counted.
     pub cpu_ns: Option<f64>,
-    /// Its part of all that operators take.
+    /// Share of the total operator time.
     pub share: f64,
-    /// Operations of a mean call.
+    /// Operations of an average call.
     pub flops: Option<f64>,
-    /// Bytes that a mean call moves at least.
+    /// Minimum number of bytes moved by an average call.
     pub bytes: Option<f64>,
-    /// Operations per second, in thousand millions.
+    /// Throughput in 10⁹ operations per second.
     pub gflops_per_second: Option<f64>,
-    /// Bytes per second, in thousand millions.
+    /// Throughput in 10⁹ bytes per second.
     pub gbytes_per_second: Option<f64>,
-    /// The time it could take at best, over the time it takes.
+    /// Roofline bound over the measured time.
     pub roofline_share: Option<f64>,
-    /// Memory that a run's calls take for what they make, where that is known.
+    /// Bytes allocated for results by the calls of a run, if known.
     pub allocated_bytes: Option<u64>,
-    /// What its calls ask of a workspace at most, where that is known.
+    /// Maximum workspace of a call, if known.
     pub workspace_bytes: Option<u64>,
-    /// The most memory between operators that is taken during any of its calls.
+    /// Peak memory between operators during any of the calls.
     pub live_bytes: Option<u64>,
-    /// Mean count per call of each counter that counted in any of its calls.
+    /// Mean count per call of each counter with data.
     pub counters: BTreeMap<String, f64>,
-    /// What follows from counts.
+    /// Metrics derived from the counters.
     #[serde(flatten)]
     pub derived: Derived,
-    /// How its parts were spread over threads.
+    /// Distribution of the work over threads.
     #[serde(flatten)]
     pub spread: Spread,
 }
 
 impl Row {
-    /// What rows are ordered by, the largest first; equal ones stay as they are called.
+    /// Returns the sort key; the largest comes first and equal rows stay in call order.
     fn order(&self, by: SortBy) -> f64 {
         match by {
             SortBy::CpuTime => self.mean_ns,
@@ -120,7 +120,7 @@ impl Row {
             SortBy::Count => self.calls as f64,
             SortBy::CpuMemoryUsage | SortBy::SelfCpuMemoryUsage => self.allocated_bytes.unwrap_or(0) as f64,
             SortBy::Order => 0.0,
-            // Of calls nothing but times on the host is known here.
+            // The summary covers host times only.
             SortBy::DeviceTime
             | SortBy::DeviceTimeTotal
             | SortBy::SelfDeviceTimeTotal
@@ -130,41 +130,41 @@ impl Row {
     }
 }
 
-/// What follows from counts, where all that it takes was counted.
+/// Metrics derived from counters, present if all required counters are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Derived {
     /// Instructions per cycle.
     pub instructions_per_cycle: Option<f64>,
-    /// Loads that missed the last cache, per 1000 operations.
+    /// Last-level cache load misses per 1000 operations.
     pub llc_misses_per_kflop: Option<f64>,
-    /// Bytes that came from memory because the last cache missed them, in thousand millions per second.
+    /// Memory traffic due to last-level cache misses in 10⁹ bytes per second.
     pub llc_gbytes_per_second: Option<f64>,
     /// Cycles per nanosecond of processor time.
     pub ghz: Option<f64>,
 }
 
-/// The whole that rows are parts of.
+/// Totals that the rows are parts of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Steps.
+    /// Number of steps.
     pub steps: usize,
-    /// What operators take in all steps together.
+    /// Operator time in all steps.
     pub sum_ns: u64,
-    /// All steps from begin to end.
+    /// Duration of all steps.
     pub total_ns: u64,
-    /// What of the steps no operator accounts for.
+    /// Time of the steps that belongs to no operator.
     pub not_attributed_ns: u64,
-    /// The middle step.
+    /// Median step.
     pub step_median_ns: f64,
-    /// The least step.
+    /// Shortest step.
     pub step_min_ns: f64,
-    /// The middle of the runs nobody looked at.
+    /// Median unprofiled run.
     pub bare_median_ns: Option<f64>,
-    /// Steps over the runs nobody looked at, each beside its own: what looking costs.
+    /// Ratio of each step to its paired unprofiled run: the overhead of profiling.
     pub profiler_slowdown: Option<Ratio>,
 }
 
-/// All rows, ordered.
+/// Returns all rows, sorted.
 pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
     let memory = memory(profile);
@@ -201,8 +201,8 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     rows
 }
 
-/// What each span takes of the memory between operators, and what is taken of it at most meanwhile. Of spans of steps without
-/// events nothing is known.
+/// Returns the bytes that each span allocates between operators, and the peak during the span. Spans of steps without
+/// memory events are absent.
 fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
     let steps: BTreeSet<Option<u32>> =
@@ -212,7 +212,7 @@ fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let mut now = 0;
     let mut known: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for (place, span) in in_steps {
-        // What was taken before a span still is when it begins, and what it gives back it has until its end.
+        // A span starts with everything that earlier spans allocated, and keeps what it frees until its end.
         let is_before = |event: &&MemoryEvent| match event.span {
             Some(own) => (own as usize) < place,
             None => event.at_ns < span.start_ns,
@@ -230,7 +230,7 @@ fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     known
 }
 
-/// What of all steps is known.
+/// Returns the totals of all steps.
 pub fn totals(profile: &Profile) -> Totals {
     let own = profile.self_ns();
     let operators = profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator);
@@ -269,16 +269,16 @@ fn key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
     }
 }
 
-/// What stands between names of modules: a point in most formats, a slash in names of ONNX files.
+/// Separators of module names: a dot in most formats, a slash in ONNX files.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
-/// So many of the outermost names of a scope; none for all.
+/// Returns the `levels` outermost names of a scope, or the whole scope for 0.
 pub(crate) fn outermost(scope: &str, levels: usize) -> &str {
     let end = scope.match_indices(SEPARATORS).map(|(end, _)| end).nth(levels.wrapping_sub(1));
     end.filter(|_| levels > 0).map_or(scope, |end| &scope[..end])
 }
 
-/// What two scopes begin with, whole names only.
+/// Returns the common prefix of two scopes in whole names.
 fn common<'a>(left: &'a str, right: &str) -> &'a str {
     let same = left.split(SEPARATORS).zip(right.split(SEPARATORS)).take_while(|(left, right)| left == right);
     let length = same.map(|(name, _)| name.len() + 1).sum::<usize>();

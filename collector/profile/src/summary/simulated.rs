@@ -1,8 +1,8 @@
-//! What a simulator counted of each task, and what follows from it.
+//! Simulated counts of each task, and metrics derived from them.
 
 use crate::data::{SimulatedTask, Simulation};
 
-/// What the figures of a task are, in their order.
+/// Names of the values that [`figures`] returns, in order.
 pub const FIGURES: [&str; 8] = [
     "instructions",
     "data read",
@@ -14,7 +14,7 @@ pub const FIGURES: [&str; 8] = [
     "branch misses",
 ];
 
-/// The figures of a task; nothing where it is not known.
+/// Returns the values of a task; `None` for unknown ones.
 pub fn figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
     let count = |names: &[&str]| names.iter().map(|name| task.counts.get(*name).copied()).sum::<Option<f64>>();
     let flops = task.flops.map(|flops| flops as f64);
@@ -32,7 +32,7 @@ pub fn figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
     ]
 }
 
-/// What was simulated, in words.
+/// Describes the simulation in one sentence.
 pub fn about(simulation: &Simulation) -> String {
     format!(
         "SIMULATED, not measured: one call of each, alone, on one thread of a processor that {} makes up, by code for {}",

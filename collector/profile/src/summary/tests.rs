@@ -1,10 +1,10 @@
-//! Rows and totals of small profiles, and their laws on any.
+//! Rows and totals of small profiles, and properties of generated ones.
 
 use super::*;
 use crate::data::{Count, Counter, MemoryEvent, Span, Step, Track};
 use proptest::prelude::*;
 
-/// Two operators of one name at two scopes, one of another name, over two steps.
+/// Two operators of one name in two scopes and one of another name, over two steps.
 fn small() -> Profile {
     let operator = |name: &str, scope: &str, shape: i64, flops| Operator {
         name: name.to_owned(),
@@ -71,7 +71,7 @@ fn rows_are_what_is_asked_for() {
 fn a_row_has_rates_where_all_of_it_is_known() {
     let all = rows(&small(), GroupBy::Name, SortBy::Order);
     let (dense, relu) = (&all[0], &all[1]);
-    // (400 + 800) operations for typical 50 + 40 ns.
+    // (400 + 800) operations in typical times of 50 + 40 ns.
     assert_eq!(dense.gflops_per_second, Some(1200.0 / 90.0));
     assert_eq!(dense.roofline_share, Some(120.0 / 90.0));
     assert_eq!((dense.scope.as_str(), dense.text.as_str(), dense.input_shapes.len()), ("net", "", 0));
@@ -107,7 +107,7 @@ fn memory_is_that_of_the_step_that_has_it() {
         live_bytes,
         pool: Pool::Activations,
     };
-    // The first operator makes 64 bytes, the second 128 and lets go of the first's, the third works in place.
+    // The first operator allocates 64 bytes. The second allocates 128 and frees the first's. The third works in place.
     profile.memory = vec![event(0, 0, 64, 64), event(1, 40, 128, 192), event(1, 80, -64, 128), event(2, 90, -128, 0)];
     let of = |group_by| {
         let rows = rows(&profile, group_by, SortBy::SelfCpuMemoryUsage);
@@ -183,7 +183,7 @@ fn rows_come_in_the_order_that_is_asked_for() {
     assert_eq!(rows[0].text, "relu f32[8]");
 }
 
-/// Spans with parts in them, as a profile of other formats has.
+/// Generates spans with children, as in imported profiles.
 fn nested() -> impl Strategy<Value = Profile> {
     prop::collection::vec((0u32..3, 1u64..50, 0u64..4), 1..40).prop_map(|parts| {
         let mut profile = Profile { steps: vec![Step::default()], bare_ns: vec![], counts: vec![], ..small() };

@@ -1,44 +1,44 @@
-//! What threads of a pool did: how evenly work was spread over them, how long they took to wake, and what they did beside it.
+//! Statistics of pool threads: balance, wake-up latency, and time outside of tasks.
 
 use crate::data::{Kind, Profile};
 use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One thread of the pool, over all steps.
+/// Statistics of a pool thread over all steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Thread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its number in the system.
+    /// System's thread id.
     pub id: u64,
-    /// Parts of operators that it did.
+    /// Number of tasks.
     pub tasks: u64,
-    /// Time in them.
+    /// Time in tasks.
     pub busy_ns: u64,
-    /// That of all steps' time.
+    /// Time in tasks over the duration of all steps.
     pub busy_share: f64,
-    /// Time of operators in which it did no part of them.
+    /// Operator time in which the thread ran no task.
     pub idle_ns: u64,
-    /// Processor time that it took outside of its parts: polling for work, waking, falling asleep; of the thread that calls,
-    /// its own code, too.
+    /// Processor time outside of tasks: polling, waking up and falling asleep, and for the calling thread also its own
+    /// code.
     pub polling_ns: Option<u64>,
-    /// What it counted in its parts, of a mean step, by the names of counters.
+    /// Counts per step over the thread's tasks, by counter.
     pub counters: BTreeMap<String, f64>,
 }
 
-/// How the parts of one operator's calls were spread.
+/// Distribution of an operator's calls over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Parts of a mean call.
+    /// Mean number of tasks per call.
     pub tasks_per_call: Option<f64>,
-    /// The busiest thread's time over the mean of all threads, of the middle call: 1 is even.
+    /// Busiest thread's time over the mean of all threads in the median call; 1 is balanced.
     pub imbalance: Option<f64>,
-    /// From the begin of the middle call until the last thread had begun its first part.
+    /// Time from the start of the median call until the last thread started its first task.
     pub wake_ns: Option<f64>,
 }
 
-/// All threads that did parts.
+/// Returns the statistics of all threads with tasks.
 pub fn threads(profile: &Profile) -> Vec<Thread> {
     let total_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator);
@@ -74,10 +74,9 @@ pub fn threads(profile: &Profile) -> Vec<Thread> {
     all.into_iter().map(&mut thread).collect()
 }
 
-/// Of each operator span that has parts: how many, how uneven, how late the last thread began.
+/// Distribution of each operator span with tasks, by span index.
 pub(super) type Parts = BTreeMap<usize, Part>;
 
-/// See `Parts`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     tasks: u64,
@@ -85,7 +84,6 @@ pub(super) struct Part {
     wake_ns: f64,
 }
 
-/// The parts of all operator spans.
 pub(super) fn parts(profile: &Profile) -> Parts {
     let mut spans: BTreeMap<usize, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
@@ -109,7 +107,6 @@ pub(super) fn parts(profile: &Profile) -> Parts {
 }
 
 impl Spread {
-    /// Of the parts of so many calls.
     pub(super) fn of(parts: &[Part], calls: usize) -> Spread {
         if parts.is_empty() {
             return Spread::default();

@@ -1,4 +1,4 @@
-//! What a loaded model takes and gives, with memory for all of it.
+//! Inputs and outputs of a loaded model, with their memory.
 
 use super::functions::{Functions, Status};
 use super::opened::{OnnxRuntime, Owned};
@@ -10,16 +10,16 @@ use std::ptr::null_mut;
 
 const ARENA: c_int = 1;
 const USUAL_MEMORY: c_int = 0;
-/// More dimensions than any tensor of a model has.
+/// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
 
-/// A tensor over a port's memory, and the name that a run gives it to.
+/// A tensor over a port's memory, with its name in the model.
 pub struct Tensor {
     pub name: CString,
     pub value: Owned,
 }
 
-/// How one side of a model is asked for.
+/// Functions that query the inputs or the outputs.
 pub struct Border {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     name: unsafe extern "C" fn(Handle, usize, Handle, *mut *mut c_char) -> Status,
@@ -27,29 +27,27 @@ pub struct Border {
 }
 
 impl Border {
-    /// What goes in.
     pub fn inputs(functions: &Functions) -> Border {
         Border { count: functions.input_count, name: functions.input_name, ty: functions.input_type }
     }
 
-    /// What comes out.
     pub fn outputs(functions: &Functions) -> Border {
         Border { count: functions.output_count, name: functions.output_name, ty: functions.output_type }
     }
 }
 
-/// The inputs or the outputs of a session, with their memory.
+/// Returns the inputs or the outputs of a session, with their memory.
 pub fn ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<Vec<Port<Tensor>>> {
     const ASKING: &str = "say what the model takes";
     let functions = runtime.functions();
     let mut count = 0;
-    // SAFETY: the session is alive; a pointer to this frame.
+    // SAFETY: the session is alive; the pointer refers to a local variable.
     let status = unsafe { (border.count)(session.handle, &mut count) };
     functions.check(status, ASKING)?;
     let mut ports = Vec::new();
     for index in 0..count {
         let mut ty = null_mut();
-        // SAFETY: as above, and there is a port of that index.
+        // SAFETY: as above, and `index` is below the count.
         let status = unsafe { (border.ty)(session.handle, index, &mut ty) };
         functions.check(status, ASKING)?;
         let ty = Owned::new(runtime, ty, runtime.functions().release_type);
@@ -61,13 +59,13 @@ pub fn ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<
 fn name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usize) -> Result<CString> {
     let functions = runtime.functions();
     let (mut allocator, mut found) = (null_mut(), null_mut());
-    // SAFETY: a pointer to this frame; the allocator is the library's own and never released.
+    // SAFETY: the pointer refers to a local variable; the allocator belongs to the library and is never released.
     let status = unsafe { (functions.allocator)(&mut allocator) };
     functions.check(status, "give names")?;
-    // SAFETY: session and allocator are alive, and there is a port of that index.
+    // SAFETY: session and allocator are alive, and `index` is below the count.
     let status = unsafe { (border.name)(session.handle, index, allocator, &mut found) };
     functions.check(status, "give names")?;
-    // SAFETY: a text that ends in zero, copied before it goes back to its allocator.
+    // SAFETY: the text ends with a zero byte and is copied before it is returned to its allocator.
     let (name, status) = unsafe {
         let name = CStr::from_ptr(found).to_owned();
         (name, (functions.free)(allocator, found.cast()))
@@ -76,19 +74,19 @@ fn name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usize) -
     Ok(name)
 }
 
-/// A port with its memory, as its type in the model says.
+/// Creates a port with memory according to its type in the model.
 fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>> {
     const ASKING: &str = "say what types the model has";
     let functions = runtime.functions();
     let refused = |why: String| RuntimeError::Port { name: name.to_string_lossy().into_owned(), why };
     let (mut tensor, mut element, mut rank) = (null_mut(), 0, 0);
-    // SAFETY: the type is alive; what comes out belongs to it and is not released; the rest are pointers to this frame.
+    // SAFETY: the type is alive; the result belongs to it and is not released; the pointers refer to local variables.
     let status = unsafe { (functions.tensor_type)(ty.handle, &mut tensor) };
     functions.check(status, ASKING)?;
     if tensor.is_null() {
         return Err(refused("is no tensor".to_owned()));
     }
-    // SAFETY: the tensor's type lives as long as the type.
+    // SAFETY: the tensor type lives as long as the type.
     let status = unsafe { (functions.element_type)(tensor, &mut element) };
     functions.check(status, ASKING)?;
     // SAFETY: as above.
@@ -98,20 +96,20 @@ fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>
         return Err(refused(format!("has {rank} dimensions")));
     }
     let mut extents = vec![0i64; rank];
-    // SAFETY: as above, with room for as many extents as there are dimensions.
+    // SAFETY: as above; the buffer has one element per dimension.
     let status = unsafe { (functions.extents)(tensor, extents.as_mut_ptr(), rank) };
     functions.check(status, ASKING)?;
     let size = element_bytes(element).ok_or_else(|| refused(format!("has elements of the unknown type {element}")))?;
     let bytes = bytes_of(&extents, size).map_err(refused)?;
     let memory = Memory::new(bytes);
     let mut info = null_mut();
-    // SAFETY: a pointer to this frame.
+    // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_memory_info)(ARENA, USUAL_MEMORY, &mut info) };
     functions.check(status, ASKING)?;
     let info = Owned::new(runtime, info, runtime.functions().release_memory_info);
     let mut value = null_mut();
-    // SAFETY: the memory has so many bytes and outlives the value, which stands before it in its port; extents are as many
-    // as said and copied.
+    // SAFETY: the memory has the given size and outlives the value, which precedes it in the port's drop order; the
+    // extents have the given count and are copied.
     let status = unsafe {
         (functions.make_tensor)(
             info.handle,
@@ -128,7 +126,7 @@ fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>
     Ok(Port::new(Tensor { name, value }, memory))
 }
 
-/// What an element takes, by the interface's number of its type.
+/// Returns the size of an element, by the interface's type code.
 fn element_bytes(code: c_int) -> Option<u64> {
     match code {
         2 | 3 | 9 => Some(1),

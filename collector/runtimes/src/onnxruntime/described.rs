@@ -1,8 +1,8 @@
-//! What is known of ONNX Runtime without its library.
+//! Static description of ONNX Runtime.
 
 use crate::runtime::Described;
 
-/// What ONNX Runtime is called, and where its library lies.
+/// Name of ONNX Runtime and location of its library.
 pub const DESCRIBED: Described = Described {
     name: "ONNX Runtime",
     key: "onnxruntime",

@@ -1,19 +1,18 @@
-//! The functions in use, by their places in the table of the library's interface.
+//! Functions of the library's interface, by their index in its function table.
 //!
-//! The table only ever grows at its end, so a place in it means the same function in every version from the one that is
-//! asked for on.
+//! The table only grows at its end, so an index refers to the same function in all versions from the requested one on.
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
 use crate::given::{Handle, text_of};
 use std::ffi::{c_char, c_int, c_void};
 
-/// The version of the interface that is asked for: the first with all functions below.
+/// Requested version of the interface, the first one with all functions below.
 pub const VERSION: u32 = 5;
 
 pub type Status = *mut c_void;
 
-/// What the library's one exported symbol leads to.
+/// Type of the library's only exported symbol.
 #[repr(C)]
 pub struct Base {
     pub table: unsafe extern "C" fn(u32) -> *const *const c_void,
@@ -22,7 +21,6 @@ pub struct Base {
 
 macro_rules! functions {
     ($($field:ident = $place:literal, ($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions in use, by their places in the table.
         pub struct Functions {
             $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
@@ -30,11 +28,11 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             ///
-            /// The table is one of the library's, of [`VERSION`] at least.
+            /// `table` is the library's table of version [`VERSION`] or later.
             pub unsafe fn of(table: *const *const c_void) -> Functions {
                 Functions {
                     $($field: {
-                        // SAFETY: the interface has this function with this signature at this place.
+                        // SAFETY: the interface defines this signature at this index.
                         unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(*table.add($place)) }
                     },)*
                 }
@@ -77,12 +75,12 @@ functions! {
 }
 
 impl Functions {
-    /// What a status says; it is read once and released.
+    /// Converts a status to a result and releases it.
     pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
         if status.is_null() {
             return Ok(());
         }
-        // SAFETY: a status that is not nothing has a text; it is copied before the status is released, once.
+        // SAFETY: a status other than null has a text, which is copied before the status is released once.
         let why = unsafe {
             let why = text_of((self.message)(status));
             (self.release_status)(status);

@@ -1,7 +1,7 @@
-//! **Fence**: the only code that calls ONNX Runtime, through the table of functions of its C interface.
+//! **Fence**: the only code that calls ONNX Runtime, through the function table of its C interface.
 //!
-//! Keeps true: every buffer that is handed over outlives the session's use of it and has the size that the model's own type
-//! says; what the library allocates is given back to it; a status is read once and released.
+//! Invariants: every buffer passed to the library outlives the session's use of it and has the size of the model's
+//! type; memory allocated by the library is returned to it; a status is read once and released.
 
 mod borders;
 mod described;
@@ -24,9 +24,9 @@ use worker::RunnerProcess;
 
 const ALL_OPTIMISATIONS: c_int = 99;
 
-/// A model that is ready to run, with memory for all that goes in and comes out.
+/// A loaded model with memory for its inputs and outputs.
 pub struct Session {
-    // Fields are dropped in their order: what points to others comes first.
+    // Fields are dropped in declaration order, so values precede what they refer to.
     ports: Ports<Tensor>,
     session: Owned,
     runtime: OnnxRuntime,
@@ -50,7 +50,8 @@ impl Runtime for OnnxRuntime {
         let path = text(model.as_os_str())?;
         let mut handle = null_mut();
         let functions = self.functions();
-        // SAFETY: environment and options are alive, the path ends in zero, the last is a pointer to this frame.
+        // SAFETY: environment and options are alive, the path ends with a zero byte, and the last pointer refers to a
+        // local variable.
         let status =
             unsafe { (functions.make_session)(self.environment(), path.as_ptr(), options.handle, &mut handle) };
         functions.check(status, "load the model")?;
@@ -60,7 +61,7 @@ impl Runtime for OnnxRuntime {
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
     }
 
-    /// The first thread of its pool is the caller.
+    /// The library uses the calling thread as the first thread of its pool.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         &cpus[..1]
     }
@@ -80,8 +81,8 @@ impl runtime::Session for Session {
         let (output_names, mut outputs) = (names(&self.ports.outputs), values(&self.ports.outputs));
         let functions = self.runtime.functions();
         for _ in 0..times {
-            // SAFETY: all handles and names are alive and as many as said. Outputs are tensors of the model's own types
-            // over memory of that size, which the library fills and leaves to us.
+            // SAFETY: all handles and names are alive and match the counts. The outputs are tensors of the model's
+            // types over memory of that size, which the library fills and does not keep.
             let status = unsafe {
                 (functions.run)(
                     self.session.handle,
@@ -109,11 +110,11 @@ fn text(text: &OsStr) -> Result<CString> {
     CString::new(text.as_bytes()).map_err(refused)
 }
 
-/// All that makes the library fast, and its threads where they belong.
+/// Sets all optimisations, the number of threads and their CPUs.
 fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     let functions = runtime.functions();
     let mut handle = null_mut();
-    // SAFETY: a pointer to this frame.
+    // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_options)(&mut handle) };
     functions.check(status, "take options")?;
     let options = Owned::new(runtime, handle, runtime.functions().release_options);
@@ -123,17 +124,17 @@ fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
         (functions.set_threads, threads),
         (functions.set_threads_between, 1),
     ] {
-        // SAFETY: the options are alive; each of these takes them and a number.
+        // SAFETY: the options are alive; each function takes them and an integer.
         let status = unsafe { set(options.handle, value) };
         functions.check(status, "take options")?;
     }
     if let [_, others @ ..] = cpus
         && !others.is_empty()
     {
-        // It counts CPUs from 1. The first thread is the caller's, and pinned by it.
+        // The library counts CPUs from 1. The first thread is the caller, which pins itself.
         let list: Vec<String> = others.iter().map(|cpu| (cpu + 1).to_string()).collect();
         let list = text(OsStr::new(&list.join(";")))?;
-        // SAFETY: the options are alive, and both texts end in zero.
+        // SAFETY: the options are alive, and both texts end with a zero byte.
         let status = unsafe {
             (functions.set_entry)(options.handle, c"session.intra_op_thread_affinities".as_ptr(), list.as_ptr())
         };

@@ -1,4 +1,4 @@
-//! What a compiled model takes and gives, with memory for all of it.
+//! Inputs and outputs of a compiled model, with their memory.
 
 use super::functions::{Element, Functions, Shape, Status};
 use super::opened::{OpenVino, Owned};
@@ -7,11 +7,11 @@ use crate::given::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ptr::null_mut;
 
-/// More dimensions than any tensor of a model has.
+/// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
 const ASKING: &str = "say what the model takes";
 
-/// How one side of a model is asked for.
+/// Functions that query the inputs or the outputs.
 pub struct Border {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
@@ -19,33 +19,31 @@ pub struct Border {
 }
 
 impl Border {
-    /// What goes in.
     pub fn inputs(functions: &Functions) -> Border {
         Border { count: functions.input_count, port: functions.input, set: functions.set_input }
     }
 
-    /// What comes out.
     pub fn outputs(functions: &Functions) -> Border {
         Border { count: functions.output_count, port: functions.output, set: functions.set_output }
     }
 }
 
-/// The inputs or the outputs of a compiled model, with their memory, which a request is told to use.
+/// Returns the inputs or the outputs of a compiled model, and binds their memory to a request.
 pub fn ports(runtime: &OpenVino, compiled: &Owned, request: &Owned, border: &Border) -> Result<Vec<Port<Owned>>> {
     let functions = runtime.functions();
     let mut count = 0;
-    // SAFETY: the model is alive; a pointer to this frame.
+    // SAFETY: the model is alive; the pointer refers to a local variable.
     let status = unsafe { (border.count)(compiled.handle, &mut count) };
     functions.check(status, ASKING)?;
     let mut ports = Vec::new();
     for index in 0..count {
         let mut found = null_mut();
-        // SAFETY: as above, and there is a port of that index.
+        // SAFETY: as above, and `index` is below the count.
         let status = unsafe { (border.port)(compiled.handle, index, &mut found) };
         functions.check(status, ASKING)?;
         let found = Owned::new(runtime, found, runtime.functions().release_port);
         let (tensor, memory) = tensor(runtime, &found)?;
-        // SAFETY: both are alive; the request keeps the tensor's memory in use until it is released, before its port is.
+        // SAFETY: both are alive; the request uses the tensor's memory until it is released, before the port is.
         let status = unsafe { (border.set)(request.handle, index, tensor.handle) };
         functions.check(status, "take a tensor")?;
         ports.push(Port::new(tensor, memory));
@@ -53,11 +51,11 @@ pub fn ports(runtime: &OpenVino, compiled: &Owned, request: &Owned, border: &Bor
     Ok(ports)
 }
 
-/// A tensor of a port's type over memory of its own.
+/// Creates a tensor of a port's type over new memory.
 fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let functions = runtime.functions();
     let mut element = 0;
-    // SAFETY: the port is alive; a pointer to this frame.
+    // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.element)(port.handle, &mut element) };
     functions.check(status, ASKING)?;
     let mut extents = extents(functions, port)?;
@@ -67,8 +65,8 @@ fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let memory = Memory::new(bytes);
     let shape = Shape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
     let mut tensor = null_mut();
-    // SAFETY: the memory is as large as type and extents say and outlives the tensor, which stands before it in its port;
-    // extents are as many as said and copied.
+    // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's drop
+    // order; the extents match the rank and are copied.
     let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
     functions.check(status, "take a tensor")?;
     Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))
@@ -76,38 +74,38 @@ fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
 
 fn extents(functions: &Functions, port: &Owned) -> Result<Vec<i64>> {
     let mut shape = Shape { rank: 0, extents: null_mut() };
-    // SAFETY: the port is alive; a pointer to this frame.
+    // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.shape)(port.handle, &mut shape) };
     functions.check(status, ASKING)?;
     let rank = usize::try_from(shape.rank).unwrap_or(usize::MAX);
     let extents = match rank {
         0 => Some(Vec::new()),
         1..=RANK_MAX if !shape.extents.is_null() => {
-            // SAFETY: the library just put so many extents there.
+            // SAFETY: the library has stored `rank` extents there.
             Some(unsafe { std::slice::from_raw_parts(shape.extents, rank) }.to_vec())
         }
         _ => None,
     };
-    // SAFETY: filled in by the library, copied, and given back once.
+    // SAFETY: the library filled the shape in; it has been copied and is released once.
     let status = unsafe { (functions.release_shape)(&mut shape) };
     functions.check(status, ASKING)?;
     let refused = || RuntimeError::Port { name: name(functions, port), why: format!("has {rank} dimensions") };
     extents.ok_or_else(refused)
 }
 
-/// The name of a port, for what is wrong with it; some have none.
+/// Returns the name of a port for an error message; some ports have none.
 fn name(functions: &Functions, port: &Owned) -> String {
     let mut name = null_mut();
-    // SAFETY: the port is alive; a pointer to this frame.
+    // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.name)(port.handle, &mut name) };
     match functions.check(status, ASKING) {
-        // SAFETY: the library made this text for us.
+        // SAFETY: the library allocated the text for the caller.
         Ok(()) => unsafe { functions.owned_text(name) },
         Err(_) => "?".to_owned(),
     }
 }
 
-/// What an element takes, by the interface's number of its type; those of less than a byte are not among them.
+/// Returns the size of an element, by the interface's type code. Types below one byte are not supported.
 fn element_bytes(code: Element) -> Option<u64> {
     match code {
         1 | 7 | 16 => Some(1),

@@ -1,8 +1,8 @@
-//! What is known of OpenVINO without its library.
+//! Static description of OpenVINO.
 
 use crate::runtime::Described;
 
-/// What OpenVINO is called, and where its library lies.
+/// Name of OpenVINO and location of its library.
 pub const DESCRIBED: Described = Described {
     name: "OpenVINO",
     key: "openvino",

@@ -1,4 +1,4 @@
-//! The functions in use, by their names in the library.
+//! Functions of the library's interface, by their symbol names.
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
@@ -9,14 +9,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 pub type Status = c_int;
 pub type Element = c_uint;
 
-/// The extents of a tensor.
 #[repr(C)]
 pub struct Shape {
     pub rank: i64,
     pub extents: *mut i64,
 }
 
-/// What the library says of itself.
 #[repr(C)]
 pub struct Version {
     pub build: *const c_char,
@@ -25,17 +23,16 @@ pub struct Version {
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, $ty:ty;)*) => {
-        /// The functions in use.
         pub struct Functions {
             $(pub $field: $ty,)*
         }
 
         impl Functions {
-            /// All functions; the first that is not there, as the loader says it.
+            /// Resolves all functions, or returns the loader's error for the first missing one.
             pub fn of(library: &Library) -> std::result::Result<Functions, libloading::Error> {
                 Ok(Functions {
                     $($field: {
-                        // SAFETY: the interface's headers declare this name with this type, in all versions since 2022.
+                        // SAFETY: the interface's headers declare this name with this type in all versions since 2022.
                         let symbol = unsafe { library.get::<$ty>($symbol) };
                         *symbol?
                     },)*
@@ -55,7 +52,7 @@ functions! {
     release_core = c"ov_core_free", unsafe extern "C" fn(Handle);
     read_model = c"ov_core_read_model", unsafe extern "C" fn(Handle, *const c_char, *const c_char, *mut Handle) -> Status;
     release_model = c"ov_model_free", unsafe extern "C" fn(Handle);
-    // After the place of the answer come as many texts as said, names and values of properties in turns.
+    // The result pointer is followed by the given number of texts, alternating names and values of properties.
     compile = c"ov_core_compile_model",
         unsafe extern "C" fn(Handle, Handle, *const c_char, usize, *mut Handle, ...) -> Status;
     release_compiled = c"ov_compiled_model_free", unsafe extern "C" fn(Handle);
@@ -81,24 +78,24 @@ functions! {
 }
 
 impl Functions {
-    /// What a status says.
+    /// Converts a status to a result.
     pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: a constant text, and one that is ours until it is given back.
+        // SAFETY: the first text is constant; the second is owned by the caller until it is freed.
         let (kind, message) = unsafe { (text_of((self.status_text)(status)), self.owned_text((self.last_message)())) };
         let why = why(&message).map_or(kind, str::to_owned);
         Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
     }
 
-    /// A text that the library made for us, which goes back to it.
+    /// Copies a text that the library allocated for the caller, and frees it.
     ///
     /// # Safety
     ///
-    /// The pointer is nothing, or leads to such a text, which ends in zero and is used by nobody else.
+    /// `text` is null or such a text, which ends with a zero byte and has no other user.
     pub unsafe fn owned_text(&self, text: *const c_char) -> String {
-        // SAFETY: the caller's promise; it is copied before it goes back, once.
+        // SAFETY: guaranteed by the caller; the text is copied before it is freed once.
         unsafe {
             let own = text_of(text);
             (self.free)(text);
@@ -107,7 +104,7 @@ impl Functions {
     }
 }
 
-/// Of a message, the line that says what is wrong: the last, after those that say where in the library's own code.
+/// Returns the last line of a message, which states the error; earlier lines are locations in the library's source.
 fn why(message: &str) -> Option<&str> {
     message.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -1,7 +1,7 @@
 //! **Fence**: the only code that calls OpenVINO, through its C interface.
 //!
-//! Keeps true: every buffer that is handed over outlives the request's use of it and has the size that the model's own type
-//! says; what the library allocates is given back to it, once.
+//! Invariants: every buffer passed to the library outlives the request's use of it and has the size of the model's
+//! type; memory allocated by the library is returned to it once.
 
 mod borders;
 mod described;
@@ -25,9 +25,9 @@ use worker::RunnerProcess;
 const DEVICE: &CStr = c"CPU";
 const THREADS: &CStr = c"INFERENCE_NUM_THREADS";
 
-/// A model that is ready to run, with memory for all that goes in and comes out.
+/// A loaded model with memory for its inputs and outputs.
 pub struct Session {
-    // Fields are dropped in their order: what points to others comes first.
+    // Fields are dropped in declaration order, so values precede what they refer to.
     request: Owned,
     ports: Ports<Owned>,
     _compiled: Owned,
@@ -53,7 +53,7 @@ impl Runtime for OpenVino {
         check_threads(self, &compiled, cpus.len())?;
         let functions = self.functions();
         let mut request = null_mut();
-        // SAFETY: the model is alive; a pointer to this frame.
+        // SAFETY: the model is alive; the pointer refers to a local variable.
         let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
         functions.check(status, "take a request")?;
         let request = Owned::new(self, request, self.functions().release_request);
@@ -62,8 +62,8 @@ impl Runtime for OpenVino {
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// The library pins the caller itself while it computes, and its other threads to what the caller leaves: one that
-    /// was pinned before would have them all beside it.
+    /// The library pins the caller during a run and its other threads to the CPUs that the caller may use. If the
+    /// caller were pinned before, all threads would share its CPU.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -79,7 +79,8 @@ impl runtime::Session for Session {
     fn run(&mut self, times: u32) -> Result<()> {
         let functions = self.runtime.functions();
         for _ in 0..times {
-            // SAFETY: the request is alive, and so is the memory of its tensors, which nobody else touches meanwhile.
+            // SAFETY: the request is alive, and so is the memory of its tensors, which has no other user during the
+            // run.
             let status = unsafe { (functions.run)(self.request.handle) };
             functions.check(status, "run the model")?;
         }
@@ -87,7 +88,6 @@ impl runtime::Session for Session {
     }
 }
 
-/// A model's file, read.
 fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     let functions = runtime.functions();
     let path = CString::new(model.as_os_str().as_bytes()).map_err(|_| RuntimeError::Refused {
@@ -96,16 +96,17 @@ fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
         why: "it has a zero byte".to_owned(),
     })?;
     let mut handle = null_mut();
-    // SAFETY: the core is alive, the path ends in zero, there is no second file, the last is a pointer to this frame.
+    // SAFETY: the core is alive, the path ends with a zero byte, there is no second file, and the last pointer refers
+    // to a local variable.
     let status = unsafe { (functions.read_model)(runtime.core(), path.as_ptr(), null(), &mut handle) };
     functions.check(status, "load the model")?;
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// The model compiled to answer one request at a time as fast as so many threads can.
+/// Compiles a model for minimum latency of single requests on `threads` threads.
 ///
-/// Left to itself the library computes what is f32 in fewer bits where the processor has instructions for those; then it
-/// would be compared with what it does not compute, so f32 stays f32.
+/// By default the library computes f32 in reduced precision if the processor supports that. The comparison with f32
+/// code would then be unfair, so f32 is enforced.
 fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");
@@ -114,15 +115,15 @@ fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
         (c"NUM_STREAMS", c"1"),
         (c"PERFORMANCE_HINT", c"LATENCY"),
         (c"ENABLE_CPU_PINNING", c"YES"),
-        // Every CPU of the job counts, whether it shares a core or not.
+        // All CPUs of the job are used, even if they share a core.
         (c"ENABLE_HYPER_THREADING", c"YES"),
         (c"INFERENCE_PRECISION_HINT", c"f32"),
     ];
     let [threads, streams, hint, pinning, sharing, precision] =
         properties.map(|(name, value)| (name.as_ptr(), value.as_ptr()));
     let mut handle = null_mut();
-    // SAFETY: core and model are alive, all texts end in zero and are as many as said, names and values in turns; the
-    // answer goes to this frame.
+    // SAFETY: core and model are alive; all texts end with a zero byte, alternate between names and values and match
+    // the count; the result pointer refers to a local variable.
     let status = unsafe {
         (functions.compile)(
             runtime.core(),
@@ -148,14 +149,14 @@ fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     Ok(Owned::new(runtime, handle, runtime.functions().release_compiled))
 }
 
-/// The library takes fewer threads than it is asked for where it thinks that better.
+/// Checks the number of threads, since the library may choose fewer than requested.
 fn check_threads(runtime: &OpenVino, compiled: &Owned, threads: usize) -> Result<()> {
     let functions = runtime.functions();
     let mut found = null_mut();
-    // SAFETY: the model is alive, the name ends in zero, the last is a pointer to this frame.
+    // SAFETY: the model is alive, the name ends with a zero byte, and the last pointer refers to a local variable.
     let status = unsafe { (functions.property)(compiled.handle, THREADS.as_ptr(), &mut found) };
     functions.check(status, "say its threads")?;
-    // SAFETY: the library made this text for us.
+    // SAFETY: the library allocated the text for the caller.
     let found = unsafe { functions.owned_text(found) };
     if found == threads.to_string() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The library opened, and what it gave and takes back.
+//! Loading of OpenVINO's library.
 
 use super::described::DESCRIBED;
 use super::functions::{Functions, Version};
@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-/// The library with its core, to which its plugins belong.
+/// The loaded library with its core, which owns its plugins.
 #[derive(Clone)]
 pub struct OpenVino(Rc<Opened>);
 
@@ -18,35 +18,34 @@ struct Opened {
     functions: Functions,
     core: Handle,
     version: String,
-    /// The CPUs that the first model was loaded for.
+    /// CPUs that the first model was loaded for.
     cpus: OnceCell<Vec<usize>>,
-    /// Keeps the functions' code mapped.
+    /// Keeps the code of the functions mapped.
     _library: Library,
 }
 
-/// Opens the library.
 pub fn open() -> Result<OpenVino> {
     let file = library::file(&DESCRIBED)?;
     let unusable =
         |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
-    // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted as much as the program itself.
+    // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
     let functions = Functions::of(&library).map_err(|error| unusable(error.to_string()))?;
     let version = version(&functions)?;
     let mut core = null_mut();
-    // SAFETY: a pointer to this frame.
+    // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_core)(&mut core) };
     functions.check(status, "begin")?;
     Ok(OpenVino(Rc::new(Opened { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
-/// The version's numbers, of a text that goes on with its build.
+/// Returns the version number, without the build that follows it in the library's text.
 fn version(functions: &Functions) -> Result<String> {
     let mut version = Version { build: null(), description: null() };
-    // SAFETY: a pointer to this frame.
+    // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.version)(&mut version) };
     functions.check(status, "say its version")?;
-    // SAFETY: what the library just filled in, copied before it goes back, once.
+    // SAFETY: the library filled the version in; it is copied before it is released once.
     let text = unsafe {
         let text = text_of(version.build);
         (functions.release_version)(&mut version);
@@ -56,22 +55,22 @@ fn version(functions: &Functions) -> Result<String> {
 }
 
 impl OpenVino {
-    /// What the library says of itself.
+    /// Returns the version that the library reports.
     pub fn told_version(&self) -> &str {
         &self.0.version
     }
 
-    /// Where models are read and compiled.
+    /// Returns the core, which reads and compiles models.
     pub fn core(&self) -> Handle {
         self.0.core
     }
 
-    /// Its functions.
+    /// Returns the library's functions.
     pub fn functions(&self) -> &Functions {
         &self.0.functions
     }
 
-    /// Refuses other CPUs than those of the first model: the library looks once at what a process may use.
+    /// Rejects CPUs other than those of the first model, since the library reads the process's affinity only once.
     pub fn stay_on(&self, cpus: &[usize]) -> Result<()> {
         let first = self.0.cpus.get_or_init(|| cpus.to_vec());
         if first == cpus {
@@ -84,10 +83,10 @@ impl OpenVino {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: made by the library, released once, after everything that was made with it, since all hold this value.
+        // SAFETY: the library created the core; it is released once, after all objects made with it, since they hold
+        // this value.
         unsafe { (self.functions.release_core)(self.core) };
     }
 }
 
-/// What the library gave and takes back.
 pub type Owned = given::Owned<OpenVino>;

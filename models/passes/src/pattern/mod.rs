@@ -22,7 +22,7 @@ mod parse;
 
 use crate::look::Look;
 use models::graph::{Graph, Node, ValueId};
-use models::operator::Op;
+use models::operators::Op;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 

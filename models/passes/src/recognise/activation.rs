@@ -4,11 +4,11 @@ use super::{Look, Part, Replacement, about, rewrite};
 use crate::rewrite::rewrite_by;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Binary, BinaryOp, Clip, Identity, Op, Unary, UnaryOp};
 
 pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
-        let is_product = matches!(node.op, Op::Binary { function: BinaryOp::Mul | BinaryOp::Div });
+        let is_product = matches!(node.op, Op::Binary(Binary { function: BinaryOp::Mul | BinaryOp::Div }));
         let output = node.outputs[0];
         let (number, factors) = is_product.then(|| look.factors(output))?;
         let [a, b] = factors[..] else { return None };
@@ -17,7 +17,7 @@ pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
             Some((function, x))
         })?;
         // A number that broadcasts is no activation of the tensor it meets.
-        (look.ty(x) == look.ty(output)).then(|| Replacement::of(Op::Unary { function }, vec![Part::Old(x)]))
+        (look.ty(x) == look.ty(output)).then(|| Replacement::of(Op::Unary(Unary { function }), vec![Part::Old(x)]))
     })
 }
 
@@ -29,16 +29,16 @@ fn gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<Unar
     let node = look.node(gate)?;
     if about(number, 1.0) {
         return match node.op {
-            Op::Unary { function: UnaryOp::Sigmoid } if node.inputs[0] == x => Some(UnaryOp::Silu),
-            Op::Unary { function: UnaryOp::HardSigmoid } if node.inputs[0] == x => Some(UnaryOp::HardSwish),
-            Op::Unary { function: UnaryOp::Tanh } => {
+            Op::Unary(Unary { function: UnaryOp::Sigmoid }) if node.inputs[0] == x => Some(UnaryOp::Silu),
+            Op::Unary(Unary { function: UnaryOp::HardSigmoid }) if node.inputs[0] == x => Some(UnaryOp::HardSwish),
+            Op::Unary(Unary { function: UnaryOp::Tanh }) => {
                 (look.unary(node.inputs[0], UnaryOp::Softplus)? == x).then_some(UnaryOp::Mish)
             }
             _ => None,
         };
     }
     // x · clip(x + 3, 0, 6) / 6
-    let is_ramp = node.op == Op::Clip { low: 0.0, high: 6.0 }
+    let is_ramp = node.op == Op::Clip(Clip { low: 0.0, high: 6.0 })
         && look.either(node.inputs[0], BinaryOp::Add).any(|(a, b)| a == x && look.is_about(b, 3.0));
     (is_ramp && about(number, 1.0 / 6.0)).then_some(UnaryOp::HardSwish)
 }
@@ -76,7 +76,7 @@ pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
         &[("where(is_nan(y), 0, y@softmax(x))", |look, node, found| {
             let (x, y) = (found.get("x")?, found.get("y")?);
             let is_guard = look.ty(y) == look.ty(node.outputs[0]) && is_finite(look, x, 8);
-            is_guard.then(|| Replacement::of(Op::Identity, vec![Part::Old(y)]))
+            is_guard.then(|| Replacement::of(Op::Identity(Identity {}), vec![Part::Old(y)]))
         })],
     )
 }
@@ -88,12 +88,12 @@ fn is_finite(look: &Look<'_>, id: ValueId, depth: usize) -> bool {
     }
     let Some(node) = look.node(id).filter(|_| depth > 0) else { return false };
     match node.op {
-        Op::MatMul { .. } | Op::Dense | Op::Einsum { .. } | Op::Conv { .. } => true,
-        Op::Binary { function: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div }
-        | Op::BiasAdd { .. }
-        | Op::Unary { function: UnaryOp::Tanh }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. } => all_finite(look, node, depth),
+        Op::MatMul(_) | Op::Dense(_) | Op::Einsum(_) | Op::Conv(_) => true,
+        Op::Binary(Binary { function: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div })
+        | Op::BiasAdd(_)
+        | Op::Unary(Unary { function: UnaryOp::Tanh })
+        | Op::Reshape(_)
+        | Op::Transpose(_) => all_finite(look, node, depth),
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use super::{Look, Pattern, Rebuild};
 use crate::fold::fold;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Attention, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Transpose, Unary, UnaryOp, Where};
 use models::types::{DType, Dim, TensorType};
 
 /// Constants of more elements are not looked into for what they hide.
@@ -91,9 +91,9 @@ struct Scores<'a> {
 
 impl Spelled {
     fn ending_in(look: &Look<'_>, guard: &Pattern, node: &Node) -> Option<Spelled> {
-        let Op::MatMul { transpose_a: false, transpose_b } = node.op else { return None };
+        let Op::MatMul(MatMul { transpose_a: false, transpose_b }) = node.op else { return None };
         let scores = scores(look, softmax_input(look, guard, node.inputs[0])?, MAX_STEPS)?;
-        let Op::MatMul { transpose_b: is_k_plain, .. } = scores.product.op else { return None };
+        let Op::MatMul(MatMul { transpose_b: is_k_plain, .. }) = scores.product.op else { return None };
         let extents = look.ty(scores.product.outputs[0]).extents()?;
         let (before, [rows, places]) = split(&extents)?;
         let [batch, heads] = scores.leading.unwrap_or([1, before.iter().product()]);
@@ -166,19 +166,21 @@ impl Spelled {
         for mask in &self.masks {
             let made = mask.emit(look, rebuild, node, dtype)?;
             whole = Some(match whole {
-                Some(whole) => rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[whole, made])?,
+                Some(whole) => {
+                    rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[whole, made])?
+                }
                 None => made,
             });
         }
         inputs.extend(whole);
         let Sight { causal, window } = self.sight;
-        let op = Op::Attention { causal, scale: self.scale, window, softcap: self.softcap };
+        let op = Op::Attention(Attention { causal, scale: self.scale, window, softcap: self.softcap });
         let output = look.ty(node.outputs[0]).extents().unwrap_or_default();
         if output == [self.batch, self.heads, self.q.extents[0], self.v.extents[1]] {
             rebuild.emit(node, op, &inputs)?;
         } else {
             let made = rebuild.insert(Some(node), op, &inputs)?;
-            rebuild.emit(node, Op::Reshape { shape: output }, &[made])?;
+            rebuild.emit(node, Op::Reshape(Reshape { shape: output }), &[made])?;
         }
         Ok(())
     }
@@ -188,12 +190,12 @@ impl Spelled {
 fn softmax_input(look: &Look<'_>, guard: &Pattern, weights: ValueId) -> Option<ValueId> {
     let node = look.node(weights).filter(|_| look.is_read_once(weights))?;
     match &node.op {
-        Op::Reshape { .. } if keeps_matrices(look, node) => softmax_input(look, guard, node.inputs[0]),
-        Op::Softmax { axis, log: false } => is_last(look, weights, *axis).then(|| node.inputs[0]),
-        Op::Where => {
+        Op::Reshape(_) if keeps_matrices(look, node) => softmax_input(look, guard, node.inputs[0]),
+        Op::Softmax(Softmax { axis, log: false }) => is_last(look, weights, *axis).then(|| node.inputs[0]),
+        Op::Where(_) => {
             let found = guard.find_in(look, weights)?;
             let softmax = look.node(found.get("y")?)?;
-            let Op::Softmax { axis, log: false } = softmax.op else { return None };
+            let Op::Softmax(Softmax { axis, log: false }) = softmax.op else { return None };
             let [is_nan, y] = [node.inputs[0], softmax.outputs[0]];
             let is_inside = look.is_read_once(is_nan) && look.reads(y) == 2 && look.ty(y) == look.ty(weights);
             (is_inside && is_last(look, y, axis)).then(|| softmax.inputs[0])
@@ -212,11 +214,11 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> 
     let node = look.node(id).filter(|_| steps > 0 && look.is_read_once(id))?;
     let before = |inner: ValueId| scores(look, inner, steps - 1).filter(|_| look.ty(inner) == look.ty(id));
     let mut found = match &node.op {
-        Op::MatMul { transpose_a: false, .. } => {
+        Op::MatMul(MatMul { transpose_a: false, .. }) => {
             Scores { product: node, scale: 1.0, softcap: None, masks: Vec::new(), leading: None, is_mask_merged: false }
         }
-        Op::Reshape { .. } if keeps_matrices(look, node) => scores(look, node.inputs[0], steps - 1)?,
-        Op::Unary { function: UnaryOp::Tanh } => {
+        Op::Reshape(_) if keeps_matrices(look, node) => scores(look, node.inputs[0], steps - 1)?,
+        Op::Unary(Unary { function: UnaryOp::Tanh }) => {
             let mut found = before(node.inputs[0])?;
             if found.softcap.is_some() || !found.masks.is_empty() {
                 return None;
@@ -224,10 +226,10 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> 
             found.softcap = Some(1.0);
             found
         }
-        Op::Binary { function: BinaryOp::Add } => look
+        Op::Binary(Binary { function: BinaryOp::Add }) => look
             .either(id, BinaryOp::Add)
             .find_map(|(inner, mask)| Some(before(inner)?.masked(look, [inner, mask], Mask::Added(mask))))?,
-        Op::Binary { function: BinaryOp::Mul | BinaryOp::Div } => {
+        Op::Binary(Binary { function: BinaryOp::Mul | BinaryOp::Div }) => {
             let (inner, number) = scaled(look, node)?;
             let mut found = before(inner)?;
             if !found.masks.is_empty() {
@@ -236,7 +238,7 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> 
             *found.softcap.as_mut().unwrap_or(&mut found.scale) *= number;
             found
         }
-        Op::Where => {
+        Op::Where(_) => {
             let [condition, one, other] = [node.inputs[0], node.inputs[1], node.inputs[2]];
             [(one, other, true), (other, one, false)].into_iter().find_map(|(inner, number, is_seen_where_true)| {
                 let hidden = look.scalar(number).filter(|hidden| takes_all(look.ty(id).dtype, *hidden))?;
@@ -277,10 +279,10 @@ fn takes_all(dtype: DType, hidden: f64) -> bool {
 fn scaled(look: &Look<'_>, node: &Node) -> Option<(ValueId, f64)> {
     let [one, other] = node.inputs[..] else { return None };
     let found = match node.op {
-        Op::Binary { function: BinaryOp::Mul } => {
+        Op::Binary(Binary { function: BinaryOp::Mul }) => {
             look.scalar(other).map(|number| (one, number)).or_else(|| look.scalar(one).map(|number| (other, number)))
         }
-        Op::Binary { function: BinaryOp::Div } => look.scalar(other).map(|number| (one, 1.0 / number)),
+        Op::Binary(Binary { function: BinaryOp::Div }) => look.scalar(other).map(|number| (one, 1.0 / number)),
         _ => None,
     };
     found.filter(|(inner, _)| look.ty(*inner) == look.ty(node.outputs[0]))
@@ -311,12 +313,12 @@ impl Operand {
         let mut is_turned = is_turned;
         while let Some(node) = look.node(found.id) {
             match &node.op {
-                Op::Reshape { .. } if keeps_matrices(look, node) => {}
-                Op::Expand { .. } | Op::Tile { .. } if found.repeats == 1 => match repeats(look, node) {
+                Op::Reshape(_) if keeps_matrices(look, node) => {}
+                Op::Expand(_) | Op::Tile(_) if found.repeats == 1 => match repeats(look, node) {
                     Some(repeats) => found.repeats = repeats,
                     None => break,
                 },
-                Op::Binary { .. } => match scaled(look, node).filter(|_| takes_scale && look.is_read_once(found.id)) {
+                Op::Binary(_) => match scaled(look, node).filter(|_| takes_scale && look.is_read_once(found.id)) {
                     Some((inner, number)) => {
                         found.scale *= number;
                         found.id = inner;
@@ -324,7 +326,7 @@ impl Operand {
                     }
                     None => break,
                 },
-                Op::Transpose { permutation } if is_turned => {
+                Op::Transpose(Transpose { permutation }) if is_turned => {
                     let mut permutation = permutation.clone();
                     let last = permutation.len() - 1;
                     permutation.swap(last - 1, last);
@@ -350,13 +352,14 @@ impl Operand {
     fn emit(&self, rebuild: &mut Rebuild<'_>, node: &Node, [batch, heads]: [i64; 2]) -> Result<ValueId> {
         let mut value = rebuild.get(self.id)?;
         if let Some(permutation) = &self.permutation {
-            value = rebuild.insert(Some(node), Op::Transpose { permutation: permutation.clone() }, &[value])?;
+            value =
+                rebuild.insert(Some(node), Op::Transpose(Transpose { permutation: permutation.clone() }), &[value])?;
         }
         let shape = vec![batch, heads, self.extents[0], self.extents[1]];
         if rebuild.ty(value)?.extents().as_ref() == Some(&shape) {
             return Ok(value);
         }
-        rebuild.insert(Some(node), Op::Reshape { shape }, &[value])
+        rebuild.insert(Some(node), Op::Reshape(Reshape { shape }), &[value])
     }
 }
 
@@ -420,15 +423,16 @@ impl Mask {
         let (open, hidden) = (Const::Fill(0.0), Const::Fill(hidden));
         let [one, other] = if is_seen_where_true { [open, hidden] } else { [hidden, open] };
         let ty = look.ty(condition);
-        let folded =
-            look.data(condition).and_then(|data| fold(&Op::Where, &[(ty, data), (&number, &one), (&number, &other)]));
+        let folded = look
+            .data(condition)
+            .and_then(|data| fold(&Op::Where(Where {}), &[(ty, data), (&number, &one), (&number, &other)]));
         if let Some(data) = folded {
             return rebuild.constant("mask", TensorType { dtype, shape: ty.shape.clone() }, data);
         }
         let condition = rebuild.get(condition)?;
         let one = rebuild.constant("seen", number.clone(), one)?;
         let other = rebuild.constant("hidden", number, other)?;
-        rebuild.insert(Some(node), Op::Where, &[condition, one, other])
+        rebuild.insert(Some(node), Op::Where(Where {}), &[condition, one, other])
     }
 }
 

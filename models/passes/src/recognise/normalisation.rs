@@ -5,7 +5,7 @@ use crate::pattern::Match;
 use crate::rewrite::rewrite_by;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
-use models::operator::{BinaryOp, Op, ReduceOp};
+use models::operators::{BinaryOp, LayerNorm, Op, Reduce, ReduceOp, RmsNorm};
 use models::types::{Dim, TensorType};
 
 /// `x / sqrt(v)` in any of the ways to write it.
@@ -32,10 +32,10 @@ fn normalisation(look: &Look<'_>, _: &Node, found: &Match) -> Option<Replacement
     if let Some([whole, mean]) = look.binary(x, BinaryOp::Sub)
         && trailing_mean(look, mean) == Some((whole, axis))
     {
-        let op = Op::LayerNorm { axis: axis_number, epsilon };
+        let op = Op::LayerNorm(LayerNorm { axis: axis_number, epsilon });
         return Some(Replacement::of(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
     }
-    Some(Replacement::of(Op::RmsNorm { axis: axis_number, epsilon }, vec![Part::Old(x), part(1.0)]))
+    Some(Replacement::of(Op::RmsNorm(RmsNorm { axis: axis_number, epsilon }), vec![Part::Old(x), part(1.0)]))
 }
 
 fn sum_with_number(look: &Look<'_>, id: ValueId) -> Option<(ValueId, f64)> {
@@ -45,7 +45,7 @@ fn sum_with_number(look: &Look<'_>, id: ValueId) -> Option<(ValueId, f64)> {
 /// What a mean over the last dimensions is taken of, and the first of them.
 fn trailing_mean(look: &Look<'_>, id: ValueId) -> Option<(ValueId, usize)> {
     let node = look.node(id)?;
-    let Op::Reduce { function: ReduceOp::Mean, axes, keep: true } = &node.op else { return None };
+    let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep: true }) = &node.op else { return None };
     let rank = look.ty(node.inputs[0]).rank() as i64;
     let first = *axes.first()?;
     let is_trailing = axes.iter().copied().eq(first..rank);
@@ -57,7 +57,7 @@ pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
         look.either(node.outputs[0], BinaryOp::Mul).find_map(|(normalised, scale)| {
             let before = look.node(normalised)?;
-            let (Op::LayerNorm { .. } | Op::RmsNorm { .. }) = before.op else { return None };
+            let (Op::LayerNorm(_) | Op::RmsNorm(_)) = before.op else { return None };
             let is_open = look.scalar(before.inputs[1]) == Some(1.0)
                 && before.inputs.get(2).is_none_or(|&shift| look.scalar(shift) == Some(0.0));
             let scale = is_open.then(|| as_vector(look, scale, before.inputs[1]))??;
@@ -73,7 +73,7 @@ pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
         look.either(node.outputs[0], BinaryOp::Add).find_map(|(normalised, shift)| {
             let before = look.node(normalised)?;
-            let (Op::LayerNorm { .. }, [x, scale, zero]) = (&before.op, before.inputs.as_slice()) else { return None };
+            let (Op::LayerNorm(_), [x, scale, zero]) = (&before.op, before.inputs.as_slice()) else { return None };
             let shift = (look.scalar(*zero) == Some(0.0)).then(|| as_vector(look, shift, *zero))??;
             Some(Replacement::of(before.op.clone(), vec![Part::Old(*x), Part::Old(*scale), shift]))
         })

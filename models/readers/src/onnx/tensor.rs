@@ -6,7 +6,7 @@
 use super::messages;
 use models::contents::Contents;
 use models::graph::Const;
-use models::infer::check_type;
+use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use std::path::{Component, Path};
 

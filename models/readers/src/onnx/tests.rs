@@ -3,7 +3,7 @@
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
 use expect_test::{Expect, expect};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Binary, BinaryOp, Op, QDense, Reshape, Unary, UnaryOp};
 use models::types::DType;
 use passes::simplify;
 use proptest::prelude::*;
@@ -148,7 +148,7 @@ fn an_input_that_decides_a_shape_can_be_bound() {
     let numbers = Tensor::from_numbers(models::types::TensorType::new(DType::I64, &[2]), &[2.0, 2.0]).unwrap();
     let bindings = BTreeMap::from([("shape".to_owned(), numbers)]);
     let graph = read(&model, &Options { bindings, ..Options::default() }).unwrap().graph;
-    assert_eq!(graph.nodes[0].op, Op::Reshape { shape: vec![2, 2] });
+    assert_eq!(graph.nodes[0].op, Op::Reshape(Reshape { shape: vec![2, 2] }));
 }
 
 #[test]
@@ -259,7 +259,10 @@ fn functions_and_constant_branches_are_inlined() {
     let functions: Vec<Op> = graph.nodes.iter().map(|node| node.op.clone()).collect();
     assert_eq!(
         functions,
-        [Op::Unary { function: UnaryOp::LeakyRelu { alpha: 0.25 } }, Op::Unary { function: UnaryOp::Neg }]
+        [
+            Op::Unary(Unary { function: UnaryOp::LeakyRelu { alpha: 0.25 } }),
+            Op::Unary(Unary { function: UnaryOp::Neg })
+        ]
     );
     assert_eq!(graph.nodes[0].origin.scope, "bent/b");
 
@@ -398,7 +401,7 @@ fn sums_and_products_become_layers() {
     let nodes = vec![node("m = MatMul(x, w)"), node("y = Add(b, m)")];
     let constants = vec![floats("w", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), floats("b", &[3], &[0.5, 1.0, 1.5])];
     let graph = read(&model(&["1", "2"], constants, nodes), &Options::default()).unwrap().graph;
-    assert!(matches!(graph.nodes[1].op, Op::Binary { function: BinaryOp::Add }));
+    assert!(matches!(graph.nodes[1].op, Op::Binary(Binary { function: BinaryOp::Add })));
     let after = simplify(&graph).unwrap();
     assert_eq!(after.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["dense", "bias_add"]);
     let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
@@ -425,7 +428,7 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
         let graph = read(&model(&["2", "2"], constants, nodes), &Options::default()).unwrap().graph;
         let after = simplify(&graph).unwrap();
         let dense = after.nodes.iter().find_map(|node| match node.op {
-            Op::QDense { w_zero, .. } => Some(w_zero),
+            Op::QDense(QDense { w_zero, .. }) => Some(w_zero),
             _ => None,
         });
         assert_eq!(dense, Some(expected), "{}", after.to_text());

@@ -4,7 +4,7 @@ use super::flatbuffer::{Read, Table};
 use super::schema::{Operator, Quantisation, Tensor};
 use crate::{Emit, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{BinaryOp, Clip, Dequantize, Op, Quantize, Requantize, UnaryOp};
 use models::types::{DType, TensorType};
 use passes::quantise;
 
@@ -100,7 +100,7 @@ impl<'a> Call<'a, '_> {
         }
         let mut inputs = vec![x, scale];
         inputs.extend(self.zeros(scales, ty.dtype)?);
-        self.emit.push(Op::Dequantize { axis }, &inputs)
+        self.emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
     }
 
     /// Wide integers times their scales: biases of layers whose data has 16 bits.
@@ -126,7 +126,7 @@ impl<'a> Call<'a, '_> {
         let scale = self.scales(scales)?;
         let mut inputs = vec![y, scale];
         inputs.extend(self.zeros(scales, to)?);
-        self.emit.push(Op::Quantize { to, axis: 0 }, &inputs)
+        self.emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
     }
 
     /// One scale without dimensions, or a vector of them.
@@ -204,8 +204,10 @@ impl<'a> Call<'a, '_> {
             Activation::None => Ok(y),
             Activation::Between(Some(0.0), None) => self.emit.unary(UnaryOp::Relu, y),
             Activation::Between(low, high) => {
-                let op =
-                    Op::Clip { low: low.unwrap_or(f64::from(f32::MIN)), high: high.unwrap_or(f64::from(f32::MAX)) };
+                let op = Op::Clip(Clip {
+                    low: low.unwrap_or(f64::from(f32::MIN)),
+                    high: high.unwrap_or(f64::from(f32::MAX)),
+                });
                 self.emit.push(op, &[y])
             }
             Activation::Tanh => self.emit.unary(UnaryOp::Tanh, y),
@@ -249,7 +251,7 @@ impl<'a> Call<'a, '_> {
         };
         let axis = if multipliers.len() == 1 { 0 } else { axis };
         let multiplier = self.numbers(DType::F32, &multipliers)?;
-        self.emit.push(Op::Requantize { to, axis, zero, low, high }, &[sums, multiplier])
+        self.emit.push(Op::Requantize(Requantize { to, axis, zero, low, high }), &[sums, multiplier])
     }
 
     /// What an exact product of integers needs: 8-bit operands with scales that this can represent (several ones of

@@ -69,7 +69,7 @@ impl<'a> Importer<'a> {
             let packed = tensor.packed();
             let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else { continue };
             let ty = TensorType::new(dtype, &extents(&tensor.shape));
-            models::infer::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
+            models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
             let bytes = self.model.slice(range.clone());
             let count = ty.elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
             let bytes = match (packed, &tensor.sparsity) {

@@ -6,8 +6,8 @@
 use super::schema::{Meta, Payload, Payloads, dtype, integer};
 use crate::archive::Archive;
 use models::graph::Const;
-use models::infer::check_type;
-use models::operator::Op;
+use models::operators::{Op, Transpose};
+use models::shapes::check_type;
 use models::types::TensorType;
 use std::collections::BTreeMap;
 
@@ -121,5 +121,5 @@ fn turned(ty: &TensorType, order: &[usize], data: Const) -> Const {
     let stored = TensorType { dtype: ty.dtype, shape: order.iter().map(|&axis| ty.shape[axis].clone()).collect() };
     let permutation =
         (0..order.len()).map(|axis| order.iter().position(|&at| at == axis).unwrap_or(0) as i64).collect();
-    Const::computed(Op::Transpose { permutation }, vec![(stored, data)])
+    Const::computed(Op::Transpose(Transpose { permutation }), vec![(stored, data)])
 }

@@ -4,7 +4,13 @@
 //! them, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g` groups, `shape` all extents.
 
 use super::{Arguments, Form, Parts};
-use models::operator::{BinaryOp, Border, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
+use models::operators::{
+    AdaptivePool, ArgReduce, ArgTop, Attention, BatchNorm, BiasAdd, Binary, BinaryOp, Border, BorderPad, Cast, Clip,
+    Compare, CompareOp, Concat, Conv, ConvTranspose, CumSum, Dense, Dequantize, Einsum, Expand, Gather, GatherElements,
+    GatherNd, GlobalPool, GroupNorm, LayerNorm, LpNorm, Lrn, MatMul, MeanVarianceNorm, OneHot, Op, PRelu, Pad, Pool,
+    PoolMode, QConv, QDense, QMatMul, Quantize, Reduce, ReduceOp, Requantize, Resize, ResizeMode, RmsNorm, Rope,
+    ScaleShift, ScatterElements, ScatterNd, ScatterOp, Slice, Softmax, Tile, Transpose, Trilu, Unary, UnaryOp, Where,
+};
 use models::types::{DType, TensorType};
 
 type Made = Result<Parts, String>;
@@ -25,11 +31,11 @@ pub(super) const FORMS: &[Form] = &[
     form("q_conv2d", "q_conv2d:ci=64,hw=56,co=64,k=3,p=1,xz=5", q_conv),
     form("q_dense", "q_dense:m=1,n=1000,k=512,xz=5", |a| {
         let (x_zero, w_zero) = (a.integer_or("xz", 0)?, a.integer_or("wz", 0)?);
-        q_product(a, Op::QDense { x_zero, w_zero }, [a.integer("n")?, a.integer("k")?])
+        q_product(a, Op::QDense(QDense { x_zero, w_zero }), [a.integer("n")?, a.integer("k")?])
     }),
     form("q_matmul", "q_matmul:m=128,n=768,k=768,xz=5", |a| {
         let (a_zero, b_zero) = (a.integer_or("xz", 0)?, a.integer_or("wz", 0)?);
-        q_product(a, Op::QMatMul { a_zero, b_zero }, [a.integer("k")?, a.integer("n")?])
+        q_product(a, Op::QMatMul(QMatMul { a_zero, b_zero }), [a.integer("k")?, a.integer("n")?])
     }),
     form("softmax", "softmax:shape=1x1000,axis=1", |a| softmax(a, false)),
     form("log_softmax", "log_softmax:shape=1x1000", |a| softmax(a, true)),
@@ -41,18 +47,26 @@ pub(super) const FORMS: &[Form] = &[
         group_norm(a, x[index_of(1, &x)?])
     }),
     form("mean_variance_norm", "mean_variance_norm:shape=1x64x56x56,axes=0x2x3", |a| {
-        plain(a, Op::MeanVarianceNorm { axes: a.integers("axes")?, epsilon: a.number_or("epsilon", 1e-9)? })
+        plain(
+            a,
+            Op::MeanVarianceNorm(MeanVarianceNorm {
+                axes: a.integers("axes")?,
+                epsilon: a.number_or("epsilon", 1e-9)?,
+            }),
+        )
     }),
     form("lp_norm", "lp_norm:shape=1x512,axis=-1,order=2", |a| {
-        plain(a, Op::LpNorm { axis: a.integer_or("axis", -1)?, order: a.integer_or("order", 2)? })
+        plain(a, Op::LpNorm(LpNorm { axis: a.integer_or("axis", -1)?, order: a.integer_or("order", 2)? }))
     }),
     form("lrn", "lrn:shape=1x96x55x55,k=5,alpha=0.0001,beta=0.75,bias=1", |a| {
         let (alpha, beta, bias) = (a.number_or("alpha", 1e-4)?, a.number_or("beta", 0.75)?, a.number_or("bias", 1.0)?);
-        plain(a, Op::Lrn { size: a.integer("k")?, alpha, beta, bias })
+        plain(a, Op::Lrn(Lrn { size: a.integer("k")?, alpha, beta, bias }))
     }),
     form("batch_norm", "batch_norm:shape=1x64x56x56", batch_norm),
-    form("scale_shift", "scale_shift:shape=1x64x56x56", |a| per_channel(a, 2, |axis| Op::ScaleShift { axis })),
-    form("bias_add", "bias_add:shape=1x64x56x56", |a| per_channel(a, 1, |axis| Op::BiasAdd { axis })),
+    form("scale_shift", "scale_shift:shape=1x64x56x56", |a| {
+        per_channel(a, 2, |axis| Op::ScaleShift(ScaleShift { axis }))
+    }),
+    form("bias_add", "bias_add:shape=1x64x56x56", |a| per_channel(a, 1, |axis| Op::BiasAdd(BiasAdd { axis }))),
     form("max_pool1d", "max_pool1d:c=64,size=100,k=2,s=2", |a| pool(a, PoolMode::Max, 1)),
     form("max_pool2d", "max_pool2d:c=64,hw=112,k=3,s=2,p=1", |a| pool(a, PoolMode::Max, 2)),
     form("max_pool3d", "max_pool3d:c=64,hw=28,k=2,s=2", |a| pool(a, PoolMode::Max, 3)),
@@ -146,15 +160,15 @@ pub(super) const FORMS: &[Form] = &[
     form("and", "and:shape=1x64x56x56,dtype=bool", |a| binary(a, BinaryOp::And)),
     form("or", "or:shape=1x64x56x56,dtype=bool", |a| binary(a, BinaryOp::Or)),
     form("xor", "xor:shape=1x64x56x56,dtype=bool", |a| binary(a, BinaryOp::Xor)),
-    form("equal", "equal:shape=1x64x56x56", |a| two(a, Op::Compare { function: CompareOp::Equal })),
-    form("not_equal", "not_equal:shape=1x64x56x56", |a| two(a, Op::Compare { function: CompareOp::NotEqual })),
-    form("less", "less:shape=1x64x56x56", |a| two(a, Op::Compare { function: CompareOp::Less })),
+    form("equal", "equal:shape=1x64x56x56", |a| two(a, Op::Compare(Compare { function: CompareOp::Equal }))),
+    form("not_equal", "not_equal:shape=1x64x56x56", |a| two(a, Op::Compare(Compare { function: CompareOp::NotEqual }))),
+    form("less", "less:shape=1x64x56x56", |a| two(a, Op::Compare(Compare { function: CompareOp::Less }))),
     form("less_or_equal", "less_or_equal:shape=1x64x56x56", |a| {
-        two(a, Op::Compare { function: CompareOp::LessOrEqual })
+        two(a, Op::Compare(Compare { function: CompareOp::LessOrEqual }))
     }),
-    form("greater", "greater:shape=1x64x56x56", |a| two(a, Op::Compare { function: CompareOp::Greater })),
+    form("greater", "greater:shape=1x64x56x56", |a| two(a, Op::Compare(Compare { function: CompareOp::Greater }))),
     form("greater_or_equal", "greater_or_equal:shape=1x64x56x56", |a| {
-        two(a, Op::Compare { function: CompareOp::GreaterOrEqual })
+        two(a, Op::Compare(Compare { function: CompareOp::GreaterOrEqual }))
     }),
     form("where", "where:shape=1x12x128x128,other=128x128", choose),
     form("p_relu", "p_relu:shape=1x64x56x56", p_relu),
@@ -174,15 +188,15 @@ pub(super) const FORMS: &[Form] = &[
     form("arg_min", "arg_min:shape=1x1000,axis=1", |a| arg_reduce(a, false)),
     form("arg_top", "arg_top:shape=1x1000,axis=1,count=5", |a| {
         let (count, axis) = (a.integer("count")?, a.integer_or("axis", -1)?);
-        plain(a, Op::ArgTop { count, axis, largest: !a.is_set("smallest")? })
+        plain(a, Op::ArgTop(ArgTop { count, axis, largest: !a.is_set("smallest")? }))
     }),
     form("cum_sum", "cum_sum:shape=8x256,axis=1", |a| {
         let (exclusive, reverse) = (a.is_set("exclusive")?, a.is_set("reverse")?);
-        plain(a, Op::CumSum { axis: a.integer_or("axis", -1)?, exclusive, reverse })
+        plain(a, Op::CumSum(CumSum { axis: a.integer_or("axis", -1)?, exclusive, reverse }))
     }),
-    form("cast", "cast:shape=1x1000,dtype=f32,to=f16", |a| plain(a, Op::Cast { to: a.dtype("to")? })),
+    form("cast", "cast:shape=1x1000,dtype=f32,to=f16", |a| plain(a, Op::Cast(Cast { to: a.dtype("to")? }))),
     form("transpose", "transpose:shape=1x128x12x64,order=0x2x1x3", |a| {
-        plain(a, Op::Transpose { permutation: a.integers("order")? })
+        plain(a, Op::Transpose(Transpose { permutation: a.integers("order")? }))
     }),
     form("concat", "concat:shape=1x64x28x28,other=1x32x28x28,axis=1", concat),
     form("slice", "slice:shape=1x116x28x28,axes=1,from=0,to=58", slice),
@@ -195,25 +209,27 @@ pub(super) const FORMS: &[Form] = &[
     form("reflect_pad", "reflect_pad:shape=1x3x224x224,p=0x0x3x3", |a| border_pad(a, Border::Reflect)),
     form("edge_pad", "edge_pad:shape=1x3x224x224,p=0x0x3x3", |a| border_pad(a, Border::Edge)),
     form("wrap_pad", "wrap_pad:shape=1x3x224x224,p=0x0x3x3", |a| border_pad(a, Border::Wrap)),
-    form("expand", "expand:shape=1x64x1x1,to=1x64x56x56", |a| plain(a, Op::Expand { shape: a.integers("to")? })),
-    form("tile", "tile:shape=1x64x28,times=1x1x2", |a| plain(a, Op::Tile { repeats: a.integers("times")? })),
+    form("expand", "expand:shape=1x64x1x1,to=1x64x56x56", |a| {
+        plain(a, Op::Expand(Expand { shape: a.integers("to")? }))
+    }),
+    form("tile", "tile:shape=1x64x28,times=1x1x2", |a| plain(a, Op::Tile(Tile { repeats: a.integers("times")? }))),
     form("gather", "gather:shape=30522x768,at=1x128,axis=0", |a| {
-        indexed(a, Op::Gather { axis: a.integer_or("axis", 0)? }, None)
+        indexed(a, Op::Gather(Gather { axis: a.integer_or("axis", 0)? }), None)
     }),
     form("gather_elements", "gather_elements:shape=8x100,at=8x10,axis=1", |a| {
-        indexed(a, Op::GatherElements { axis: a.integer_or("axis", 0)? }, None)
+        indexed(a, Op::GatherElements(GatherElements { axis: a.integer_or("axis", 0)? }), None)
     }),
     form("gather_nd", "gather_nd:shape=64x64x32,at=100x2", |a| {
-        indexed(a, Op::GatherNd { batch: a.integer_or("batch", 0)? }, None)
+        indexed(a, Op::GatherNd(GatherNd { batch: a.integer_or("batch", 0)? }), None)
     }),
     form("scatter_elements", "scatter_elements:shape=8x100,at=8x10,axis=1", |a| {
-        let op = Op::ScatterElements { axis: a.integer_or("axis", 0)?, combine: combine(a)? };
+        let op = Op::ScatterElements(ScatterElements { axis: a.integer_or("axis", 0)?, combine: combine(a)? });
         indexed(a, op, Some(a.integers("at")?))
     }),
     form("scatter_nd", "scatter_nd:shape=64x64x32,at=10x2,combine=add", scatter_nd),
     form("one_hot", "one_hot:shape=1x128,depth=1000", one_hot),
     form("trilu", "trilu:shape=128x128,upper=1", |a| {
-        plain(a, Op::Trilu { upper: a.is_set("upper")?, diagonal: a.integer_or("diagonal", 0)? })
+        plain(a, Op::Trilu(Trilu { upper: a.is_set("upper")?, diagonal: a.integer_or("diagonal", 0)? }))
     }),
     form("quantize", "quantize:shape=1x64x56x56,to=u8", quantize),
     form("dequantize", "dequantize:shape=1x64x56x56,from=u8", dequantize),
@@ -236,12 +252,12 @@ fn depthwise(a: &Arguments) -> Made {
 }
 
 fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_group: i64, groups: i64) -> Made {
-    let op = Op::Conv {
+    let op = Op::Conv(Conv {
         strides: a.per_axis("s", rank, Some(1))?,
         pads: a.pads("p", rank)?,
         dilations: a.per_axis("d", rank, Some(1))?,
         groups,
-    };
+    });
     let x = [vec![a.integer_or("n", 1)?, channels_in], spatial(a, rank)?].concat();
     let w = [vec![channels_out, per_group], a.per_axis("k", rank, None)?].concat();
     let dtype = a.dtype("dtype")?;
@@ -250,13 +266,13 @@ fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_
 
 fn conv_transpose(a: &Arguments, rank: usize) -> Made {
     let (channels_in, channels_out, groups) = (a.integer("ci")?, a.integer("co")?, a.integer_or("g", 1)?);
-    let op = Op::ConvTranspose {
+    let op = Op::ConvTranspose(ConvTranspose {
         strides: a.per_axis("s", rank, Some(1))?,
         pads: a.pads("p", rank)?,
         output_pads: a.per_axis("op", rank, Some(0))?,
         dilations: a.per_axis("d", rank, Some(1))?,
         groups,
-    };
+    });
     let per_group = channels_out.checked_div(groups).ok_or("`g` must not be 0")?;
     let x = [vec![a.integer_or("n", 1)?, channels_in], spatial(a, rank)?].concat();
     let w = [vec![channels_in, per_group], a.per_axis("k", rank, None)?].concat();
@@ -266,7 +282,7 @@ fn conv_transpose(a: &Arguments, rank: usize) -> Made {
 
 fn dense(a: &Arguments) -> Made {
     let (m, n, k, dtype) = (a.integer_or("m", 1)?, a.integer("n")?, a.integer("k")?, a.dtype("dtype")?);
-    with_epilogue(a, Op::Dense, vec![TensorType::new(dtype, &[m, k]), TensorType::new(dtype, &[n, k])], -1)
+    with_epilogue(a, Op::Dense(Dense {}), vec![TensorType::new(dtype, &[m, k]), TensorType::new(dtype, &[n, k])], -1)
 }
 
 fn mat_mul(a: &Arguments) -> Made {
@@ -278,16 +294,16 @@ fn mat_mul(a: &Arguments) -> Made {
         TensorType::new(dtype, &[batch.clone(), extents].concat())
     };
     let inputs = vec![matrix(m, k, transpose_a), matrix(k, n, transpose_b)];
-    with_epilogue(a, Op::MatMul { transpose_a, transpose_b }, inputs, -1)
+    with_epilogue(a, Op::MatMul(MatMul { transpose_a, transpose_b }), inputs, -1)
 }
 
 fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> Made {
-    let unary = |function| Op::Unary { function };
+    let unary = |function| Op::Unary(Unary { function });
     let activation = a.one_of(
         "act",
         &[
             ("relu", unary(UnaryOp::Relu)),
-            ("relu6", Op::Clip { low: 0.0, high: 6.0 }),
+            ("relu6", Op::Clip(Clip { low: 0.0, high: 6.0 })),
             ("sigmoid", unary(UnaryOp::Sigmoid)),
             ("hard_sigmoid", unary(UnaryOp::HardSigmoid)),
             ("tanh", unary(UnaryOp::Tanh)),
@@ -307,19 +323,19 @@ fn einsum(a: &Arguments) -> Made {
     if a.has("other") {
         inputs.push(TensorType::new(dtype, &a.integers("other")?));
     }
-    only(Op::Einsum { equation }, inputs)
+    only(Op::Einsum(Einsum { equation }), inputs)
 }
 
 /// `h` heads of queries and `g` of keys, `s` queries and `t` places, widths `d` and `e`.
 fn attention(a: &Arguments) -> Made {
     let (batch, heads, rows, width) = (a.integer_or("b", 1)?, a.integer("h")?, a.integer("s")?, a.integer("d")?);
     let (kept, places) = (a.integer_or("g", heads)?, a.integer_or("t", rows)?);
-    let op = Op::Attention {
+    let op = Op::Attention(Attention {
         causal: a.is_set("causal")?,
         scale: a.number_or("scale", 1.0 / (width.max(1) as f64).sqrt())?,
         window: if a.has("window") { Some(a.integer("window")?) } else { None },
         softcap: if a.has("softcap") { Some(a.number_or("softcap", 0.0)?) } else { None },
-    };
+    });
     let dtype = a.dtype("dtype")?;
     let ty = |heads, places, width| TensorType::new(dtype, &[batch, heads, places, width]);
     let mut inputs = vec![ty(heads, rows, width), ty(kept, places, width), ty(kept, places, a.integer_or("e", width)?)];
@@ -337,16 +353,22 @@ fn rope(a: &Arguments) -> Made {
     *angles.last_mut().ok_or("`shape` needs at least one number")? = rotary / 2;
     let angles = TensorType::new(dtype, &angles);
     only(
-        Op::Rope { rotary, interleaved: a.is_set("interleaved")? },
+        Op::Rope(Rope { rotary, interleaved: a.is_set("interleaved")? }),
         vec![TensorType::new(dtype, &x), angles.clone(), angles],
     )
 }
 
 fn q_conv(a: &Arguments) -> Made {
     let Parts { op, inputs, .. } = conv(a, 2)?;
-    let Op::Conv { strides, pads, dilations, groups } = op else { unreachable!("a convolution was asked for") };
-    let op =
-        Op::QConv { strides, pads, dilations, groups, x_zero: a.integer_or("xz", 0)?, w_zero: a.integer_or("wz", 0)? };
+    let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!("a convolution was asked for") };
+    let op = Op::QConv(QConv {
+        strides,
+        pads,
+        dilations,
+        groups,
+        x_zero: a.integer_or("xz", 0)?,
+        w_zero: a.integer_or("wz", 0)?,
+    });
     let types = [narrow(a, "x", DType::U8)?, narrow(a, "w", DType::I8)?];
     let inputs = inputs.into_iter().zip(types).map(|(ty, dtype)| TensorType { dtype, shape: ty.shape });
     only(op, inputs.collect())
@@ -367,14 +389,14 @@ fn quantize(a: &Arguments) -> Made {
     let (axis, scale) = scales(a, &x)?;
     let dtype = a.dtype("dtype")?;
     let inputs = vec![TensorType::new(dtype, &x), TensorType::new(dtype, &scale), TensorType::new(to, &scale)];
-    only(Op::Quantize { to, axis }, inputs)
+    only(Op::Quantize(Quantize { to, axis }), inputs)
 }
 
 fn dequantize(a: &Arguments) -> Made {
     let (x, from) = (a.integers("shape")?, narrow(a, "from", DType::U8)?);
     let (axis, scale) = scales(a, &x)?;
     let scales = [TensorType::new(a.dtype("dtype")?, &scale), TensorType::new(from, &scale)];
-    only(Op::Dequantize { axis }, [vec![TensorType::new(from, &x)], scales.to_vec()].concat())
+    only(Op::Dequantize(Dequantize { axis }), [vec![TensorType::new(from, &x)], scales.to_vec()].concat())
 }
 
 fn requantize(a: &Arguments) -> Made {
@@ -382,7 +404,7 @@ fn requantize(a: &Arguments) -> Made {
     let (axis, scale) = scales(a, &x)?;
     let (low, high) = to.integer_range().ok_or_else(|| format!("`to={to}` is no integer of up to 32 bits"))?;
     let (low, high) = (a.integer_or("low", low)?, a.integer_or("high", high)?);
-    let op = Op::Requantize { to, axis, zero: a.integer_or("zero", 0)?, low, high };
+    let op = Op::Requantize(Requantize { to, axis, zero: a.integer_or("zero", 0)?, low, high });
     only(op, vec![TensorType::new(DType::I32, &x), TensorType::new(a.dtype("dtype")?, &scale)])
 }
 
@@ -396,7 +418,7 @@ fn scales(a: &Arguments, x: &[i64]) -> Result<(i64, Vec<i64>), String> {
 }
 
 fn choose(a: &Arguments) -> Made {
-    let Parts { op, mut inputs, .. } = two(a, Op::Where)?;
+    let Parts { op, mut inputs, .. } = two(a, Op::Where(Where {}))?;
     inputs.insert(0, TensorType { dtype: DType::Bool, shape: inputs[0].shape.clone() });
     only(op, inputs)
 }
@@ -410,16 +432,16 @@ fn p_relu(a: &Arguments) -> Made {
         let channels = index_of(1, &x)?;
         [vec![x[channels]], vec![1; x.len() - 2]].concat()
     };
-    only(Op::PRelu, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &slope)])
+    only(Op::PRelu(PRelu {}), vec![TensorType::new(dtype, &x), TensorType::new(dtype, &slope)])
 }
 
 fn reduce(a: &Arguments, function: ReduceOp) -> Made {
-    plain(a, Op::Reduce { function, axes: a.integers("axes")?, keep: a.is_set("keep")? })
+    plain(a, Op::Reduce(Reduce { function, axes: a.integers("axes")?, keep: a.is_set("keep")? }))
 }
 
 fn arg_reduce(a: &Arguments, largest: bool) -> Made {
     let (axis, keep, last) = (a.integer_or("axis", -1)?, a.is_set("keep")?, a.is_set("last")?);
-    plain(a, Op::ArgReduce { largest, axis, keep, last })
+    plain(a, Op::ArgReduce(ArgReduce { largest, axis, keep, last }))
 }
 
 /// An operator on a tensor, indices of the shape `at`, and perhaps updates.
@@ -435,7 +457,7 @@ fn scatter_nd(a: &Arguments) -> Made {
     let (looked_up, tuples) = at.split_last().ok_or("`at` needs at least one number")?;
     let looked_up = usize::try_from(*looked_up).unwrap_or(usize::MAX);
     let inner = x.get(looked_up..).ok_or_else(|| format!("`at` looks up {looked_up} of {} dimensions", x.len()))?;
-    indexed(a, Op::ScatterNd { combine: combine(a)? }, Some([tuples, inner].concat()))
+    indexed(a, Op::ScatterNd(ScatterNd { combine: combine(a)? }), Some([tuples, inner].concat()))
 }
 
 fn combine(a: &Arguments) -> Result<ScatterOp, String> {
@@ -451,24 +473,25 @@ fn combine(a: &Arguments) -> Result<ScatterOp, String> {
 
 fn one_hot(a: &Arguments) -> Made {
     let (on, off) = (a.number_or("on", 1.0)?, a.number_or("off", 0.0)?);
-    let op = Op::OneHot { axis: a.integer_or("axis", -1)?, depth: a.integer("depth")?, on, off, to: a.dtype("to")? };
+    let op =
+        Op::OneHot(OneHot { axis: a.integer_or("axis", -1)?, depth: a.integer("depth")?, on, off, to: a.dtype("to")? });
     only(op, vec![TensorType::new(narrow(a, "index", DType::I64)?, &a.integers("shape")?)])
 }
 
 fn border_pad(a: &Arguments, border: Border) -> Made {
     let rank = a.integers("shape")?.len();
-    plain(a, Op::BorderPad { border, pads: a.pads("p", rank)? })
+    plain(a, Op::BorderPad(BorderPad { border, pads: a.pads("p", rank)? }))
 }
 
 fn rms_norm(a: &Arguments) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let axis = a.integer_or("axis", -1)?;
     let scale = TensorType::new(dtype, &x[index_of(axis, &x)?..]);
-    only(Op::RmsNorm { axis, epsilon: a.number_or("epsilon", 1e-6)? }, vec![TensorType::new(dtype, &x), scale])
+    only(Op::RmsNorm(RmsNorm { axis, epsilon: a.number_or("epsilon", 1e-6)? }), vec![TensorType::new(dtype, &x), scale])
 }
 
 fn group_norm(a: &Arguments, groups: i64) -> Made {
-    vectors(a, Op::GroupNorm { groups, epsilon: a.number_or("epsilon", 1e-5)? }, 1, 2)
+    vectors(a, Op::GroupNorm(GroupNorm { groups, epsilon: a.number_or("epsilon", 1e-5)? }), 1, 2)
 }
 
 fn lp(a: &Arguments) -> Result<PoolMode, String> {
@@ -476,34 +499,34 @@ fn lp(a: &Arguments) -> Result<PoolMode, String> {
 }
 
 fn adaptive(a: &Arguments, mode: PoolMode) -> Made {
-    plain(a, Op::AdaptivePool { mode, extents: a.integers("to")? })
+    plain(a, Op::AdaptivePool(AdaptivePool { mode, extents: a.integers("to")? }))
 }
 
 fn softmax(a: &Arguments, log: bool) -> Made {
-    plain(a, Op::Softmax { axis: a.integer_or("axis", -1)?, log })
+    plain(a, Op::Softmax(Softmax { axis: a.integer_or("axis", -1)?, log }))
 }
 
 fn layer_norm(a: &Arguments) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let axis = a.integer_or("axis", -1)?;
     let vector = TensorType::new(dtype, &x[index_of(axis, &x)?..]);
-    let op = Op::LayerNorm { axis, epsilon: a.number_or("epsilon", 1e-5)? };
+    let op = Op::LayerNorm(LayerNorm { axis, epsilon: a.number_or("epsilon", 1e-5)? });
     only(op, vec![TensorType::new(dtype, &x), vector.clone(), vector])
 }
 
 fn slice(a: &Arguments) -> Made {
     let axes = a.integers("axes")?;
     let steps = if a.has("step") { a.integers("step")? } else { vec![1; axes.len()] };
-    plain(a, Op::Slice { axes, starts: a.integers("from")?, stops: a.integers("to")?, steps })
+    plain(a, Op::Slice(Slice { axes, starts: a.integers("from")?, stops: a.integers("to")?, steps }))
 }
 
 fn resize(a: &Arguments, mode: ResizeMode) -> Made {
-    plain(a, Op::Resize { mode, extents: a.integers("to")? })
+    plain(a, Op::Resize(Resize { mode, extents: a.integers("to")? }))
 }
 
 fn batch_norm(a: &Arguments) -> Made {
     let epsilon = a.number_or("epsilon", 1e-5)?;
-    vectors(a, Op::BatchNorm { epsilon }, 1, 4)
+    vectors(a, Op::BatchNorm(BatchNorm { epsilon }), 1, 4)
 }
 
 fn per_channel(a: &Arguments, count: usize, op: fn(i64) -> Op) -> Made {
@@ -528,7 +551,7 @@ fn index_of(axis: i64, extents: &[i64]) -> Result<usize, String> {
 
 fn pool(a: &Arguments, mode: PoolMode, rank: usize) -> Made {
     let kernel = a.per_axis("k", rank, None)?;
-    let op = Op::Pool {
+    let op = Op::Pool(Pool {
         mode,
         strides: if a.has("s") { a.per_axis("s", rank, None)? } else { kernel.clone() },
         kernel,
@@ -536,34 +559,34 @@ fn pool(a: &Arguments, mode: PoolMode, rank: usize) -> Made {
         dilations: a.per_axis("d", rank, Some(1))?,
         ceil: a.is_set("ceil")?,
         count_pad: mode == PoolMode::Average && a.is_set("count_pad")?,
-    };
+    });
     let x = [vec![a.integer_or("n", 1)?, a.integer("c")?], spatial(a, rank)?].concat();
     only(op, vec![TensorType::new(a.dtype("dtype")?, &x)])
 }
 
 fn global_pool(a: &Arguments, mode: PoolMode) -> Made {
-    plain(a, Op::GlobalPool { mode })
+    plain(a, Op::GlobalPool(GlobalPool { mode }))
 }
 
 fn unary(a: &Arguments, function: UnaryOp) -> Made {
-    plain(a, Op::Unary { function })
+    plain(a, Op::Unary(Unary { function }))
 }
 
 fn clip(a: &Arguments) -> Made {
-    plain(a, Op::Clip { low: a.number_or("low", 0.0)?, high: a.number_or("high", 6.0)? })
+    plain(a, Op::Clip(Clip { low: a.number_or("low", 0.0)?, high: a.number_or("high", 6.0)? }))
 }
 
 fn binary(a: &Arguments, function: BinaryOp) -> Made {
-    two(a, Op::Binary { function })
+    two(a, Op::Binary(Binary { function }))
 }
 
 fn concat(a: &Arguments) -> Made {
-    two(a, Op::Concat { axis: a.integer_or("axis", 1)? })
+    two(a, Op::Concat(Concat { axis: a.integer_or("axis", 1)? }))
 }
 
 fn pad(a: &Arguments) -> Made {
     let rank = a.integers("shape")?.len();
-    plain(a, Op::Pad { pads: a.pads("p", rank)?, value: a.number_or("value", 0.0)? })
+    plain(a, Op::Pad(Pad { pads: a.pads("p", rank)?, value: a.number_or("value", 0.0)? }))
 }
 
 /// An operator on two tensors of `shape` and `other`, which is like `shape` unless it is given.

@@ -12,7 +12,7 @@ use models::builder::GraphBuilder;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, ValueId};
 use models::names;
-use models::operator::Op;
+use models::operators::{BiasAdd, Op};
 use models::task::{Operand, Task};
 use models::types::TensorType;
 
@@ -98,7 +98,7 @@ impl Parts {
             let axis = if axis < 0 { ty.rank() - 1 } else { 1 };
             let bias = TensorType { dtype: ty.dtype, shape: vec![ty.shape[axis].clone()] };
             let bias = builder.constant("bias", bias, Const::Random { seed: values.len() as u64 })?;
-            y = builder.push(Op::BiasAdd { axis: axis as i64 }, &[y, bias])?;
+            y = builder.push(Op::BiasAdd(BiasAdd { axis: axis as i64 }), &[y, bias])?;
         }
         if let Some(op) = self.activation {
             y = builder.push(op, &[y])?;

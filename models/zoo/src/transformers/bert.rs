@@ -2,10 +2,10 @@
 
 use super::activation;
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::UnaryOp;
+use models::operators::{Attention, UnaryOp};
 
 /// Sizes of an encoder.
 struct Shape {
@@ -95,7 +95,7 @@ fn block(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueI
     let q = net.project(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.attend(&own, [q, k, v], None, Sight::all(shape.head()))?;
+    let seen = net.attend(&own, [q, k, v], None, Attention::of_width(shape.head()))?;
     let seen = net.linear(&format!("{scope}.attention.output.dense"), seen, shape.width, Bias::With)?;
     let sum = net.add(&format!("{scope}.attention.output"), seen, x)?;
     let x = net.layer_norm(&format!("{scope}.attention.output.LayerNorm"), sum, shape.epsilon)?;
@@ -123,7 +123,7 @@ pub(super) fn distilbert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
         let q = net.project(&format!("{scope}.attention.q_lin"), x, cut, Bias::With)?;
         let k = net.project(&format!("{scope}.attention.k_lin"), x, cut, Bias::With)?;
         let v = net.project(&format!("{scope}.attention.v_lin"), x, cut, Bias::With)?;
-        let seen = net.attend(&format!("{scope}.attention"), [q, k, v], None, Sight::all(width / heads))?;
+        let seen = net.attend(&format!("{scope}.attention"), [q, k, v], None, Attention::of_width(width / heads))?;
         let seen = net.linear(&format!("{scope}.attention.out_lin"), seen, width, Bias::With)?;
         let sum = net.add(&format!("{scope}.attention"), seen, x)?;
         x = net.layer_norm(&format!("{scope}.sa_layer_norm"), sum, epsilon)?;
@@ -161,7 +161,7 @@ fn albert_block(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result
     let q = net.project(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project(&format!("{own}.key"), x, heads, Bias::With)?;
     let v = net.project(&format!("{own}.value"), x, heads, Bias::With)?;
-    let seen = net.attend(&own, [q, k, v], None, Sight::all(shape.head()))?;
+    let seen = net.attend(&own, [q, k, v], None, Attention::of_width(shape.head()))?;
     let seen = net.linear(&format!("{own}.dense"), seen, shape.width, Bias::With)?;
     let sum = net.add(&own, seen, x)?;
     let x = net.layer_norm(&format!("{own}.LayerNorm"), sum, shape.epsilon)?;

@@ -1,11 +1,12 @@
 //! Decoders with learned positions or plain blocks: GPT-2, GPT-Neo, GPT-NeoX, OPT, Phi.
 
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net};
 use super::rotary::Rotary;
 use super::{activation, check_divides};
 use models::error::Result;
 use models::graph::ValueId;
+use models::operators::Attention;
 
 /// The product with the table of words, or with a weight of its own.
 pub(super) fn head(net: &mut Net, x: ValueId, scope: &str, table: Option<&str>, words: i64) -> Result<ValueId> {
@@ -37,7 +38,7 @@ pub(super) fn gpt2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let k = net.split_heads(&own, k, cut[0], cut[1])?;
         let v = net.split_heads(&own, v, cut[0], cut[1])?;
         let [k, v] = net.remember(layer, &own, k, v)?;
-        let seen = net.attend(&own, [q, k, v], None, Sight::causal(cut[1]))?;
+        let seen = net.attend(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
         let seen = net.linear_turned(&format!("{own}.c_proj"), seen, width)?;
         x = net.add(&scope, seen, x)?;
         let y = net.layer_norm(&format!("{scope}.ln_2"), x, epsilon)?;
@@ -83,7 +84,7 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let v = net.project(&format!("{own}.v_proj"), y, [heads, head_width], Bias::Without)?;
         let [k, v] = net.remember(layer, &own, k, v)?;
         let window = is_local[usize::try_from(layer).unwrap_or(0) % is_local.len()].then_some(window);
-        let seen = net.attend(&own, [q, k, v], None, Sight { causal: true, window, scale: 1.0 })?;
+        let seen = net.attend(&own, [q, k, v], None, Attention { causal: true, window, scale: 1.0, softcap: None })?;
         let seen = net.linear(&format!("{own}.out_proj"), seen, width, Bias::With)?;
         x = net.add(&scope, seen, x)?;
         let y = net.layer_norm(&format!("{scope}.ln_2"), x, epsilon)?;
@@ -143,7 +144,7 @@ pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let [q, k, v] = net.parts(&own, all)?;
         let (q, k) = (rotary.turn(net, &own, q)?, rotary.turn(net, &own, k)?);
         let [k, v] = net.remember(layer, &own, k, v)?;
-        let seen = net.attend(&own, [q, k, v], None, Sight::causal(head_width))?;
+        let seen = net.attend(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
         let seen = net.linear(&format!("{own}.dense"), seen, width, bias)?;
         let after = net.add(&scope, seen, x)?;
         let source = if is_parallel { x } else { after };
@@ -183,7 +184,7 @@ pub(super) fn phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let v = net.project(&format!("{own}.v_proj"), y, [kept, head_width], Bias::With)?;
         let (q, k) = (rotary.turn(net, &own, q)?, rotary.turn(net, &own, k)?);
         let [k, v] = net.remember(layer, &own, k, v)?;
-        let seen = net.attend(&own, [q, k, v], None, Sight::causal(head_width))?;
+        let seen = net.attend(&own, [q, k, v], None, Attention::causal_of_width(head_width))?;
         let seen = net.linear(&format!("{own}.dense"), seen, width, Bias::With)?;
         let after = net.add(&scope, seen, x)?;
         let y = net.linear(&format!("{scope}.mlp.fc1"), y, inner, Bias::With)?;
@@ -225,7 +226,7 @@ pub(super) fn opt(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         let k = net.project(&format!("{own}.k_proj"), y, cut, bias)?;
         let v = net.project(&format!("{own}.v_proj"), y, cut, bias)?;
         let [k, v] = net.remember(layer, &own, k, v)?;
-        let seen = net.attend(&own, [q, k, v], None, Sight::causal(cut[1]))?;
+        let seen = net.attend(&own, [q, k, v], None, Attention::causal_of_width(cut[1]))?;
         let seen = net.linear(&format!("{own}.out_proj"), seen, width, bias)?;
         let sum = net.add(&scope, seen, x)?;
         x = norm(net, "self_attn_layer_norm", sum, !is_before)?;

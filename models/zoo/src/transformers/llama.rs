@@ -2,12 +2,12 @@
 
 use super::decoder::head;
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net};
 use super::rotary::Rotary;
 use super::{activation, check_divides};
 use models::error::Result;
 use models::graph::ValueId;
-use models::operator::{Op, UnaryOp};
+use models::operators::{Attention, Op, RmsNorm, UnaryOp};
 
 /// What one of the family does differently.
 #[derive(Clone, Copy, Default)]
@@ -71,7 +71,7 @@ struct Shape {
     attention_bias: Bias,
     output_bias: Bias,
     inner_bias: Bias,
-    sight: Sight,
+    attention: Attention,
     rotary: Rotary,
     habits: Habits,
 }
@@ -102,7 +102,7 @@ impl Shape {
             attention_bias: Bias::from(bias || habits.has_qkv_bias),
             output_bias: Bias::from(bias),
             inner_bias: Bias::from(config.flag_or("mlp_bias", false)?),
-            sight: Sight { window, ..Sight::causal(head) },
+            attention: Attention { window, ..Attention::causal_of_width(head) },
             rotary: Rotary::of(config, head, "partial_rotary_factor", 1.0)?,
             habits,
         })
@@ -137,7 +137,7 @@ fn norm(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId
     }
     let weight = net.weight(&format!("{scope}.weight"), &[shape.width])?;
     let weight = net.shift(scope, weight, 1.0)?;
-    net.push(scope, Op::RmsNorm { axis: -1, epsilon: shape.epsilon }, &[x, weight])
+    net.push(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon: shape.epsilon }), &[x, weight])
 }
 
 fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
@@ -158,7 +158,7 @@ fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) 
     };
     let (q, k) = (shape.rotary.turn(net, scope, q)?, shape.rotary.turn(net, scope, k)?);
     let [k, v] = net.remember(layer, scope, k, v)?;
-    let seen = net.attend(scope, [q, k, v], None, shape.sight)?;
+    let seen = net.attend(scope, [q, k, v], None, shape.attention)?;
     net.linear(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
 }
 

@@ -23,7 +23,7 @@ use fields::Fields;
 use models::error::{Error, Result};
 use models::graph::{Graph, ValueId};
 use models::names;
-use models::operator::UnaryOp;
+use models::operators::UnaryOp;
 use models::{Choice, choice};
 use net::Net;
 use std::path::Path;

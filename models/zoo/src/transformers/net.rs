@@ -8,7 +8,10 @@ use super::{Options, Phase};
 use models::builder::GraphBuilder;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{
+    Attention, BiasAdd, Binary, BinaryOp, Concat, Dense, Gather, LayerNorm, Op, Reshape, RmsNorm, Rope, Slice,
+    Transpose, Unary, UnaryOp,
+};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
@@ -37,26 +40,6 @@ pub(super) struct Heads {
     pub kept: i64,
     /// Width of one head.
     pub width: i64,
-}
-
-/// What a query sees.
-#[derive(Clone, Copy)]
-pub(super) struct Sight {
-    pub causal: bool,
-    pub window: Option<i64>,
-    pub scale: f64,
-}
-
-impl Sight {
-    /// Everything, with the usual scale for heads of this width.
-    pub fn all(width: i64) -> Sight {
-        Sight { causal: false, window: None, scale: 1.0 / (width as f64).sqrt() }
-    }
-
-    /// What came before, and itself.
-    pub fn causal(width: i64) -> Sight {
-        Sight { causal: true, ..Sight::all(width) }
-    }
 }
 
 /// Whether a linear layer has a bias.
@@ -188,15 +171,15 @@ impl Net {
     }
 
     pub fn unary(&mut self, scope: &str, function: UnaryOp, x: ValueId) -> Result<ValueId> {
-        self.push(scope, Op::Unary { function }, &[x])
+        self.push(scope, Op::Unary(Unary { function }), &[x])
     }
 
     pub fn add(&mut self, scope: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
-        self.push(scope, Op::Binary { function: BinaryOp::Add }, &[a, b])
+        self.push(scope, Op::Binary(Binary { function: BinaryOp::Add }), &[a, b])
     }
 
     pub fn mul(&mut self, scope: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
-        self.push(scope, Op::Binary { function: BinaryOp::Mul }, &[a, b])
+        self.push(scope, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
     }
 
     /// `x` times a number.
@@ -212,20 +195,20 @@ impl Net {
     }
 
     pub fn reshape(&mut self, scope: &str, x: ValueId, shape: &[i64]) -> Result<ValueId> {
-        self.push(scope, Op::Reshape { shape: shape.to_vec() }, &[x])
+        self.push(scope, Op::Reshape(Reshape { shape: shape.to_vec() }), &[x])
     }
 
     pub fn transpose(&mut self, scope: &str, x: ValueId, permutation: &[i64]) -> Result<ValueId> {
-        self.push(scope, Op::Transpose { permutation: permutation.to_vec() }, &[x])
+        self.push(scope, Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[x])
     }
 
     pub fn concat(&mut self, scope: &str, parts: &[ValueId], axis: i64) -> Result<ValueId> {
-        self.push(scope, Op::Concat { axis }, parts)
+        self.push(scope, Op::Concat(Concat { axis }), parts)
     }
 
     /// Elements `start` to `stop`, excluded, of one dimension.
     pub fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
-        let op = Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push(scope, op, &[x])
     }
 
@@ -260,30 +243,30 @@ impl Net {
 
     /// The product with a weight that may be another layer's, and perhaps a bias of its own.
     pub fn dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
-        let y = self.push(scope, Op::Dense, &[x, weight])?;
+        let y = self.push(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {
             return Ok(y);
         }
         let bias = self.weight(&format!("{scope}.bias"), &[self.width(y)?])?;
-        self.push(scope, Op::BiasAdd { axis: -1 }, &[y, bias])
+        self.push(scope, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias])
     }
 
     pub fn layer_norm(&mut self, scope: &str, x: ValueId, epsilon: f64) -> Result<ValueId> {
         let width = self.width(x)?;
         let scale = self.weight(&format!("{scope}.weight"), &[width])?;
         let shift = self.weight(&format!("{scope}.bias"), &[width])?;
-        self.push(scope, Op::LayerNorm { axis: -1, epsilon }, &[x, scale, shift])
+        self.push(scope, Op::LayerNorm(LayerNorm { axis: -1, epsilon }), &[x, scale, shift])
     }
 
     pub fn rms_norm(&mut self, scope: &str, x: ValueId, epsilon: f64) -> Result<ValueId> {
         let scale = self.weight(&format!("{scope}.weight"), &[self.width(x)?])?;
-        self.push(scope, Op::RmsNorm { axis: -1, epsilon }, &[x, scale])
+        self.push(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon }), &[x, scale])
     }
 
     /// Rows of a table of `[entries, width]` by their numbers.
     pub fn embed(&mut self, scope: &str, numbers: ValueId, entries: i64, width: i64) -> Result<ValueId> {
         let table = self.weight(&format!("{scope}.weight"), &[entries, width])?;
-        self.push(scope, Op::Gather { axis: 0 }, &[table, numbers])
+        self.push(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])
     }
 
     /// Rows of a table of learned positions, for the places a decoder or an encoder reads now.
@@ -320,14 +303,14 @@ impl Net {
         scope: &str,
         [q, k, v]: [ValueId; 3],
         mask: Option<ValueId>,
-        sight: Sight,
+        attention: Attention,
     ) -> Result<ValueId> {
         // What hides nothing is left out, so that equal work is one task.
         let (rows, places) = (self.extents(q)?[2], self.extents(k)?[2]);
-        let (causal, window) = (sight.causal && rows > 1, sight.window.filter(|window| *window < places));
-        let scale = sight.scale;
+        let causal = attention.causal && rows > 1;
+        let window = attention.window.filter(|window| *window < places);
         let inputs: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();
-        let y = self.push(scope, Op::Attention { causal, scale, window, softcap: None }, &inputs)?;
+        let y = self.push(scope, Op::Attention(Attention { causal, window, ..attention }), &inputs)?;
         self.merge_heads(scope, y)
     }
 
@@ -373,7 +356,7 @@ impl Net {
             tables.push(self.formula(name, || angles(function, first, count, frequencies))?);
         }
         let rotary = 2 * frequencies.len() as i64;
-        self.push(scope, Op::Rope { rotary, interleaved: false }, &[x, tables[0], tables[1]])
+        self.push(scope, Op::Rope(Rope { rotary, interleaved: false }), &[x, tables[0], tables[1]])
     }
 
     pub fn refused(&self, reason: String) -> Error {
@@ -387,6 +370,6 @@ fn angles(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (Te
     let places = (TensorType::f32(&[count, 1]), Const::counting(DType::F32, &[count, 1], 0, first));
     let frequencies = (TensorType::f32(&[1, pairs]), Const::Small(frequencies.to_vec()));
     let ty = TensorType::f32(&[count, pairs]);
-    let angle = Const::computed(Op::Binary { function: BinaryOp::Mul }, vec![places, frequencies]);
-    (ty.clone(), Const::computed(Op::Unary { function }, vec![(ty, angle)]))
+    let angle = Const::computed(Op::Binary(Binary { function: BinaryOp::Mul }), vec![places, frequencies]);
+    (ty.clone(), Const::computed(Op::Unary(Unary { function }), vec![(ty, angle)]))
 }

@@ -5,11 +5,11 @@
 
 use super::decoder::head;
 use super::fields::Fields;
-use super::net::{Bias, Heads, Net, Sight};
+use super::net::{Bias, Heads, Net};
 use super::{Phase, activation, check_divides};
 use models::error::Result;
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{Attention, BiasAdd, Binary, BinaryOp, Conv, Gather, Op, UnaryOp};
 use models::types::{DType, TensorType};
 
 // --- BART and Whisper: the same blocks, normalised after or before ---
@@ -115,9 +115,9 @@ const EPSILON: f64 = 1e-5;
 fn sound_filter(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64) -> Result<ValueId> {
     let weight = net.weight(&format!("{scope}.weight"), &[out, net.extents(x)?[1], 3])?;
     let bias = net.weight(&format!("{scope}.bias"), &[out])?;
-    let op = Op::Conv { strides: vec![stride], pads: vec![1, 1], dilations: vec![1], groups: 1 };
+    let op = Op::Conv(Conv { strides: vec![stride], pads: vec![1, 1], dilations: vec![1], groups: 1 });
     let y = net.push(scope, op, &[x, weight])?;
-    let y = net.push(scope, Op::BiasAdd { axis: 1 }, &[y, bias])?;
+    let y = net.push(scope, Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     net.unary(scope, UnaryOp::Gelu, y)
 }
 
@@ -129,7 +129,7 @@ fn encode(net: &mut Net, half: &Half, x: ValueId) -> Result<ValueId> {
             let own = format!("{scope}.self_attn");
             let q = net.project(&format!("{own}.q_proj"), y, half.cut(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
-            let seen = net.attend(&own, [q, k, v], None, Sight::all(half.heads.width))?;
+            let seen = net.attend(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
             net.linear(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = inner(net, half, &scope, x)?;
@@ -146,7 +146,7 @@ fn decode(net: &mut Net, half: &Half, x: ValueId, memory: Option<ValueId>, place
             let q = net.project(&format!("{own}.q_proj"), y, half.cut(), Bias::With)?;
             let [k, v] = keys_and_values(net, half, &own, y)?;
             let [k, v] = net.remember(layer, &own, k, v)?;
-            let seen = net.attend(&own, [q, k, v], None, Sight::causal(half.heads.width))?;
+            let seen = net.attend(&own, [q, k, v], None, Attention::causal_of_width(half.heads.width))?;
             net.linear(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = around(net, half, &format!("{scope}.encoder_attn_layer_norm"), x, |net, y| {
@@ -154,7 +154,7 @@ fn decode(net: &mut Net, half: &Half, x: ValueId, memory: Option<ValueId>, place
             let q = net.project(&format!("{own}.q_proj"), y, half.cut(), Bias::With)?;
             let make = |net: &mut Net, memory: ValueId| keys_and_values(net, half, &own, memory);
             let [k, v] = net.recall(layer, half.heads, places, memory, make)?;
-            let seen = net.attend(&own, [q, k, v], None, Sight::all(half.heads.width))?;
+            let seen = net.attend(&own, [q, k, v], None, Attention::of_width(half.heads.width))?;
             net.linear(&format!("{own}.out_proj"), seen, half.width, Bias::With)
         })?;
         x = inner(net, half, &scope, x)?;
@@ -260,7 +260,7 @@ fn t5_half(
 ) -> Result<ValueId> {
     let mut x = x;
     let mut bias = None;
-    let head = Sight { causal: encoder.is_some(), window: None, scale: 1.0 };
+    let head = Attention { causal: encoder.is_some(), window: None, scale: 1.0, softcap: None };
     let cut = [shape.heads.count, shape.heads.width];
     for layer in 0..layers {
         let block = format!("{half}.block.{layer}");
@@ -290,7 +290,7 @@ fn t5_half(
                 Ok([k, net.project(&format!("{own}.v"), memory, cut, Bias::Without)?])
             };
             let [k, v] = net.recall(layer, shape.heads, places, memory, make)?;
-            let seen = net.attend(&own, [q, k, v], None, Sight { causal: false, ..head })?;
+            let seen = net.attend(&own, [q, k, v], None, Attention { causal: false, ..head })?;
             let seen = net.linear(&format!("{own}.o"), seen, shape.width, Bias::Without)?;
             x = net.add(&scope, seen, x)?;
             part = 2;
@@ -323,7 +323,7 @@ fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool
     let table = net.weight(&format!("{scope}.relative_attention_bias.weight"), &[shape.buckets, shape.heads.count])?;
     let name = if is_decoder { "decoder.buckets" } else { "encoder.buckets" };
     let numbers = net.formula(name, || buckets(shape, [first, queries, keys], is_decoder))?;
-    let rows = net.push(scope, Op::Gather { axis: 0 }, &[table, numbers])?;
+    let rows = net.push(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     let turned = net.transpose(scope, rows, &[2, 0, 1])?;
     net.reshape(scope, turned, &[1, shape.heads.count, queries, keys])
 }
@@ -338,11 +338,11 @@ fn buckets(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder: bool
     let row = TensorType::new(DType::I64, &[1, keys]);
     let places = (column, Const::counting(DType::I64, &[queries, 1], 0, first + lowest));
     let distances = Const::computed(
-        Op::Binary { function: BinaryOp::Sub },
+        Op::Binary(Binary { function: BinaryOp::Sub }),
         vec![(row, Const::counting(DType::I64, &[1, keys], 1, 0)), places],
     );
     let ty = TensorType::new(DType::I64, &[queries, keys]);
-    (ty.clone(), Const::computed(Op::Gather { axis: 0 }, vec![list, (ty, distances)]))
+    (ty.clone(), Const::computed(Op::Gather(Gather { axis: 0 }), vec![list, (ty, distances)]))
 }
 
 /// Near distances have a bucket each, far ones share by the logarithm; an encoder has half of them for either side.

@@ -1,12 +1,12 @@
 //! Swin: attention within windows of an image, every other time within shifted ones, and patches merged between stages.
 
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net};
 use super::vision::patches;
 use super::{activation, check_divides};
 use models::error::Result;
 use models::graph::{Const, ValueId};
-use models::operator::{CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{Attention, Compare, CompareOp, Expand, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 
 /// Patches along a side.
@@ -79,7 +79,7 @@ pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         }
     }
     let x = net.layer_norm("layernorm", x, epsilon)?;
-    let mean = Op::Reduce { function: ReduceOp::Mean, axes: vec![1], keep: false };
+    let mean = Op::Reduce(Reduce { function: ReduceOp::Mean, axes: vec![1], keep: false });
     Ok(vec![x, net.push("pooler", mean, &[x])?])
 }
 
@@ -147,10 +147,10 @@ fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) 
         let all = net.add(&own, hidden, mask)?;
         // One mask per window, the same for each image.
         let shape = vec![net.batch(), count, heads, places, places];
-        let all = if net.batch() == 1 { all } else { net.push(&own, Op::Expand { shape }, &[all])? };
+        let all = if net.batch() == 1 { all } else { net.push(&own, Op::Expand(Expand { shape }), &[all])? };
         mask = net.reshape(&own, all, &[net.batch() * count, heads, places, places])?;
     }
-    let seen = net.attend(&own, [q, k, v], Some(mask), Sight::all(cut[1]))?;
+    let seen = net.attend(&own, [q, k, v], Some(mask), Attention::of_width(cut[1]))?;
     net.linear(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
 }
 
@@ -166,7 +166,7 @@ fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
         let all = (0..places).flat_map(|a| (0..places).map(move |b| (a, b))).map(number).collect();
         (TensorType::new(DType::I64, &[places * places]), Const::Small(all))
     })?;
-    let rows = net.push(scope, Op::Gather { axis: 0 }, &[table, numbers])?;
+    let rows = net.push(scope, Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     let rows = net.reshape(scope, rows, &[places, places, stage.heads])?;
     let turned = net.transpose(scope, rows, &[2, 0, 1])?;
     net.reshape(scope, turned, &[1, stage.heads, places, places])
@@ -187,13 +187,13 @@ fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
     let of_queries = TensorType::new(DType::I64, &[count * count, 1, places, 1]);
     let of_keys = TensorType::new(DType::I64, &[count * count, 1, 1, places]);
     let same = Const::computed(
-        Op::Compare { function: CompareOp::Equal },
+        Op::Compare(Compare { function: CompareOp::Equal }),
         vec![(of_queries, regions.clone()), (of_keys, regions)],
     );
     let extents = [count * count, 1, places, places];
     let number = |number: f64| (TensorType::f32(&[]), Const::Fill(number));
     let same = (TensorType::new(DType::Bool, &extents), same);
-    (TensorType::f32(&extents), Const::computed(Op::Where, vec![same, number(0.0), number(-100.0)]))
+    (TensorType::f32(&extents), Const::computed(Op::Where(Where {}), vec![same, number(0.0), number(-100.0)]))
 }
 
 /// Four neighbours become one patch of twice the width.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::safetensors;
 use models::graph::Const;
-use models::operator::Op;
+use models::operators::{Attention, Op};
 use std::collections::BTreeSet;
 
 /// Parameters, and multiply-adds of linear layers, convolutions and attention for one input of 128 tokens (77 of CLIP, 32
@@ -51,7 +51,7 @@ const GOLDEN: &[(&str, u64, u64)] = &[
 fn hidden_macs(mut graph: Graph) -> u64 {
     let seen = graph.work().unwrap().macs;
     for node in &mut graph.nodes {
-        if let Op::Attention { causal, window, .. } = &mut node.op {
+        if let Op::Attention(Attention { causal, window, .. }) = &mut node.op {
             (*causal, *window) = (false, None);
         }
     }

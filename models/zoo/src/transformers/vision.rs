@@ -1,11 +1,11 @@
 //! Encoders of images cut into patches (ViT, DeiT, CLIP), and the text side of CLIP.
 
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net};
 use super::{activation, check_divides};
 use models::error::Result;
 use models::graph::{Const, ValueId};
-use models::operator::{CompareOp, Op, UnaryOp};
+use models::operators::{ArgReduce, Attention, BiasAdd, Cast, Compare, CompareOp, Conv, Expand, GatherNd, Op, UnaryOp};
 use models::types::{DType, TensorType};
 
 /// Names of the modules of a block in published weights.
@@ -80,7 +80,7 @@ impl Shape {
 fn encode(net: &mut Net, shape: &Shape, x: ValueId) -> Result<ValueId> {
     let names = shape.names;
     let cut = [shape.heads, shape.width / shape.heads];
-    let sight = if shape.is_causal { Sight::causal(cut[1]) } else { Sight::all(cut[1]) };
+    let attention = if shape.is_causal { Attention::causal_of_width(cut[1]) } else { Attention::of_width(cut[1]) };
     let mut x = x;
     for layer in 0..shape.layers {
         let scope = format!("{}.{layer}", shape.blocks);
@@ -89,7 +89,7 @@ fn encode(net: &mut Net, shape: &Shape, x: ValueId) -> Result<ValueId> {
         let q = net.project(&at(names.query), y, cut, shape.bias)?;
         let k = net.project(&at(names.key), y, cut, shape.bias)?;
         let v = net.project(&at(names.value), y, cut, shape.bias)?;
-        let seen = net.attend(&scope, [q, k, v], None, sight)?;
+        let seen = net.attend(&scope, [q, k, v], None, attention)?;
         let seen = net.linear(&at(names.output), seen, shape.width, Bias::With)?;
         x = net.add(&scope, seen, x)?;
         let y = net.layer_norm(&at(names.after), x, shape.epsilon)?;
@@ -116,7 +116,7 @@ fn classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<Valu
     let mut parts = Vec::new();
     for name in extra {
         let token = net.weight(name, &[1, 1, shape.width])?;
-        parts.push(net.push("embeddings", Op::Expand { shape: vec![net.batch(), 1, 1] }, &[token])?);
+        parts.push(net.push("embeddings", Op::Expand(Expand { shape: vec![net.batch(), 1, 1] }), &[token])?);
     }
     parts.push(patches);
     let all = net.concat("embeddings", &parts, 1)?;
@@ -138,11 +138,11 @@ pub(super) fn patches(net: &mut Net, config: &Fields, scope: &str, width: i64, b
     check_divides(config, "patch_size", patch, image)?;
     let pixels = net.input("pixels", DType::F32, &[net.batch(), channels, image, image])?;
     let weight = net.weight(&format!("{scope}.weight"), &[width, channels, patch, patch])?;
-    let op = Op::Conv { strides: vec![patch; 2], pads: vec![0; 4], dilations: vec![1; 2], groups: 1 };
+    let op = Op::Conv(Conv { strides: vec![patch; 2], pads: vec![0; 4], dilations: vec![1; 2], groups: 1 });
     let mut y = net.push(scope, op, &[pixels, weight])?;
     if bias == Bias::With {
         let bias = net.weight(&format!("{scope}.bias"), &[width])?;
-        y = net.push(scope, Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = net.push(scope, Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let count = (image / patch) * (image / patch);
     let flat = net.reshape(scope, y, &[0, width, count])?;
@@ -153,7 +153,7 @@ pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>
     let shape = Shape::of(config, &CLIP, "encoder.layers")?;
     let (patches, count) = patches(net, config, "embeddings.patch_embedding", shape.width, Bias::Without)?;
     let token = net.weight("embeddings.class_embedding", &[shape.width])?;
-    let token = net.push("embeddings", Op::Expand { shape: vec![net.batch(), 1, shape.width] }, &[token])?;
+    let token = net.push("embeddings", Op::Expand(Expand { shape: vec![net.batch(), 1, shape.width] }), &[token])?;
     let all = net.concat("embeddings", &[token, patches], 1)?;
     let places = net.weight("embeddings.position_embedding.weight", &[count + 1, shape.width])?;
     let x = net.add("embeddings", all, places)?;
@@ -179,11 +179,11 @@ pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> 
         2 => tokens,
         number => {
             let number = net.formula("end", || (TensorType::new(DType::I64, &[]), Const::Fill(number as f64)))?;
-            let is_end = net.push("pooled", Op::Compare { function: CompareOp::Equal }, &[tokens, number])?;
-            net.push("pooled", Op::Cast { to: DType::I32 }, &[is_end])?
+            let is_end = net.push("pooled", Op::Compare(Compare { function: CompareOp::Equal }), &[tokens, number])?;
+            net.push("pooled", Op::Cast(Cast { to: DType::I32 }), &[is_end])?
         }
     };
-    let first = Op::ArgReduce { largest: true, axis: 1, keep: true, last: false };
+    let first = Op::ArgReduce(ArgReduce { largest: true, axis: 1, keep: true, last: false });
     let place = net.push("pooled", first, &[end])?;
-    Ok(vec![x, net.push("pooled", Op::GatherNd { batch: 1 }, &[x, place])?])
+    Ok(vec![x, net.push("pooled", Op::GatherNd(GatherNd { batch: 1 }), &[x, place])?])
 }

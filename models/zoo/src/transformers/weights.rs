@@ -3,7 +3,7 @@
 use crate::safetensors::{self, Entry};
 use models::error::{Error, Result};
 use models::graph::Const;
-use models::operator::Op;
+use models::operators::{Cast, Op, Transpose};
 use models::types::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -100,10 +100,10 @@ fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, Str
     }
     let mut data = entry.data();
     if entry.ty.dtype != ty.dtype {
-        data = Const::computed(Op::Cast { to: ty.dtype }, vec![(entry.ty.clone(), data)]);
+        data = Const::computed(Op::Cast(Cast { to: ty.dtype }), vec![(entry.ty.clone(), data)]);
     }
     if stored == Stored::Transposed {
-        data = Const::computed(Op::Transpose { permutation: vec![1, 0] }, vec![(wanted, data)]);
+        data = Const::computed(Op::Transpose(Transpose { permutation: vec![1, 0] }), vec![(wanted, data)]);
     }
     Ok(data)
 }

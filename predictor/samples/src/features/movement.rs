@@ -2,6 +2,7 @@
 
 use super::work::Work;
 use models::Op;
+use models::operators::{Concat, Slice, Transpose};
 
 /// Where the elements of an output come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,9 +23,9 @@ impl Movement {
     /// is not told.
     pub fn of(op: &Op, input: &[i64], output: &[i64]) -> Option<Movement> {
         match op {
-            Op::Slice { axes, starts, steps, .. } => Some(sliced(input, output, axes, starts, steps)),
-            Op::Transpose { permutation } => Some(transposed(input, permutation)),
-            Op::Concat { axis } => {
+            Op::Slice(Slice { axes, starts, steps, .. }) => Some(sliced(input, output, axes, starts, steps)),
+            Op::Transpose(Transpose { permutation }) => Some(transposed(input, permutation)),
+            Op::Concat(Concat { axis }) => {
                 let axis = place(*axis, input.len());
                 Some(Movement { run: product(&input[axis.min(input.len())..]), ..Movement::SINGLE })
             }
@@ -92,7 +93,7 @@ mod tests {
         let slice = |axes: &[i64], starts: &[i64], steps: &[i64], output: &[i64]| {
             let (axes, starts, steps) = (axes.to_vec(), starts.to_vec(), steps.to_vec());
             let stops = vec![i64::MAX; axes.len()];
-            Movement::of(&Op::Slice { axes, starts, stops, steps }, &[2, 6, 5, 4], output).expect("a movement")
+            Movement::of(&Op::Slice(Slice { axes, starts, stops, steps }), &[2, 6, 5, 4], output).expect("a movement")
         };
         // Half of the channels: all pixels of three channels lie together.
         assert_eq!(slice(&[1], &[3], &[1], &[2, 3, 5, 4]), Movement { run: 60, step: 1, offset: 60 });
@@ -103,7 +104,8 @@ mod tests {
     #[test]
     fn transposed_data_is_picked_up_in_steps() {
         let transpose = |permutation: &[i64]| {
-            Movement::of(&Op::Transpose { permutation: permutation.to_vec() }, &[2, 6, 5, 4], &[]).expect("a movement")
+            Movement::of(&Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[2, 6, 5, 4], &[])
+                .expect("a movement")
         };
         assert_eq!(transpose(&[0, 2, 1, 3]), Movement { run: 4, step: 1, offset: 0 });
         assert_eq!(transpose(&[0, 2, 3, 1]), Movement { run: 1, step: 20, offset: 0 });

@@ -4,7 +4,7 @@
 //! nothing is measured apart from operators: the best of them stand for it, or nominal figures where they may not be looked at.
 
 use crate::features::Device;
-use datasets::{Peaks, PeaksMeasured, Reached, Record, Target};
+use datasets::{Peaks, PeaksMeasured, Reached, Record};
 use std::collections::BTreeSet;
 
 /// Operations per second and bytes per second.
@@ -12,7 +12,7 @@ type Rates = (f64, f64);
 
 /// The device that ran these records, at least one; whether what they reached is known decides whether it counts.
 pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
-    let is_gpu = records[0].target == Target::Cuda;
+    let is_gpu = targets::of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
     let figures = if is_gpu { gpu() } else { cpu(records[0]) };
     let mut reached = Reached::default();
     records.iter().filter(|_| has_reached).for_each(|record| reached.take(record));

@@ -16,7 +16,7 @@ pub use comparable::check_setting;
 use comparable::{Comparable, Scope};
 use datasets::store::Damage;
 use datasets::{Choose, Format, KNOWN_WELL, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
-use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
+use models::{Class, ConvWindow, Fuse, Graph, Op, Task, TensorType};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -401,7 +401,10 @@ pub fn uncertainty(record: &Record) -> Option<f64> {
 pub fn device_name(record: &Record) -> String {
     let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
     // A library on a CPU is another device than what is compiled for it.
-    if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
+    match targets::of_record(record).filter(|kind| kind.is_library()) {
+        Some(library) => format!("{name} through {}", library.name()),
+        None => name,
+    }
 }
 
 fn question(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
@@ -449,9 +452,9 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     work = work.with_input(&input.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     let op = &anchor.op;
     match op.class() {
-        Class::Contraction => match op.windows() {
+        Class::Contraction => match op.window() {
             Some(windows) => convolve(&mut work, &windows, task, &extents),
-            None if matches!(op, Op::MatMul { .. } | Op::QMatMul { .. }) => {
+            None if matches!(op, Op::MatMul(_) | Op::QMatMul(_)) => {
                 let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
                 work.batch = (work.rows / rows.max(1.0)).max(1.0);
                 work.rows = rows;
@@ -459,24 +462,24 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             None => {}
         },
         Class::Normalisation => {
-            if matches!(op, Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. }) {
+            if matches!(op, Op::Softmax(_) | Op::LayerNorm(_) | Op::RmsNorm(_)) {
                 work.depth = last;
             }
         }
         Class::Pool => {
             // Windows that are not given are what there is of the input for each output.
             work.taps = share_of_input(&input, elements);
-            if let Some(windows) = op.windows() {
+            if let Some(windows) = op.window() {
                 slide(&mut work, &windows);
             }
-            if !matches!(op, Op::GlobalPool { .. }) {
+            if !matches!(op, Op::GlobalPool(_)) {
                 work.width = last;
             }
         }
         Class::Reduction => work.depth = share_of_input(&input, elements),
         Class::Movement => {
             // Only what is taken is read.
-            if matches!(op, Op::Slice { .. }) {
+            if matches!(op, Op::Slice(_)) {
                 work.bytes_in = work.bytes_in.min(work.bytes_out);
             }
             if let Some(movement) = Movement::of(op, &input, &extents) {
@@ -493,7 +496,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
 }
 
 /// What is known of a convolution beside its cost.
-fn convolve(work: &mut Work, windows: &Windows<'_>, task: &Task, extents: &[i64]) {
+fn convolve(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, extents: &[i64]) {
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;
     slide(work, windows);
@@ -506,7 +509,7 @@ fn convolve(work: &mut Work, windows: &Windows<'_>, task: &Task, extents: &[i64]
 }
 
 /// How windows step.
-fn slide(work: &mut Work, windows: &Windows<'_>) {
+fn slide(work: &mut Work, windows: &ConvWindow<'_>) {
     // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
     work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
     work.pad = last_head(windows.pads);
@@ -520,7 +523,7 @@ fn share_of_input(input: &[i64], elements: f64) -> f64 {
 
 fn form_of(op: &Op) -> Form {
     match op.class() {
-        Class::Contraction if op.windows().is_some() => Form::Convolution,
+        Class::Contraction if op.window().is_some() => Form::Convolution,
         Class::Contraction => Form::Contraction,
         Class::Normalisation => Form::Rows,
         Class::Pointwise => Form::Pointwise,

@@ -150,6 +150,11 @@ impl Mapping {
         &self.after_run
     }
 
+    /// The columns that are no features: the library's choice and what is known only after a run.
+    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
+        self.choice.iter().chain(&self.after_run).map(String::as_str)
+    }
+
     /// What the columns of an operator mean.
     pub(super) fn shape(&self, operator: &str) -> Option<&Shape> {
         self.operators.get(operator)

@@ -4,6 +4,7 @@ mod csv;
 mod mapping;
 mod plausible;
 mod reading;
+mod repeats;
 
 pub use csv::read;
 pub use mapping::Mapping;

@@ -2,6 +2,7 @@
 
 use super::mapping::{Mapping, in_table, numbers};
 use super::plausible::Rows;
+use super::repeats;
 use crate::error::Result;
 use crate::samples::{Samples, SamplesBuilder, Timing};
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let times = numbers(path, &table, &mapping.time.column)?;
         let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
         let questions = in_table(path, &table, mapping)?;
+        repeats::check(path, &table, mapping, &questions)?.into_iter().for_each(|warning| builder.warn(warning));
         let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.nanoseconds()).collect();
         let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
         rows.check()?.into_iter().for_each(|warning| builder.warn(warning));

@@ -1,6 +1,6 @@
-//! Columns of the workbook's sheets, in order. Names are the keys of events, but for the layer and the derived ones.
+//! Columns of the workbook's sheets, in order. Except for layer and derived columns, the names are keys of events.
 
-/// Columns of a TIU sheet; those that no record has are left out. `{…}` stands for one column for each letter.
+/// Columns of TIU sheets. Columns without data are omitted. `{…}` expands to one column per letter.
 const TIU: &str = "Engine Id|Core Id|Global Idx|Cmd Id|Layer Id|Layer Name|Function Type|Function Name|Alg Cycle|\
 Asic Cycle|Start Time(ns)|End Time(ns)|Avg Cycle Last 200|Alg Ops|uArch Ops|uArch Rate|Data Type|des_cmd_id_dep|\
 des_res0_{nchw}|des_res0_{nchw}_str|des_opd0_{nchw}|des_opd0_{nchw}_str|des_opd1_{nchw}|des_opd1_{nchw}_str|\
@@ -12,7 +12,6 @@ des_opd0_y_ins0|des_opd1_y_ins0|des_short_res0_str|des_short_opd1_str|des_sym_ra
 des_opt_kernel_rotate|des_res_op_x_str|des_res_op_y_str|des_opd0_x_ins0|des_tsk_opd_num|des_opd0_dn_pad|des_intr_en|\
 des_opt_relu|des_pwr_step";
 
-/// Columns of a sheet of an engine that moves data.
 const DMA: &str = "Engine Id|Core Id|Global Idx|Cmd Id|Layer Id|Layer Name|Function Type|Function Name|\
 DMA data size(B)|Start Time(ns)|End Time(ns)|Asic Cycle|Stall Cycle|DDR Bandwidth(GB/s)|L2M Bandwidth(GB/s)|Direction|\
 Data Type|cmd_id_dep|cmd_special_function|src_start_addr|dst_start_addr|src_{nchw}size|dst_{nchw}size|src_{nchw}stride|\
@@ -32,22 +31,19 @@ fn expand(text: &str) -> Vec<String> {
     text.split('|').flat_map(each).collect()
 }
 
-/// Columns of TIU sheets.
 pub fn tiu() -> Vec<String> {
     expand(TIU)
 }
 
-/// Columns of the other sheets.
 pub fn dma() -> Vec<String> {
     expand(DMA)
 }
 
-/// Columns every sheet has whatever its records are.
 pub fn is_derived(name: &str) -> bool {
     matches!(name, "Core Id" | "Global Idx" | "Layer Id" | "Layer Name" | "Avg Cycle Last 200" | "Data Type")
 }
 
-/// Whether numbers of a column are addresses or masks, which people read in hexadecimal.
+/// Returns whether a column contains addresses or masks, which are displayed in hexadecimal.
 pub fn is_hexadecimal(name: &str) -> bool {
     name.contains("addr") || name.contains("mask")
 }

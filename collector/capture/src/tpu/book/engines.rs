@@ -1,4 +1,4 @@
-//! The first sheet: one row per core over all its engines.
+//! First sheet: one row per core with totals of all engines.
 
 use super::sheet::{Cell, Sheet, Style};
 use super::sums::{DmaSums, TiuSums};
@@ -7,12 +7,10 @@ use crate::tpu::chip::Engine;
 use crate::tpu::summary::{Moved, time_ns};
 use crate::tpu::timeline::Timeline;
 
-/// Totals of one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreTotals {
-    /// Of the tensor unit.
     pub tiu: TiuSums,
-    /// Of GDMA, SDMA, and the ports' records with this core's commands.
+    /// Totals of GDMA, SDMA, and the ports' records with this core's commands.
     pub dma: [DmaSums; 3],
 }
 
@@ -42,7 +40,7 @@ const COLUMNS: [&str; 23] = [
     "l2AvgBandwidth",
 ];
 
-/// Engines above the columns that are theirs.
+/// Header bands of engines with their numbers of columns.
 const BANDS: [(&str, usize); 5] = [("", 5), ("TIU", 5), ("GDMA", 5), ("SDMA", 3), ("CDMA", 5)];
 
 const NOTES: [[&str; 2]; 7] = [
@@ -55,7 +53,6 @@ const NOTES: [[&str; 2]; 7] = [
     ["uArch URate", "Total Alg Ops / Total uArch Ops."],
 ];
 
-/// Time and overlap of the whole capture.
 pub fn overall(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Overall {
     let times = Times { timeline, total_ns };
     let tiu = times.tiu_ns(cores.iter().map(|core| core.tiu.cycles).max().unwrap_or(0));
@@ -66,7 +63,6 @@ pub fn overall(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Over
     Overall { total_us: total / 1000.0, concurrency: (concurrency * 100.0).round() / 100.0 }
 }
 
-/// Writes the sheet.
 pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64, number_of_sheet: usize) -> Packed {
     let widths: Vec<f64> = COLUMNS.iter().map(|name| (name.len() as f64 * 1.05).max(9.0)).collect();
     let mut sheet = Sheet::begin(number_of_sheet, "FFC7CE", 0, &widths);
@@ -100,26 +96,21 @@ struct Times<'a> {
     total_ns: i64,
 }
 
-/// Totals of the engine sheet that the summary starts from.
+/// Totals that the summary sheet starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct Overall {
-    /// Time of the whole capture.
     pub total_us: f64,
-    /// How much the engines overlapped, in percent.
     pub concurrency: f64,
 }
 
-/// A part of a whole as a percentage with two decimals.
 pub fn percent(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "0.00%".into() } else { format!("{:.2}%", part / whole * 100.0).into() }
 }
 
-/// A whole number.
 pub fn number(value: impl Into<i128>) -> Cell {
     Cell::Number(value.into() as f64)
 }
 
-/// Bytes per nanosecond, with two decimals.
 pub fn speed(timeline: &Timeline, moved: Moved) -> Cell {
     let time = time_ns(moved.cycles, timeline.settings.mhz(Engine::Gdma));
     let speed = if time == 0 { 0.0 } else { moved.bytes as f64 / time as f64 };
@@ -130,7 +121,7 @@ fn mebibytes(bytes: u64) -> Cell {
     format!("{:.2}MiB", bytes as f64 / (1u64 << 20) as f64).into()
 }
 
-/// A number beyond what a cell holds exactly is written out.
+/// Formats a number that exceeds the exact range of a cell as text.
 fn large(value: u128) -> Cell {
     if value < 1 << 53 { Cell::Number(value as f64) } else { value.to_string().into() }
 }

@@ -1,5 +1,5 @@
-//! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with what the network
-//! would gain if a category ran at its peak.
+//! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with the possible gain
+//! of running a category at its peak.
 
 use super::engines::{Overall, percent};
 use super::sheet::{Cell, Sheet, Style};
@@ -10,10 +10,8 @@ use crate::tpu::layers::{Layer, Layers, Network, Tensor};
 use crate::tpu::timeline::Timeline;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Names of the sheets, in order.
 pub const SHEETS: [&str; 2] = ["Summary", "Layer by Layer Info"];
 
-/// What the records say of one layer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     asked: u128,
@@ -28,14 +26,13 @@ struct Sums {
     chip_bytes: u64,
 }
 
-/// Bytes, and the cycles they took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     bytes: u64,
     cycles: i64,
 }
 
-/// The layers a sheet shows, with their sums.
+/// Displayed layers with their totals.
 pub struct Shown<'a> {
     timeline: &'a Timeline,
     network: Option<&'a Network>,
@@ -43,7 +40,7 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Adds up the records of each layer. Layers that only move data have no row, as in the vendor's tool.
+    /// Accumulates the records of each layer. Layers that only move data are omitted, as in the vendor's tool.
     pub fn new(timeline: &'a Timeline, layers: &'a Layers) -> Shown<'a> {
         let mut sums = vec![Sums::default(); layers.all.len()];
         for core in &timeline.cores {
@@ -63,7 +60,7 @@ impl<'a> Shown<'a> {
                     sums.stride[1] = sums.stride[1].max(value("res_op_x_str"));
                 }
             }
-            // The tool looks the data engine's commands up under a key that none has.
+            // The vendor's tool looks up the data engine's commands by a key that never exists.
             let moves = !timeline.settings.compat;
             for event in timeline.core_events(core, Engine::Gdma).filter(|_| moves) {
                 let Some(place) = layers.place_of(&event) else { continue };
@@ -90,7 +87,7 @@ impl<'a> Shown<'a> {
         self.timeline.settings.compat
     }
 
-    /// A value of the register report's head as a number.
+    /// Returns a numeric parameter of the register report.
     fn parameter(&self, name: &str) -> f64 {
         let parameters = self.chip().parameters(self.timeline.settings.tiu_mhz);
         parameters.iter().find(|(label, _)| *label == name).and_then(|(_, text)| text.parse().ok()).unwrap_or(0.0)
@@ -101,7 +98,6 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Widths of elements that have a peak of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
     Single,
@@ -119,14 +115,13 @@ impl Width {
     }
 }
 
-/// What a category can reach at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// The matrix cube, two operations per multiplier.
+    /// Matrix cube, two operations per multiplier.
     Cube,
-    /// The vector lanes, two operations each.
+    /// Vector lanes, two operations each.
     Fused,
-    /// The vector lanes, one operation each.
+    /// Vector lanes, one operation each.
     Vector,
     /// One look-up per lane.
     Table,
@@ -144,7 +139,7 @@ impl Limit {
 }
 
 impl Shown<'_> {
-    /// Peak in 10^12 operations per second, over all cores.
+    /// Returns the peak in 10^12 operations per second over all cores.
     fn peak(&self, limit: Limit, width: Width) -> f64 {
         let facts = self.chip().facts();
         let lane = |width| match width {
@@ -152,7 +147,7 @@ impl Shown<'_> {
             Width::Half => facts.elements[1],
             Width::Byte => facts.elements[2],
         };
-        // The half-width cube of BM1688 has a quarter of the multipliers, that of the others half.
+        // Half-precision multipliers: a quarter of the cube on BM1688, half of it on other chips.
         let half = if self.chip() == Chip::Bm1688 { 4.0 } else { 2.0 };
         let cube =
             facts.lanes as f64 * self.parameter("Cube IC Align(8bits)") * self.parameter("Cube OHOW Align(8bits)");
@@ -164,7 +159,7 @@ impl Shown<'_> {
             (Limit::Vector, _) => (facts.lanes * lane(width)) as f64,
             (Limit::Table, _) => facts.lanes as f64,
         };
-        // The tool knows BM1688 by one of its two cores.
+        // The vendor's tool counts only one of BM1688's two cores.
         let cores = if self.compat() && self.chip() == Chip::Bm1688 { 1 } else { facts.cores };
         per_core * f64::from(cores) * self.timeline.settings.tiu_mhz / 1e6
     }
@@ -233,7 +228,7 @@ fn dtype_name(layer: &Layer, compat: bool) -> Cell {
     if compat { format!("DataType.{name}").into() } else { name.into() }
 }
 
-/// The first tensor as four extents; further ones are part of the last.
+/// Returns the first tensor's shape as four extents; further ones are multiplied into the last.
 fn extents(tensors: &[Tensor]) -> [Cell; 4] {
     let mut extents = [1u64; 4];
     for (index, extent) in tensors.first().iter().flat_map(|tensor| tensor.shape.iter().enumerate()) {
@@ -247,14 +242,14 @@ fn bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
     tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
 }
 
-/// Operands of a layer after the second are its constants; the list of layers does not say it.
+/// Operands after the second are constants, which the list of layers does not state.
 const FIRST_CONSTANT: usize = 2;
 
 fn weight_bytes(layer: &Layer) -> u64 {
     bytes(layer.inputs.iter().skip(FIRST_CONSTANT))
 }
 
-/// Rows, reduction and columns of a product of matrices.
+/// Returns rows, reduction and columns of a matrix product.
 fn product(layer: &Layer) -> [u64; 3] {
     match (layer.name.to_lowercase().as_str(), layer.inputs.as_slice()) {
         ("matmul" | "batch_matmul", [left, right, ..]) => match (left.shape.as_slice(), right.shape.as_slice()) {
@@ -274,7 +269,6 @@ fn part(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { percent(part, whole) }
 }
 
-/// One row per layer.
 pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let mhz = shown.timeline.settings.tiu_mhz;
@@ -347,7 +341,7 @@ fn row(shown: &Shown<'_>, layer: &Layer, sums: &Sums, totals: (i64, i64, u128)) 
         ("alg_cycle", whole(sums.algorithm)),
         ("alg_cycle_ratio", percent(sums.algorithm as f64, all_algorithm as f64)),
     ]);
-    // Columns of a tiling search that the tool no longer fills.
+    // Columns of a tiling search that the vendor's tool leaves empty.
     const TILING: [&str; 14] = [
         "g_m_secs_o",
         "g_n_secs_o",
@@ -374,7 +368,6 @@ fn row(shown: &Shown<'_>, layer: &Layer, sums: &Sums, totals: (i64, i64, u128)) 
     row
 }
 
-/// Layers of one category.
 #[derive(Clone, Debug, Default)]
 struct Category {
     asked: u128,
@@ -407,7 +400,7 @@ fn category(layer: &str) -> &'static str {
     }
 }
 
-/// Categories, the longest first and the rest last.
+/// Returns the categories sorted by decreasing time, with the rest last.
 fn categories(shown: &Shown<'_>) -> Vec<(&'static str, Category)> {
     let mut by_name: BTreeMap<&'static str, Category> = BTreeMap::new();
     for (layer, sums) in &shown.layers {
@@ -445,7 +438,6 @@ fn thousandths(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { format!("{:.3}%", part / whole * 100.0).into() }
 }
 
-/// The summary by category.
 pub fn summary(shown: &Shown<'_>, overall: Overall, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let (facts, mhz) = (shown.chip().facts(), shown.timeline.settings.tiu_mhz);
@@ -480,7 +472,7 @@ pub fn summary(shown: &Shown<'_>, overall: Overall, number: usize) -> Packed {
             Style::Data,
         );
     }
-    // The tool takes every clock for 1 GHz.
+    // The vendor's tool assumes a clock of 1 GHz.
     let second = if shown.compat() { 1e9 } else { mhz * 1e6 };
     let rate = Cell::Number(if total.cycles > 0 { hundredths(second / total.cycles as f64) } else { 0.0 });
     let mut last = figures("Overall", &total, &total, mhz, rate, "-".to_owned());
@@ -518,10 +510,10 @@ fn figures(name: &str, own: &Category, total: &Category, mhz: f64, rate: Cell, o
     ]
 }
 
-/// What the network would take if its engines overlapped wholly, and then if one category after the other took only the
-/// time its operations need at the peak of the cube, or of the units that category uses.
+/// Returns the estimated network time with fully overlapped engines, and then with one category at a time reduced to
+/// its time at the peak of the cube or of the category's own units.
 fn cases(shown: &Shown<'_>, categories: &[(&'static str, Category)], overall: Overall) -> Vec<[Cell; 6]> {
-    // Cores work side by side; the tool adds their times up.
+    // Cores run concurrently, but the vendor's tool sums their times.
     let cores: HashSet<u32> = shown.layers.iter().map(|(layer, _)| layer.core).collect();
     let cores = if shown.compat() { 1 } else { cores.len().max(1) };
     let per_core = |cycles: i64| cycles as f64 / shown.timeline.settings.tiu_mhz / cores as f64;

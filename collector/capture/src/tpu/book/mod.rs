@@ -1,9 +1,8 @@
-//! The workbook: a summary over all engines, a sheet per engine with every record, and all records as one CSV table;
-//! for a compiled model whose layers are known, two sheets about these come first.
+//! Workbook of a capture: a summary of all engines, a sheet per engine with all records, and one CSV table of all
+//! records. If the layers of a compiled model are known, two sheets about them come first.
 //!
-//! Sheets, columns and their order are those of the vendor's tool. Sheets are made and deflated on all threads, a row at
-//! a time. The XML is written by hand: at five million cells for 100,000 records with registers, a general writer costs
-//! thirteen times as much (docs/decisions/0007-own-sheets.md).
+//! Sheets and columns match the vendor's tool. Sheets are rendered and compressed on all threads, row by row. The XML
+//! is written directly, since a general-purpose writer is much slower (docs/decisions/0007-own-sheets.md).
 
 mod columns;
 mod engines;
@@ -27,16 +26,15 @@ use std::path::Path;
 use sums::{DmaSums, TiuSums};
 use zip::{Member, Packed};
 
-/// The folder of the workbook.
+/// Folder of the workbook.
 pub const FOLDER: &str = "PerfDoc";
-/// The workbook.
+/// File name of the workbook.
 pub const BOOK: &str = "PerfAI_output.xlsx";
-/// The records of its sheets as one table.
+/// File name of the CSV table.
 pub const TABLE: &str = "PerfAI_output.csv";
-/// Columns of a record that stand out.
+/// Number of highlighted columns.
 const KEYS: usize = 20;
 
-/// Whose records a sheet shows.
 #[derive(Clone, Copy)]
 enum Owner<'a> {
     Core(&'a Core, Engine),
@@ -68,16 +66,16 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Writes workbook and table; cores beyond a number may be left out.
+/// Writes workbook and table. `cores` limits the cores in the workbook.
 pub fn write(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Result<()> {
     let folder = directory.join(FOLDER);
     let owners = owners(timeline, cores);
     let totals = totals(timeline);
     let total_ns = super::summary::summarise(timeline).map_or(0, |summary| summary.total_ns);
     let layers = timeline.layers.as_ref().map(|layers| layers::Shown::new(timeline, layers));
-    // Sheets before those of the engines.
+    // Number of sheets before those of the engines.
     let before = 1 + if layers.is_some() { layers::SHEETS.len() } else { 0 };
-    // The table is the longest piece of work, so it begins first.
+    // Started first, since writing the table takes longest.
     let table = || output::write(&folder.join(TABLE), |file| table::write(timeline, file));
     let sheets =
         || owners.par_iter().enumerate().map(|(index, owner)| sheet(timeline, *owner, before + index + 1)).collect();
@@ -156,7 +154,7 @@ fn figures(title: &str, gap: usize, cells: impl IntoIterator<Item = Cell>) -> Ve
     row
 }
 
-/// Puts a box into a row from a column (0 is A) on.
+/// Inserts cells into a row, starting at a column (0 is A).
 fn beside(mut row: Vec<(Cell, Style)>, column: usize, cells: Vec<(Cell, Style)>) -> Vec<(Cell, Style)> {
     while row.len() < column {
         row.push((Cell::Empty, Style::Plain));
@@ -243,7 +241,7 @@ fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
     sheet.row(&[]);
     sheet.row(&beside(Vec::new(), BOX, heads("Description", 0, ["Field", "Description"])));
     let mut lines: Vec<Vec<(Cell, Style)>> = vec![Vec::new(), heads("Statistics", 0, STATISTICS)];
-    // The rows of types show all their cycles; the last one leaves the waits out, as the box above does.
+    // Rows of types contain all cycles; the overall row excludes waits, like the box above.
     let overall = std::iter::once(("Overall", TiuSums { waits: 0, ..total }));
     lines.extend(kinds.into_iter().chain(overall).map(|(name, sums)| statistics(name, &sums, &total)));
     for (index, line) in lines.into_iter().enumerate() {
@@ -281,7 +279,7 @@ fn statistics(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)>
 
 fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> Packed {
     let names = match owner {
-        // Both engines of a core share their columns, so that their sheets can be laid over each other.
+        // Both DMA engines of a core have the same columns, so that their sheets can be compared.
         Owner::Core(core, _) => {
             let both = [Engine::Gdma, Engine::Sdma].map(|engine| timeline.core_events(core, engine));
             row::columns(columns::dma(), both.into_iter().flatten())
@@ -335,7 +333,6 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
     sheet.finish()
 }
 
-/// The parts of the container beside the sheets.
 fn parts(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
     const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#;
     const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";

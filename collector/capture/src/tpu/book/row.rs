@@ -1,4 +1,4 @@
-//! One event as the cells of a row.
+//! Conversion of an event to the cells of a row.
 
 use super::columns::is_derived;
 use crate::tpu::chip::Engine;
@@ -8,22 +8,21 @@ use crate::tpu::layers::Layers;
 use crate::tpu::names;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Records over which a mean of cycles is taken.
+/// Number of records in the moving average of cycles.
 const WINDOW: usize = 200;
 
-/// Cells of events, by column.
 pub struct Rows<'a> {
     by_name: HashMap<&'a str, usize>,
-    /// For each kind of event, the column of each of its keys in turn.
+    /// Columns of the keys of each shape of event, in order.
     shapes: HashMap<Shape, Vec<Option<usize>>>,
     cells: Vec<Value<'a>>,
     layers: Option<&'a Layers>,
-    /// Cells that the last event filled: clearing these alone is what a row of many columns can afford.
+    /// Cells that the last event filled. Only these are cleared, since clearing all columns would be too slow.
     filled: Vec<usize>,
     recent: VecDeque<i64>,
 }
 
-/// Events of one shape have the same keys in the same order.
+/// Events of equal shape have the same keys in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Shape {
     engine: Engine,
@@ -34,12 +33,12 @@ struct Shape {
 
 fn shape(event: &Event<'_>) -> Shape {
     let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const Layout);
-    // System commands lack a key that others have.
+    // System commands lack a key that other commands have.
     let kind = event.names().kind.as_ptr();
     Shape { engine: event.engine, layout, kind, is_generated: event.is_generated() }
 }
 
-/// The columns of a sheet of some events: those that any of them has, or all when none has registers.
+/// Returns the columns that occur in any of the events, or all columns if no event has registers.
 pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) -> Vec<String> {
     let (mut seen, mut keys, mut has_registers) = (HashSet::new(), HashSet::new(), false);
     for event in events {
@@ -57,14 +56,13 @@ pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) ->
 }
 
 impl<'a> Rows<'a> {
-    /// Rows of these columns, with the layers commands belong to.
     pub fn new(names: &'a [String], layers: Option<&'a Layers>) -> Rows<'a> {
         let by_name = names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let cells = vec![Value::None; names.len()];
         Rows { by_name, shapes: HashMap::new(), cells, layers, filled: Vec::new(), recent: VecDeque::new() }
     }
 
-    /// The cells of an event, `Value::None` where it has nothing to say.
+    /// Returns the cells of an event; `Value::None` for empty ones.
     pub fn of(&mut self, event: &Event<'_>) -> &[Value<'a>] {
         for column in self.filled.drain(..) {
             self.cells[column] = Value::None;
@@ -112,7 +110,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Mean cycles of the last records, each with the pause after it.
+    /// Returns the mean cycles of recent records, including the pause after each.
     fn mean(&mut self, event: &Event<'_>) -> i64 {
         if self.recent.len() == WINDOW {
             self.recent.pop_front();
@@ -127,7 +125,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Codes of the element types of the first operand and the result.
+/// Returns the element types of the first operand and the result.
 fn dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
     if let Some(descriptor) = event.descriptor {
         let value = |name| descriptor.layout.value(descriptor.bytes, name);

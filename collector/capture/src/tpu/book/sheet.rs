@@ -1,41 +1,35 @@
-//! One sheet of a workbook as XML, deflated while it is written.
+//! XML of a sheet, compressed during writing.
 
 use super::zip::{Member, Packed};
 use crate::tpu::event::Value;
 use crate::tpu::event::value::{write_float, write_int, write_percent};
 
-/// How a cell looks; the numbers are places in `STYLES`.
+/// Style of a cell, as an index into `STYLES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// As the program that shows it likes.
     Plain = 0,
-    /// A heading of a box.
+    /// Title of a box.
     Title = 1,
-    /// Head of a column in a box.
+    /// Column header in a box.
     Head = 2,
-    /// Head of a column of records.
+    /// Column header of records.
     Column = 3,
-    /// A value in a box.
+    /// Value in a box.
     Figure = 4,
-    /// A value of a record that people look for first.
+    /// Highlighted value of a record.
     Key = 5,
-    /// Another value of a record.
+    /// Other value of a record.
     Data = 6,
 }
 
-/// Most rows a program for workbooks opens.
+/// Maximum number of rows that spreadsheet programs support.
 pub const MAX_ROWS: usize = 1 << 20;
-/// Text is handed to the deflater in pieces of this size.
 const PIECE: usize = 1 << 16;
 
-/// A value of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing.
     Empty,
-    /// A text.
     Text(String),
-    /// A number.
     Number(f64),
 }
 
@@ -51,7 +45,6 @@ impl From<String> for Cell {
     }
 }
 
-/// A sheet being written.
 pub struct Sheet {
     member: Member,
     text: Vec<u8>,
@@ -60,7 +53,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Begins a sheet with a tab colour, rows that stay in place, and widths of columns.
+    /// Starts a sheet with a tab colour, a number of frozen rows, and column widths.
     pub fn begin(number: usize, colour: &str, frozen: usize, widths: &[f64]) -> Sheet {
         let member = Member::new(format!("xl/worksheets/sheet{number}.xml"));
         let mut sheet = Sheet { member, text: Vec::with_capacity(PIECE), row: 0, merged: Vec::new() };
@@ -88,12 +81,10 @@ impl Sheet {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    /// Rows begun so far.
     pub fn rows(&self) -> usize {
         self.row
     }
 
-    /// A row of a box.
     pub fn row(&mut self, cells: &[(Cell, Style)]) {
         self.open_row();
         for (cell, style) in cells {
@@ -118,7 +109,7 @@ impl Sheet {
         self.close_row();
     }
 
-    /// A row of a record; the first columns are its key.
+    /// Writes a row of a record. The first `keys` columns are highlighted.
     pub fn record(&mut self, values: &[Value<'_>], is_hexadecimal: &[bool], keys: usize) {
         self.open_row();
         let is_empty = |value: &Value<'_>| matches!(value, Value::None | Value::Text("" | " "));
@@ -185,12 +176,11 @@ impl Sheet {
         }
     }
 
-    /// Joins cells, as `Q5:AD5`.
+    /// Merges cells, given as `Q5:AD5`.
     pub fn merge(&mut self, cells: impl Into<String>) {
         self.merged.push(cells.into());
     }
 
-    /// Ends the sheet.
     pub fn finish(mut self) -> Packed {
         self.put("</sheetData>");
         if !self.merged.is_empty() {
@@ -203,7 +193,7 @@ impl Sheet {
     }
 }
 
-/// Appends text as XML holds it; characters that XML cannot hold become question marks.
+/// Appends escaped text. Characters that XML cannot represent become question marks.
 pub fn escape(text: &str, out: &mut Vec<u8>) {
     for character in text.chars() {
         match character {
@@ -217,6 +207,6 @@ pub fn escape(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The looks of cells, in the order of `Style`.
+/// Style sheet with the formats in the order of `Style`.
 pub const STYLES: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="3"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="10"/><color rgb="FF000000"/><name val="等线"/></font><font><b/><sz val="10"/><color rgb="FFFFFFFF"/><name val="Calibri"/></font></fonts><fills count="7"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFFFFFF"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF548235"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF305496"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFF2F2F2"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFCE4D6"/></patternFill></fill></fills><borders count="2"><border/><border><left style="thin"/><right style="thin"/><top style="thin"/><bottom style="thin"/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="7"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="0" fontId="1" fillId="2" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="2" fillId="3" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="2" fillId="4" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="1" fillId="5" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="1" fillId="6" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1" applyAlignment="1"><alignment horizontal="right" vertical="top"/></xf><xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/></cellXfs><cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>"#;

@@ -1,42 +1,37 @@
-//! Totals of the workbook's boxes. They exclude waits only, while `summary` excludes every system command.
+//! Totals for the workbook's boxes. They exclude only waits, while `summary` excludes all system commands.
 
 use crate::tpu::chip::Engine;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::tpu::summary::Moved;
 
-/// Totals of a tensor unit, or of one type of its commands.
+/// Totals of a tensor unit or of one type of its commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TiuSums {
-    /// Commands.
     pub count: u64,
-    /// Cycles, waits left out.
+    /// Cycles without waits.
     pub cycles: i64,
     /// Cycles of waits.
     pub waits: i64,
-    /// Cycles the algorithm would take.
+    /// Minimum cycles of the algorithm.
     pub algorithm: u128,
-    /// Operations asked for.
+    /// Operations of the algorithm.
     pub asked: u128,
-    /// Operations done.
+    /// Operations of the hardware, including padding.
     pub done: u128,
 }
 
-/// Totals of an engine that moves data.
+/// Totals of a DMA engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DmaSums {
-    /// All cycles.
     pub cycles: i64,
-    /// Cycles of waits.
     pub waits: i64,
-    /// Cycles in which it stood still.
     pub stalls: u64,
-    /// What it moved from and to DDR.
+    /// Traffic from and to DDR.
     pub ddr: Moved,
-    /// What it moved within the chip.
+    /// Traffic within the chip.
     pub l2: Moved,
 }
 
-/// Totals of a tensor unit, and by type of command in order of appearance.
 pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'static str, TiuSums)>) {
     let mut kinds: Vec<(&'static str, TiuSums)> = Vec::new();
     for event in events {
@@ -65,7 +60,6 @@ pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'stat
     (total, kinds)
 }
 
-/// Totals of an engine that moves data.
 pub fn dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
     let mut sums = DmaSums::default();
     for event in events {
@@ -75,7 +69,6 @@ pub fn dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
 }
 
 impl DmaSums {
-    /// Adds one record.
     pub fn add(&mut self, event: &Event<'_>) {
         let traffic = dma::traffic(event);
         self.cycles += event.record.cycles;
@@ -100,12 +93,10 @@ impl DmaSums {
         moved.cycles += event.record.cycles;
     }
 
-    /// Cycles that are no waits.
     pub fn working(&self) -> i64 {
         self.cycles - self.waits
     }
 
-    /// The sum of two.
     pub fn plus(self, other: DmaSums) -> DmaSums {
         let moved = |a: Moved, b: Moved| Moved { bytes: a.bytes + b.bytes, cycles: a.cycles + b.cycles };
         DmaSums {

@@ -1,4 +1,4 @@
-//! All records of all engines as one table, in order of time.
+//! CSV table of all records of all engines in chronological order.
 
 use super::columns;
 use super::row::{self, Rows};
@@ -9,10 +9,8 @@ use crate::tpu::event::{Event, Value};
 use crate::tpu::timeline::Timeline;
 use std::io::Write;
 
-/// Text is handed on in pieces of this size.
 const PIECE: usize = 1 << 16;
 
-/// Writes it.
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     let mut events: Vec<(i64, i64, u64, u32, Source)> = Vec::new();
     for (core, own) in timeline.cores.iter().enumerate() {
@@ -35,7 +33,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     out.write_all(names.join(",").as_bytes())?;
     out.write_all(b"\n")?;
     let is_speed: Vec<bool> = names.iter().map(|name| name.contains("Bandwidth")).collect();
-    // Each stream has its own memory of recent records.
+    // Each stream has its own moving average.
     let mut rows: Vec<[Option<Rows<'_>>; 4]> = Vec::new();
     rows.resize_with(timeline.cores.len().max(timeline.ports.len()), || [const { None }; 4]);
     let mut text = Vec::with_capacity(PIECE + 4096);
@@ -51,7 +49,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
                 Value::Text(value) if value.contains([',', '"', '\n']) => {
                     text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
                 }
-                // A speed is a number with a fraction even where it is zero.
+                // Speeds have a decimal point even if they are zero.
                 Value::Int(value) if is_speed[index] => write_float(*value as f64, &mut text),
                 value => value.write(&mut text),
             }
@@ -65,10 +63,9 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     out.write_all(&text)
 }
 
-/// Place of ports among the engines of a core.
+/// Index of ports among the engines of a core.
 const PORT: usize = 3;
 
-/// Where a record stands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
     part: usize,

@@ -1,20 +1,18 @@
-//! The container of a workbook: a ZIP archive of a few deflated members, written in one go.
+//! Minimal writer of ZIP archives with compressed members.
 //!
-//! Members are deflated while they are made, on any thread, at the fastest level: sheets are so repetitive that higher
-//! levels cost seconds and save little.
+//! Members are compressed while they are rendered, on any thread, at the fastest level. Sheets are so repetitive that
+//! higher levels take much longer and save little.
 
 use flate2::Crc;
 use flate2::write::DeflateEncoder;
 use std::io::Write;
 
-/// A member being made.
 pub struct Member {
     name: String,
     crc: Crc,
     out: DeflateEncoder<Vec<u8>>,
 }
 
-/// A member that is done.
 pub struct Packed {
     name: String,
     crc: u32,
@@ -23,19 +21,16 @@ pub struct Packed {
 }
 
 impl Member {
-    /// An empty member.
     pub fn new(name: impl Into<String>) -> Member {
         let out = DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
         Member { name: name.into(), crc: Crc::new(), out }
     }
 
-    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.crc.update(bytes);
         self.out.write_all(bytes).expect("memory takes every byte");
     }
 
-    /// Ends it.
     pub fn finish(self) -> Packed {
         let size = self.out.total_in();
         let bytes = self.out.finish().expect("memory takes every byte");
@@ -43,10 +38,9 @@ impl Member {
     }
 }
 
-/// The largest member and archive this form of the format can hold.
+/// Maximum size of a member and of the archive without ZIP64.
 const LIMIT: u64 = u32::MAX as u64;
 
-/// Writes an archive.
 pub fn write(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
     let (mut offset, mut directory) = (0u64, Vec::new());
     for member in members {
@@ -76,12 +70,12 @@ pub fn write(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
     out.write_all(&[0, 0])
 }
 
-/// What a member's own header and its entry in the directory share.
+/// Returns the fields shared by a member's local header and its directory entry.
 fn head(member: &Packed) -> Vec<u8> {
     const VERSION: u16 = 20;
     const NAMES_ARE_UTF8: u16 = 1 << 11;
     const DEFLATED: u16 = 8;
-    // No clock: 1980-01-01, so that equal captures give equal workbooks.
+    // Constant date 1980-01-01, so that equal captures produce equal workbooks.
     const DATE: u32 = 0x0021_0000;
     let mut head = Vec::new();
     for value in [VERSION, NAMES_ARE_UTF8, DEFLATED] {

@@ -1,4 +1,4 @@
-//! Events of the engines that move data.
+//! Events of the DMA engines.
 
 use super::value::round4;
 use super::{Descriptor, Event, Value};
@@ -8,23 +8,23 @@ use crate::tpu::descriptor::{Hot, bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
 use crate::tpu::pmu::sum;
 
-/// Where data lies.
+/// Memory at one end of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Off the chip.
+    /// Off-chip memory.
     Ddr,
-    /// Shared by the cores.
+    /// Memory shared by the cores.
     L2,
-    /// The same where an address of CV84X6 says so, which the vendor's tool calls by another name.
+    /// Shared memory as determined by an address of CV84X6, which has another name in the vendor's tool.
     L2Address,
-    /// A core's own.
+    /// Local memory of a core.
     Local,
-    /// A code that stands for nothing.
+    /// Undefined code.
     Unknown,
 }
 
 impl Memory {
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Memory::Ddr => "DDR",
@@ -40,25 +40,25 @@ impl Memory {
     }
 }
 
-/// What moved where, and how fast.
+/// Route and speed of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
     /// Source.
     pub from: Memory,
     /// Destination.
     pub to: Memory,
-    /// Bytes moved.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Bytes per nanosecond from or to DDR; `None` where the report has a whole zero.
+    /// DDR bandwidth in bytes per nanosecond; `None` if the report shows an integer zero.
     pub ddr: Option<f64>,
-    /// The same for the shared memory.
+    /// Bandwidth of the shared memory in bytes per nanosecond.
     pub l2: Option<f64>,
-    /// Cycles in which it could not go on.
+    /// Stalled cycles.
     pub stall: u64,
 }
 
 impl Traffic {
-    /// The two ends, as printed.
+    /// Returns the printed direction.
     pub fn direction(&self) -> &'static str {
         const TABLE: [[&str; 5]; 5] = [
             ["DDR->DDR", "DDR->L2M", "DDR->L2", "DDR->LMEM", "DDR->MEM3"],
@@ -70,12 +70,12 @@ impl Traffic {
         TABLE[self.from as usize][self.to as usize]
     }
 
-    /// Whether DDR is one of the ends.
+    /// Returns whether DDR is one of the ends.
     pub fn touches_ddr(&self) -> bool {
         self.from == Memory::Ddr || self.to == Memory::Ddr
     }
 
-    /// Whether the shared memory is one of the ends.
+    /// Returns whether the shared memory is one of the ends.
     pub fn touches_l2(&self) -> bool {
         [self.from, self.to].iter().any(|end| matches!(end, Memory::L2 | Memory::L2Address))
     }
@@ -85,7 +85,7 @@ fn bandwidth(value: Option<f64>) -> Value<'static> {
     value.map_or(Value::Int(0), Value::Float)
 }
 
-/// Type and name; plain copies are called by their direction.
+/// Returns type and name. Plain copies are named after their direction.
 pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if event.engine == Engine::Cdma {
         return names::cdma(op.unwrap_or(UNKNOWN), sub);
@@ -106,7 +106,7 @@ pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     Names { name, ..names }
 }
 
-/// Source and destination.
+/// Returns source and destination.
 pub fn ends(event: &Event<'_>) -> (Memory, Memory) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         let kind = |high, low, high8| match event.chip() {
@@ -139,7 +139,7 @@ pub fn ends(event: &Event<'_>) -> (Memory, Memory) {
     (Memory::of_code(extra >> 4), Memory::of_code(extra >> 6))
 }
 
-/// Addresses on CV84X6 carry a tag; a window of them is the shared memory.
+/// Returns the memory of a CV84X6 address, from its tag and the window of the shared memory.
 fn cv_memory(address: u64) -> Memory {
     const WINDOW: std::ops::Range<u64> = 0x26D2_0000..0x26E2_0000;
     let (tag, low) = (address >> 40 & 31, address & ((1 << 40) - 1));
@@ -151,7 +151,7 @@ fn cv_memory(address: u64) -> Memory {
     }
 }
 
-/// What the name of a generator's variant says about the ends.
+/// Returns the ends of a transfer from the name of its generator variant.
 fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     let (op, sub) = event.operation();
     let extra = event.command.map_or(0, |command| command.extra());
@@ -165,7 +165,7 @@ fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     }
 }
 
-/// Memory and type codes of a node; those of a system command mean something else.
+/// Returns the memory and type codes of a node, which system commands lack.
 fn extra(event: &Event<'_>) -> u32 {
     match event.command {
         Some(command) if !event.is_system() => command.extra(),
@@ -173,7 +173,7 @@ fn extra(event: &Event<'_>) -> u32 {
     }
 }
 
-/// What moved.
+/// Returns the transfer of an event.
 pub fn traffic(event: &Event<'_>) -> Traffic {
     match (event.chip(), event.engine) {
         (_, Engine::Cdma) | (Chip::Aks | Chip::Aksv, _) => aks_traffic(event),
@@ -203,7 +203,7 @@ fn aks_traffic(event: &Event<'_>) -> Traffic {
     }
 }
 
-/// Bytes at DDR and at local memory on BM1688.
+/// Returns the bytes at DDR and at local memory on BM1688.
 fn bm_bytes(event: &Event<'_>) -> (u64, u64) {
     (sum(event.row, [3, 6, 5, 8]), sum(event.row, [9, 11]))
 }
@@ -227,7 +227,7 @@ fn cv_traffic(event: &Event<'_>) -> Traffic {
     Traffic { ddr: part(traffic.touches_ddr()), l2: part(traffic.touches_l2()), ..traffic }
 }
 
-/// Handshakes on the way to memory.
+/// Returns the number of memory handshakes.
 fn transactions(event: &Event<'_>) -> u64 {
     match (event.chip(), event.engine) {
         (_, Engine::Cdma) => sum(event.row, [14, 12, 10, 8]),
@@ -237,18 +237,18 @@ fn transactions(event: &Event<'_>) -> u64 {
     }
 }
 
-/// Whether command or registers say where data came from and went to; where not, reports print DDR for both.
+/// Returns whether source and destination are known. Reports print DDR for unknown ones.
 pub fn knows_ends(event: &Event<'_>) -> bool {
     event.command.is_some() && (!event.is_generated() || rvt_ends(event).is_some())
 }
 
-/// Name of the element type, empty where nothing says it.
+/// Returns the name of the element type, or an empty text if it is unknown.
 pub fn known_dtype(event: &Event<'_>) -> &'static str {
     if event.command.is_some() { dtype(event) } else { "" }
 }
 
-/// Name of the element type as reports print it, the zero of a command that is not known included; classes without
-/// one and generators have none.
+/// Returns the name of the element type as in reports, which print code zero for unknown commands. Generators and
+/// classes without a type have none.
 pub fn dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot(bytes, Hot::Format).map_or("", names::dtype),
@@ -257,7 +257,7 @@ pub fn dtype(event: &Event<'_>) -> &'static str {
     }
 }
 
-/// The main keys.
+/// Lists the main keys.
 pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let traffic = traffic(event);
     match (event.descriptor, event.chip(), event.engine) {
@@ -380,7 +380,7 @@ fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Valu
     }
 }
 
-/// Registers, then the keys of `more` that are no registers, as zeros.
+/// Lists the registers, followed by the keys in `more` that are no registers, with value zero.
 fn registers(descriptor: &Descriptor<'_>, blank: &[&str], more: &[&str], add: &mut impl FnMut(&str, Value<'static>)) {
     let Descriptor { layout, bytes } = descriptor;
     for field in &layout.fields {
@@ -394,7 +394,7 @@ fn registers(descriptor: &Descriptor<'_>, blank: &[&str], more: &[&str], add: &m
     }
 }
 
-/// Addresses of source and destination; 0 where no register says.
+/// Returns the source and destination addresses, or 0 if they are unknown.
 pub fn addresses(event: &Event<'_>) -> (u64, u64) {
     let Some(Descriptor { layout, bytes }) = event.descriptor else { return (0, 0) };
     let value = |field| layout.hot(bytes, field).unwrap_or(0);

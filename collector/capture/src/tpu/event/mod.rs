@@ -1,6 +1,6 @@
-//! One record as reports see it: names, times, figures, and the ordered keys and values that are printed.
+//! View of a record for reports: names, times, metrics, and ordered keys with values.
 //!
-//! Nothing is stored: each figure is computed when a report asks for it, from the raw record and the command.
+//! Nothing is cached: each value is computed on request from the raw record and the command.
 
 pub mod dma;
 pub mod tiu;
@@ -14,51 +14,51 @@ use super::record::{Command, Label, NONE, Origin, Record};
 use super::settings::Settings;
 pub use value::Value;
 
-/// A descriptor with its registers.
+/// A descriptor and its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// Where the fields are.
+    /// Layout of the fields.
     pub layout: &'static Layout,
-    /// The bits.
+    /// Bytes of the descriptor.
     pub bytes: &'a [u8],
 }
 
-/// One record of a timeline.
+/// A record of a timeline with its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// What the whole capture shares.
+    /// Settings of the capture.
     pub settings: &'a Settings,
-    /// Whose record it is.
+    /// Engine of the record.
     pub engine: Engine,
-    /// The core it is shown under, when one is known.
+    /// Core that the record is displayed under, if known.
     pub core: Option<u32>,
-    /// Place among the records of its engine.
+    /// Index among the records of the engine.
     pub index: usize,
-    /// Its times.
+    /// Times of the record.
     pub record: &'a Record,
-    /// The raw record.
+    /// Raw record.
     pub row: &'a [u8],
-    /// Its command.
+    /// Command of the record.
     pub command: Option<&'a Command>,
-    /// The registers of its command.
+    /// Descriptor of the command.
     pub descriptor: Option<Descriptor<'a>>,
     owner: Option<&'a Core>,
 }
 
-/// What the place of a command in the stream says.
+/// Context of a command in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
-    /// How it became known.
+    /// Origin of the command.
     pub mode: Origin,
     /// Name of the kernel.
     pub function: Option<&'a str>,
-    /// Number of the call of the kernel, over all cores.
+    /// Number of the kernel call over all cores.
     pub scope: Option<u32>,
     /// Number of the batch.
     pub batch: Option<u32>,
 }
 
-/// Codes of operation and sub-operation; `None` when neither command nor label says.
+/// Returns the codes of operation and sub-operation from the descriptor or the node.
 pub fn operation(chip: Chip, engine: Engine, command: &Command, file: &[u8]) -> (Option<u32>, u32) {
     match descriptor(chip, command, file) {
         None => (Some(command.op()), command.sub()),
@@ -83,7 +83,7 @@ fn descriptor<'a>(chip: Chip, command: &Command, file: &'a [u8]) -> Option<Descr
 }
 
 impl<'a> Event<'a> {
-    /// The event of a record; `owner` is the core whose command it may have.
+    /// Creates the event of a record. `owner` is the core whose command the record may have.
     pub fn new(
         settings: &'a Settings,
         engine: Engine,
@@ -102,22 +102,22 @@ impl<'a> Event<'a> {
         Event { settings, engine, core, index, record, row, command, descriptor, owner }
     }
 
-    /// The chip.
+    /// Returns the chip.
     pub fn chip(&self) -> Chip {
         self.settings.chip
     }
 
-    /// How long it took; never nothing.
+    /// Returns the duration, at least 1 ns.
     pub fn duration_ns(&self) -> i64 {
         (self.record.end - self.record.start).max(1)
     }
 
-    /// Number of the command as printed: ports count from one themselves.
+    /// Returns the printed command number. Ports number their commands from one.
     pub fn command_id(&self) -> u64 {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }
 
-    /// Codes of operation and sub-operation; no operation when nothing is known.
+    /// Returns the codes of operation and sub-operation, or no operation if they are unknown.
     pub fn operation(&self) -> (Option<u32>, u32) {
         if let (Some(command), Some(owner)) = (self.command, self.owner) {
             return operation(self.chip(), self.engine, command, &owner.bytes);
@@ -134,22 +134,22 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether its command is known only by its generator.
+    /// Returns whether only the generator of the command is known.
     pub fn is_rvt(&self) -> bool {
         self.command.is_some_and(|command| command.origin == Origin::Rvt)
     }
 
-    /// Whether all that its node says is the number of a generator and of its variant: no element type, no memories.
+    /// Returns whether the node contains only a generator and its variant, without element type and memories.
     pub fn is_generated(&self) -> bool {
         self.is_rvt() && self.chip() == Chip::Cv84x6
     }
 
-    /// Whether it is a message or a marker instead of work.
+    /// Returns whether the record is a message or a marker instead of work.
     pub fn is_system(&self) -> bool {
         !self.is_rvt() && self.operation().0 == Some(self.engine.system_op())
     }
 
-    /// Type and name of the operation.
+    /// Returns type and name of the operation.
     pub fn names(&self) -> Names {
         let (op, sub) = self.operation();
         match self.engine {
@@ -158,7 +158,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Kernel, batch and mode.
+    /// Returns kernel, batch and origin.
     pub fn place(&self) -> Option<Place<'a>> {
         let nodes = &self.owner?.nodes;
         let tags = nodes.tags.get(self.record.tags as usize)?;
@@ -170,7 +170,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// The main keys in order.
+    /// Lists the main keys in order.
     pub fn info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
         match self.engine {
             Engine::Tiu => tiu::info(self, add),
@@ -178,7 +178,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The keys that say whose record it is.
+    /// Lists the keys that identify the record's context.
     pub fn meta(&self, add: &mut impl FnMut(&str, Value<'_>)) {
         add("Global Idx", Value::Int(self.index as i64));
         add("Core Id", self.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
@@ -197,7 +197,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The registers of a TIU command; each key comes in two parts.
+    /// Lists the registers of a TIU command. Each key is given in two parts.
     pub fn extra(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
         if self.engine == Engine::Tiu {
             tiu::extra(self, add);

@@ -7,7 +7,7 @@ use crate::tpu::descriptor::{Decoder, Hot, bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
 use crate::tpu::operations::{self, Work};
 
-/// Type and name.
+/// Returns type and name.
 pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         return Names { kind: &layout.class, name: Decoder::of(event.chip()).name(layout, bytes) };
@@ -18,7 +18,7 @@ pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     }
 }
 
-/// Operations and cycles; those of a command without registers are one.
+/// Returns operations and cycles. A command without registers counts as one operation.
 pub fn work(event: &Event<'_>) -> Work {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => operations::work(event.chip(), layout, bytes),
@@ -26,7 +26,7 @@ pub fn work(event: &Event<'_>) -> Work {
     }
 }
 
-/// Operations asked for as a part of those done: how much of the array's work was useful.
+/// Returns the utilisation of the array: operations of the algorithm over those of the hardware.
 pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
     if event.descriptor.is_none() {
         return 0.0;
@@ -37,7 +37,7 @@ pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
     }
 }
 
-/// Code of the element type of the result.
+/// Returns the element type code of the result.
 pub fn result_type(event: &Event<'_>) -> Option<u64> {
     match (event.descriptor, event.command) {
         (Some(descriptor), _) => descriptor.layout.value(descriptor.bytes, "opt_res0_prec"),
@@ -46,17 +46,17 @@ pub fn result_type(event: &Event<'_>) -> Option<u64> {
     }
 }
 
-/// Whether a record without registers is shown with an element type, be it the zero of a command that is not known.
+/// Returns whether a record without registers is shown with an element type, which is code zero for unknown commands.
 pub fn has_type(event: &Event<'_>) -> bool {
     !event.is_generated() && event.names().kind != "sys"
 }
 
-/// Cycles lost to bank conflicts, as the record counts them.
+/// Returns the cycles lost to bank conflicts.
 pub fn conflicts(event: &Event<'_>) -> u32 {
     word(event.row, 3) >> 1
 }
 
-/// The main keys.
+/// Lists the main keys.
 pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     match (event.chip(), event.descriptor.is_some()) {
         (Chip::Cv84x6, false) => cv_node(event, add),
@@ -94,7 +94,7 @@ fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     times(event, add);
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
-    // The vendor's tool divides by the plain cycles here, and by a little more where it knows the registers.
+    // The vendor's tool divides by the plain cycles here, but by slightly more if the registers are known.
     cv_conflicts(event, event.record.cycles.max(1) as f64, add);
     one_operation(add);
     add("Sim Power(W)", Value::Int(0));
@@ -107,7 +107,7 @@ fn cv_conflicts(event: &Event<'_>, cycles: f64, add: &mut impl FnMut(&str, Value
     add("Thread Id", Value::Int(i64::from(word(event.row, 3) & 1)));
 }
 
-/// The cycles that the ratios of a decoded command are parts of.
+/// Returns the denominator of a decoded command's ratios, as in the vendor's tool.
 fn decoded_cycles(event: &Event<'_>) -> f64 {
     event.record.cycles as f64 + 0.0001
 }
@@ -137,7 +137,7 @@ fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Sim Power(W)", Value::Int(0));
 }
 
-/// The registers.
+/// Lists the registers.
 pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         for field in &layout.fields {

@@ -1,27 +1,27 @@
 //! Values of printed keys.
 
-/// One value.
+/// Value of a printed key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing is known.
+    /// Unknown value.
     None,
-    /// A whole number.
+    /// Integer.
     Int(i64),
-    /// A whole number that may be very large.
+    /// Integer that may exceed 64 bits.
     Big(u128),
-    /// A number.
+    /// Floating-point number.
     Float(f64),
-    /// A part of one, printed as a percentage with one decimal.
+    /// Fraction, printed as a percentage with one decimal.
     Percent(f64),
     /// Text.
     Text(&'a str),
 }
 
-/// Rounds to four decimals as Python does: the nearest decimal number, ties to even.
+/// Rounds to four decimals like Python: to the nearest decimal number, ties to even.
 pub fn round4(value: f64) -> f64 {
     let scaled = value * 1e4;
     let (floor, rounded) = (scaled.floor(), scaled.round_ties_even());
-    // Away from a tie the product's own rounding cannot change the result, and a quotient of whole numbers is exact.
+    // Away from ties the product's rounding error has no influence, and a quotient of integers is correctly rounded.
     if scaled < 1e12 && (scaled - floor - 0.5).abs() > 1e-3 {
         return rounded / 1e4;
     }
@@ -29,7 +29,7 @@ pub fn round4(value: f64) -> f64 {
 }
 
 impl Value<'_> {
-    /// Appends the value as the register report prints it.
+    /// Appends the value as in the register report.
     pub fn write(&self, out: &mut Vec<u8>) {
         match *self {
             Value::None => out.extend_from_slice(b"None"),
@@ -45,7 +45,7 @@ impl Value<'_> {
     }
 }
 
-/// Appends a whole number.
+/// Appends an integer.
 pub fn write_int(value: i64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -64,9 +64,9 @@ pub fn write_int(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a number in its shortest form, with a decimal point.
+/// Appends the shortest form of a number, with a decimal point.
 pub fn write_float(value: f64, out: &mut Vec<u8>) {
-    // Most values have at most four decimals; those need no search for the shortest form.
+    // Fast path: most values have at most four decimals.
     let scaled = value * 1e4;
     let whole = scaled.round();
     if whole.abs() < 1e15 && whole / 1e4 == value && !(value == 0.0 && value.is_sign_negative()) {
@@ -85,7 +85,7 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{value:?}").as_bytes());
 }
 
-/// Appends a part of one as a percentage with one decimal.
+/// Appends a fraction as a percentage with one decimal.
 pub fn write_percent(part: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:.1}%", part * 100.0).as_bytes());
 }

@@ -1,7 +1,7 @@
-//! The page: a capture to look at in a browser, without a network.
+//! Self-contained HTML report of a capture.
 //!
-//! One file holds page, program and data. Numbers stand in columns, each the base64 text of a little-endian array, so
-//! that a browser takes them over without reading a million numbers one by one.
+//! One file contains page, script and data. Numbers are stored in columns of base64-encoded little-endian arrays, which
+//! browsers load without parsing individual numbers.
 
 use super::chip::Engine;
 use super::event::{Event, dma, tiu};
@@ -15,14 +15,13 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-/// The folder of the page.
+/// Folder of the page.
 pub const FOLDER: &str = "PerfWeb";
-/// The page.
+/// File name of the page.
 pub const FILE: &str = "result.html";
-/// No batch is known.
 const NO_BATCH: u32 = u32::MAX;
 
-/// Writes it.
+/// Writes the page.
 pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -> Result<()> {
     output::write(&directory.join(FOLDER).join(FILE), |file| {
         file.write_all(page::head("TPU capture", include_str!("style.css")).as_bytes())?;
@@ -32,7 +31,6 @@ pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -
     })
 }
 
-/// Lists that columns point into.
 #[derive(Default)]
 struct Lists {
     names: Vec<[&'static str; 3]>,
@@ -110,7 +108,7 @@ fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) ->
         "cards": cards(timeline, summary),
     });
     out.write_all(b"],")?;
-    // `<` in a text could end the element that holds the data.
+    // A `<` in a text could end the element that holds the data.
     let rest = page::data(&rest.to_string());
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
@@ -130,7 +128,7 @@ fn cards(timeline: &Timeline, summary: Option<&Summary>) -> Vec<[String; 2]> {
     ]
 }
 
-/// Calls as lists: kernel, start, end, group, scope or -1, records, mode.
+/// Returns calls as lists: kernel, start, end, group, scope or -1, records, mode.
 fn calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
     let cores = timeline.cores.len();
     let mut result = Vec::new();
@@ -157,7 +155,6 @@ struct Lane<'a> {
     engine: Engine,
 }
 
-/// The columns of a lane.
 #[derive(Default)]
 struct Columns {
     start: Vec<f64>,
@@ -201,7 +198,7 @@ impl Lane<'_> {
     }
 }
 
-/// Writes some columns of numbers, with commas between them.
+/// Writes columns of numbers, separated by commas.
 macro_rules! columns {
     ($out:expr, $columns:expr, $( $name:ident : $kind:literal ),+) => {
         let mut comma = "";
@@ -255,7 +252,6 @@ impl Columns {
     }
 }
 
-/// Writes `"name":["kind","base64"]`.
 fn column(out: &mut impl Write, name: &str, kind: &str, bytes: impl Iterator<Item = u8>) -> std::io::Result<()> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const PIECE: usize = 1 << 14;

@@ -1,6 +1,7 @@
-//! A trace of the host, in any format that traces are read in, to stand beside the records.
+//! Host traces in any supported format, to be merged with a capture.
 //!
-//! Calls that begin and end in separate events are joined; those that never end are closed with the trace and say so.
+//! Calls with separate start and end events are joined. Calls without an end are closed at the end of the trace and
+//! marked.
 
 use super::key;
 use super::track::Lanes;
@@ -11,41 +12,40 @@ use crate::writer::Packets;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// One call on the host.
+/// A call on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    /// What was called.
+    /// Name of the function.
     pub name: String,
-    /// Its group.
+    /// Category.
     pub category: String,
-    /// Begin.
+    /// Start.
     pub start: i64,
     /// End.
     pub end: i64,
-    /// Whether the trace did not hold its end.
+    /// Whether the end is missing in the trace.
     pub is_incomplete: bool,
 }
 
-/// A trace of the host.
+/// A host trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostTrace {
-    /// Calls in order of begin, outer ones first.
+    /// Calls by start, outer calls first.
     pub slices: Vec<Slice>,
-    /// Where the time of the records begins, in this trace's time.
+    /// Host time of the capture's zero, if known.
     pub zero_ns: Option<i64>,
 }
 
-/// The group of calls into the TPU's library.
+/// Category of calls into the TPU's library.
 pub const LIBRARY: &str = "tpudnn";
 const SWITCHES: [&str; 5] =
     ["PyTorch Profiler (0)", "enable_profile", "my_ops::enable_profile", "disable_profile", "my_ops::disable_profile"];
 
-/// Times farther from zero than this are none: sums of several must fit into 64 bits. Those since 1970 reach it in 2043.
+/// Maximum absolute time, so that sums of several times fit into 64 bits. Times since 1970 reach it in 2043.
 const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
-/// More calls than these are no trace that anybody can look at.
 const MAX_CALLS: usize = 20_000_000;
 
-/// A call, or one end of it, as the trace has it.
+/// A call, or its start or end.
 struct Seen {
     kind: Kind,
     track: u32,
@@ -54,13 +54,14 @@ struct Seen {
     at_ns: i64,
 }
 
-/// Reads a trace; `tail` is the end of the last record and the host time from there to the end of `disable_profile`.
+/// Reads a host trace. `tail` is the end of the last record, and the host time from there to the end of
+/// `disable_profile`.
 pub fn read(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     let (format, input) = open::open(path).map_err(|error| refused(path, error))?;
     gather(path, tail, losses, |take| open::read_from(path, format, input, take))
 }
 
-/// The same from the bytes of Chrome's JSON.
+/// Parses a host trace in Chrome's JSON.
 pub fn parse(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     gather(path, tail, losses, |take| {
         let read = chrome::read(bytes, take);
@@ -76,7 +77,6 @@ fn refused(path: &Path, error: events::Error) -> Error {
     }
 }
 
-/// What takes events one by one.
 type Take<'a> = dyn FnMut(Event<'_>) -> std::result::Result<(), Full> + 'a;
 
 fn gather(
@@ -120,12 +120,12 @@ fn gather(
     Ok(HostTrace { slices, zero_ns })
 }
 
-/// When something ends that lasts so long.
+/// Returns the end of a call, limited to valid times.
 fn end_of(at_ns: i64, length_ns: i64) -> i64 {
     at_ns.saturating_add(length_ns.max(0)).min(FARTHEST_NS)
 }
 
-/// Calls in the order they are listed.
+/// Joins starts and ends to calls, in the order of the trace.
 fn join(path: &Path, seen: Vec<Seen>, found: &Found, losses: &mut Losses) -> Vec<Slice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
@@ -169,12 +169,12 @@ fn zero(slices: &[Slice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Opti
     let switched_off = library().filter(|slice| slice.name == "disable_profile").map(|slice| slice.end).max();
     match (switched_off, tail_offset_ns) {
         (Some(end), Some(offset)) => Some(end - offset - tail_ns),
-        // Without both, the first call of the library is taken for the one that started the records.
+        // Otherwise, the first call of the library is assumed to have started the recording.
         _ => library().find(|slice| !SWITCHES.contains(&slice.name.as_str())).map(|slice| slice.end),
     }
 }
 
-/// A lane for each call, so that on one lane calls only nest.
+/// Returns a lane for each call, such that calls in a lane are properly nested.
 pub fn lanes(slices: &[&Slice]) -> Vec<u8> {
     const MAX_LANES: usize = 64;
     let mut stacks: Vec<Vec<i64>> = Vec::new();

@@ -1,7 +1,7 @@
-//! Calls of kernels, as slices over all records that belong to each.
+//! Kernel calls as slices that span their records.
 //!
-//! A call is known by its number, so that calls which interleave stay whole; records of a kernel without one are joined
-//! while they follow each other.
+//! Calls are identified by their numbers, so interleaved calls stay separate. Consecutive records of a kernel without a
+//! number form one call.
 
 use super::key;
 use super::track;
@@ -10,26 +10,26 @@ use crate::tpu::record::Origin;
 use crate::writer::Packets;
 use std::collections::{BTreeSet, HashMap};
 
-/// One call.
+/// A kernel call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call<'a> {
     /// Name of the kernel.
     pub function: &'a str,
     /// Number of the call.
     pub scope: Option<u32>,
-    /// Its batches.
+    /// Batches of the call.
     pub batches: BTreeSet<u32>,
-    /// How its commands became known: TDI, RVT, DES.
+    /// Origins of its commands: TDI, RVT, DES.
     pub modes: [bool; 3],
-    /// Begin of its first record.
+    /// Start of the first record.
     pub start: i64,
-    /// End of its last record.
+    /// End of the last record.
     pub end: i64,
-    /// Records.
+    /// Number of records.
     pub count: usize,
 }
 
-/// The calls among events, in order of time.
+/// Returns the calls among events in chronological order.
 pub fn calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
     let mut calls: Vec<Call<'a>> = Vec::new();
     let mut by_scope: HashMap<u32, usize> = HashMap::new();
@@ -80,9 +80,9 @@ impl Call<'_> {
         }
     }
 
-    /// The modes, joined.
+    /// Returns the joined origins.
     pub fn mode(&self) -> &'static str {
-        // Printed in the order RVT, TDI, DES.
+        // The printed order is RVT, TDI, DES.
         match self.modes {
             [false, false, false] => "",
             [true, false, false] => "TDI",

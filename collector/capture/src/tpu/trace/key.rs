@@ -1,7 +1,7 @@
-//! Names of what is said about slices of a capture: those of the vendor's tool.
+//! Names of annotations, as in the vendor's tool.
 #![allow(missing_docs)]
 
-/// Names of annotations; the place in the list is the number in the trace.
+/// Names of annotations; the index is the number in the trace.
 pub const KEYS: [&str; 38] = [
     "Batch Launch",
     "Kernel Function",
@@ -65,5 +65,5 @@ pub const SOURCE_FIELDS: usize = 18;
 pub const DESTINATION_FIELDS: usize = 27;
 pub const SCOPE: usize = 36;
 pub const INCOMPLETE: usize = 37;
-/// Fields of each dictionary.
+/// Number of fields per dictionary.
 pub const FIELDS: usize = 9;

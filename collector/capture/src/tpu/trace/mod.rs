@@ -1,8 +1,7 @@
-//! The Perfetto trace: every record as a slice, kernels above them, counters beside them, the host's calls with them.
+//! Perfetto trace of a capture: records as slices, kernels above them, counters, and the host's calls.
 //!
-//! Tracks and names of annotations are those of the vendor's tool, so that queries written for it run unchanged; a
-//! number that is a speed is always written as one. Pieces of the trace are made on all threads and written in order,
-//! so that the same capture always gives the same bytes.
+//! Names of tracks and annotations match the vendor's tool, so that existing queries work; speeds are always
+//! floating-point. Pieces of the trace are encoded on all threads and written in order, so the output is deterministic.
 
 pub mod host;
 pub mod kernel;
@@ -24,9 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 use track::{Lanes, Tracks};
 
-/// Records in one piece.
 const PIECE: usize = 1 << 14;
-/// Pieces in memory at a time.
 const HELD: usize = 16;
 
 /// Writes the trace.
@@ -35,7 +32,7 @@ pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Resu
     output::write(path, |file| in_order(plan.pieces.len(), |index| plan.make(index), file))
 }
 
-/// Makes pieces on all threads and writes them in order.
+/// Encodes pieces on all threads and writes them in order.
 fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl Write) -> std::io::Result<()> {
     for start in (0..count).step_by(HELD) {
         let made: Vec<Vec<u8>> = (start..count.min(start + HELD)).into_par_iter().map(&make).collect();
@@ -44,7 +41,7 @@ fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl
     Ok(())
 }
 
-/// One stream's records in order of time and their lanes, where those are not the obvious ones.
+/// Chronological order and lanes of a stream's records, if they are not trivial.
 #[derive(Default)]
 struct Order {
     order: Option<Vec<u32>>,
@@ -74,7 +71,6 @@ impl Order {
     }
 }
 
-/// One piece of the trace.
 enum Piece {
     Tracks,
     Total,
@@ -84,7 +80,6 @@ enum Piece {
     Host { library: bool },
 }
 
-/// What is written where.
 struct Plan<'a> {
     timeline: &'a Timeline,
     host: Option<&'a HostTrace>,
@@ -129,7 +124,7 @@ impl<'a> Plan<'a> {
         if host.is_some_and(|host| !host.slices.is_empty()) {
             pieces.extend([Piece::Host { library: false }, Piece::Host { library: true }]);
         }
-        // What would begin before time zero moves everything.
+        // Shifts everything such that no time is negative.
         let zero = host.and_then(|host| host.zero_ns).unwrap_or(0);
         let first_host = host.and_then(|host| host.slices.first()).map_or(0, |slice| slice.start);
         let back = -zero.min(first_host).min(0);
@@ -191,7 +186,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What all engines together move from and to DDR, at each change.
+    /// Writes the total DDR traffic of all engines at each change.
     fn total(&self, packets: &mut Packets) {
         let Some(track) = self.tracks.total else { return };
         let mut edges: Vec<(i64, i64)> = Vec::new();
@@ -214,7 +209,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Edges are whole numbers of this part of a GB/s, so that what rises also falls to exactly zero.
+/// Speeds are integers in units of GB/s divided by this number, so that the total returns to exactly zero.
 const EDGE_UNITS: f64 = 1e4;
 
 fn add_edges(edges: &mut Vec<(i64, i64)>, event: &Event<'_>) {
@@ -249,7 +244,6 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
     tracks.ports = all;
 }
 
-/// Which track of a port a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Other,

@@ -1,4 +1,4 @@
-//! Slices of records, with what a person asks about one.
+//! Slices of records with their annotations.
 
 use super::key::{self, KEYS};
 use crate::tpu::chip::Engine;
@@ -7,16 +7,16 @@ use crate::tpu::event::value::write_percent;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::writer::{Annotations, Packets};
 
-/// What counters show while a record runs.
+/// Counter values during a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// How well the tensor unit was used, in percent.
+    /// Utilisation of the tensor unit in percent.
     pub utilisation: f64,
-    /// Speed from or to DDR, GB/s.
+    /// DDR bandwidth in GB/s.
     pub ddr: f64,
 }
 
-/// Writes the slice of a record; says what counters should show.
+/// Writes the slice of a record and returns its counter values.
 pub fn write(packets: &mut Packets, track: usize, event: &Event<'_>, offset_ns: i64) -> Level {
     let names = event.names();
     let span = (event.record.start + offset_ns, event.record.end + offset_ns);
@@ -66,9 +66,9 @@ fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>
     }
     match event.descriptor {
         _ if is_system => 0.0,
-        // Without registers nothing but the time is known: busy is all one can say.
+        // Without registers, the utilisation is unknown and the unit counts as busy.
         None => 100.0,
-        // As printed: with one decimal.
+        // Rounded to one decimal, as printed.
         Some(_) => (rate * 1000.0).round_ties_even() / 10.0,
     }
 }
@@ -97,7 +97,7 @@ fn transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_
     ddr
 }
 
-/// The shape at one end: the address first, then the registers of that end that the command has.
+/// Returns the fields of one end of a transfer: its address, then the registers that the command has.
 fn fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
     let (source, destination) = dma::addresses(event);
     let address = if first == key::SOURCE_FIELDS { source } else { destination };

@@ -1,11 +1,11 @@
-//! The tracks of a trace: which there are, in what order, and which record lies on which when records overlap.
+//! Tracks of a trace, their order, and lanes for overlapping records.
 
 use crate::tpu::chip::Engine;
 use crate::tpu::record::Record;
 use crate::tpu::timeline::Timeline;
 use crate::writer::{Sort, Track};
 
-/// More lanes than this hide more than they show; later slices share the last one.
+/// Maximum number of lanes. Further slices share the last one.
 const MAX_LANES: usize = 64;
 
 /// Tracks of a core.
@@ -15,9 +15,9 @@ pub struct CoreTracks {
     pub kernels: Lanes,
     /// TIU, GDMA and SDMA.
     pub engines: [Lanes; 3],
-    /// How well the tensor unit was used.
+    /// Utilisation of the tensor unit.
     pub utilisation: usize,
-    /// How fast GDMA moved data.
+    /// Bandwidth of GDMA.
     pub bandwidth: usize,
 }
 
@@ -26,25 +26,25 @@ pub struct CoreTracks {
 pub struct PortTracks {
     /// Kernel calls.
     pub kernels: Lanes,
-    /// What neither sends nor receives.
+    /// Records other than sends and receives.
     pub other: Lanes,
-    /// What sends.
+    /// Sends.
     pub sends: Lanes,
-    /// What receives.
+    /// Receives.
     pub receives: Lanes,
 }
 
-/// A track and its siblings for slices that overlap.
+/// A track with additional lanes for overlapping slices.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    /// The first track.
+    /// Index of the first track.
     pub first: usize,
-    /// The others.
+    /// Indices of the additional tracks.
     pub more: Vec<usize>,
 }
 
 impl Lanes {
-    /// The track of a lane.
+    /// Returns the track of a lane.
     pub fn track(&self, lane: u8) -> usize {
         match lane {
             0 => self.first,
@@ -56,13 +56,13 @@ impl Lanes {
 /// All tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Tracks {
-    /// In order of definition.
+    /// Tracks in order of definition.
     pub list: Vec<Track>,
-    /// By core; `None` for cores without records.
+    /// Tracks by core.
     pub cores: Vec<CoreTracks>,
-    /// By place in the list of ports.
+    /// Tracks by index of the port; `None` for ports without records.
     pub ports: Vec<Option<PortTracks>>,
-    /// What all engines together moved from and to DDR.
+    /// Total DDR traffic of all engines.
     pub total: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl Tracks {
         track
     }
 
-    /// Adds lanes for slices that overlap.
+    /// Adds lanes for overlapping slices.
     pub fn widen(&mut self, lanes: &mut Lanes, count: usize) {
         let (name, parent) = (self.list[lanes.first].name.clone(), self.list[lanes.first].parent);
         for number in lanes.more.len() + 2..=count {
@@ -93,7 +93,7 @@ impl Tracks {
     }
 }
 
-/// The tracks of a capture, one lane each.
+/// Creates the tracks of a capture with one lane each.
 pub fn of(timeline: &Timeline) -> Tracks {
     let mut tracks = Tracks::default();
     for core in &timeline.cores {
@@ -130,7 +130,7 @@ pub fn of(timeline: &Timeline) -> Tracks {
     tracks
 }
 
-/// The order of records by time, when it is not the order they are in.
+/// Returns the chronological order of records, or `None` if they are already sorted.
 pub fn order(records: &[Record]) -> Option<Vec<u32>> {
     if records.is_sorted_by_key(|record| (record.start, record.end)) {
         return None;
@@ -140,7 +140,7 @@ pub fn order(records: &[Record]) -> Option<Vec<u32>> {
     Some(order)
 }
 
-/// A lane for each slice, in order of time: the first that is free. `None` when one is enough.
+/// Returns the first free lane for each slice in chronological order, or `None` if one lane is sufficient.
 pub fn lanes(spans: impl Iterator<Item = (i64, i64)> + Clone) -> Option<Vec<u8>> {
     let mut last = i64::MIN;
     let overlap = spans.clone().any(|(start, end)| {

@@ -5,10 +5,10 @@ use crate::campaign::planned::{Bases, PlannedTask, PlanningError};
 use crate::campaign::record::{self, now_us};
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use job::space::{self, Schedule};
-use job::target::Target;
 use measure::synthetic::Synthetic;
 use models::{Choice, Parallel};
 use serde_json::json;
+use targets::Target;
 
 /// The `op_kind` of partners that are no operators.
 pub const SYNTHETIC: &str = "synthetic";

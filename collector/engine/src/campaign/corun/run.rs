@@ -8,7 +8,6 @@ use crate::campaign::planned::PlannedTask;
 use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
-use job::target::Target;
 use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, RunReply, TogetherJob, TogetherReply, What};
 use measure::Shared;
 use measure::host::cache_shares::{CacheShares, RESCTRL};
@@ -16,6 +15,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use targets::Target;
 use worker::Fault;
 
 /// What co-runs are about.

@@ -121,7 +121,7 @@ pub struct ModelSettings {
     ///
     /// `torch` shows what a vendor's library reaches on the same tasks, on this machine's CPU and timed as compiled code
     /// is; an operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
-    /// `docs/torch.md`.
+    /// `docs/guide/torch.md`.
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Backend>(), value_name = "BACKEND"))]
     pub backend: Option<Backend>,
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]

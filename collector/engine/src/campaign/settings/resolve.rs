@@ -3,16 +3,15 @@
 use super::{ModelEntry, Settings};
 use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, Sampler};
 use crate::campaign::config::{
-    BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, PYNQ, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS,
-    Tokens, check_target, each, shown,
+    BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
+    check_target, each, shown,
 };
 use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
 use crate::failure::{Failure, chain};
-use job::device::Architecture;
-use job::target::{MALI, composite, cuda_text, fabric_text, is_llvm};
 use models::Choice;
+use targets::{HOST, OptionError, TargetOptions, composite};
 use zoo::transformers::{self, Phase};
 
 /// A checked configuration, and the models that were read to check it.
@@ -69,18 +68,19 @@ impl Settings {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
         let Settings { model, sweep, .. } = self;
-        let composite = composite(model.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
+        let composite = composite(model.target.as_deref().unwrap_or(HOST)).map_err(ConfigError::Target)?;
         let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
-        let board = [
-            ("unit", model.unit),
-            ("board", model.board),
-            ("fpga_config", model.fpga_config),
-            ("sim_params", model.sim_params),
-        ];
-        let target = target(composite.rest, model.arch, board)?;
+        let options = TargetOptions {
+            arch: model.arch,
+            unit: model.unit,
+            board: model.board,
+            fpga_config: model.fpga_config,
+            sim_params: model.sim_params,
+        };
+        let target = target(composite.rest, options)?;
         // A GPU is fed by one thread.
-        let threads =
-            sweep.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
+        let is_varied = check_target(&target)?.runs_on_cpus();
+        let threads = sweep.threads.unwrap_or_else(|| if is_varied { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = batches(&self.models, model.batch)?;
@@ -130,46 +130,12 @@ impl Settings {
     }
 }
 
-/// The target's text; architectures become part of a GPU's description.
-fn target(
-    text: String,
-    architectures: Option<Vec<String>>,
-    of_board: [(&'static str, Option<String>); 4],
-) -> Result<String, ConfigError> {
-    check_target(&text)?;
-    if text == PYNQ {
-        let [(_, unit), (_, board), core, timing] = of_board;
-        if unit.as_deref() == Some("fpga") {
-            let text = fabric_text(board.as_deref(), core.1.as_deref(), timing.1.as_deref());
-            return text.map_err(ConfigError::Target);
-        }
-        if let Some(found) = unit.filter(|unit| unit != "arm") {
-            let allowed = format!(
-                "`arm`, its cores, and `fpga`, a core on its fabric; kernels for a Mali GPU are what `opcollect build --target {MALI}` makes"
-            );
-            return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
-        }
-        if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {
-            let allowed = "only the unit `fpga` takes it".to_owned();
-            return Err(ConfigError::OutOfRange { field, found, allowed });
-        }
-        return Ok(text);
-    }
-    if let Some((field, Some(found))) = of_board.into_iter().find(|(_, given)| given.is_some()) {
-        let allowed = "only the target `pynq` takes it".to_owned();
-        return Err(ConfigError::OutOfRange { field, found, allowed });
-    }
-    match architectures {
-        Some(names) if text == "cuda" => {
-            each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
-            Ok(cuda_text(&names))
-        }
-        Some(names) => {
-            let allowed = "only the target `cuda` takes it; a JSON description names its own";
-            Err(ConfigError::OutOfRange { field: "arch", found: names.join(","), allowed: allowed.to_owned() })
-        }
-        None => Ok(text),
-    }
+/// The target's text, completed by the options that describe it further.
+fn target(text: String, options: TargetOptions) -> Result<String, ConfigError> {
+    check_target(&text)?.complete(text, options).map_err(|error| match error {
+        OptionError::NotAllowed { field, found, allowed } => ConfigError::OutOfRange { field, found, allowed },
+        OptionError::Description(why) => ConfigError::Target(why),
+    })
 }
 
 /// The batch sizes that were asked for; none where none was.

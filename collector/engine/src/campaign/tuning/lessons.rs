@@ -5,10 +5,10 @@
 use super::{Search, TuningError};
 use datasets::{CacheState, Key, Outcome, Record, ScheduleSource, Source};
 use job::space::Schedule;
-use job::target::Target;
 use models::Task;
 use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
+use targets::Target;
 
 /// Lessons that one search hears at most, and those of one task among them: trees over more take longer than they are worth.
 const MOST: usize = 256;
@@ -38,7 +38,7 @@ impl Lessons {
     pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
         let kinds = searches.iter().map(|search| search.kind().to_owned()).collect();
         let own = searches.iter().map(Search::ground_key).collect::<Result<HashSet<Key>, TuningError>>()?;
-        Ok(Lessons { kinds, target: target.kind.name().to_owned(), own, groups: BTreeMap::new() })
+        Ok(Lessons { kinds, target: target.kind.code_name().to_owned(), own, groups: BTreeMap::new() })
     }
 
     /// Takes a record, where it can teach anything.

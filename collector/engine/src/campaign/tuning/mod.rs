@@ -19,11 +19,11 @@ use super::tune::Tune;
 use bench::Breeder;
 use datasets::{Key, Outcome, Record};
 use job::space::{FilterError, Schedule};
-use job::target::Target;
 use search::{Features, Problem, Seen, spending};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use targets::Target;
 
 /// Trials of one search that are proposed at once: few, because each batch follows from what the one before taught.
 const BATCH: usize = 4;

@@ -10,13 +10,13 @@ use datasets::{CacheState, Key, Likeness, Outcome, Record, ScheduleSource, stand
 use job::BreedJob;
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Target;
 use models::Task;
 use search::spending::Standing;
 use search::{Evolution, Features, Problem, Seen, Tuner, tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
+use targets::Target;
 
 /// What a search is of: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);

@@ -7,8 +7,8 @@ use crate::campaign::{Finals, Settings, record};
 use crate::report::learning::learnings;
 use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
 use job::revision::Revisions;
-use job::target::llvm;
 use std::path::Path;
+use targets::llvm;
 
 /// A configuration with its tasks and machine.
 struct Made {

@@ -6,11 +6,11 @@ use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;
 use datasets::{CacheState, KNOWN_WELL, Key, Outcome, Peaks, Record, fastest};
 use job::space::{Knobs, Schedule, space};
-use job::target::Machine;
 use models::Work;
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
+use targets::Machine;
 
 /// One task of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -10,6 +10,7 @@ use super::extents::contraction_extents;
 use super::template::{rows_of, template};
 use super::{Axis, Knobs, Rule, Setting, Space, Template};
 use crate::target::Gpu;
+use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
 use std::collections::BTreeMap;
 
@@ -121,6 +122,8 @@ struct Shape {
     is_unrolled: bool,
     is_staged: bool,
     is_padded: bool,
+    /// Elements that a thread stages at once.
+    vector: i64,
 }
 
 const DIMENSIONS: [&str; 3] = ["c", "y", "x"];
@@ -136,6 +139,7 @@ impl Shape {
             is_unrolled: number("unroll") == 1,
             is_staged: knobs.choice("stage") == Some("shared"),
             is_padded: knobs.number("pad_rows") == Some(1),
+            vector: number("fetch"),
         }
     }
 
@@ -218,8 +222,11 @@ impl Limits {
         let channels = if stage.is_depthwise { shape.along(0) } else { depth };
         let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
         let weights = shape.along(0) * depth * stage.taps;
-        // Rows of a depth grow by one element; where the depth is outside, its rows grow by less than its extent.
-        let grown = |rows: i64| if shape.is_padded { rows.max(depth * depth) } else { 0 };
+        // Rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
+        // are rounded to.
+        let vector = shape.vector.max(1);
+        let rounded = depth.max(2 * vector) + vector - 1;
+        let grown = |rows: i64| if shape.is_padded { (rows * vector).max(depth * rounded) } else { 0 };
         let slack = grown(shape.along(0)) + grown(shape.along(2));
         (data + weights + slack) * stage.element_bytes
     }
@@ -231,7 +238,7 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let stage = stage(task, output).filter(|_| !is_open.tile);
     let can_stage = stage.is_some();
     // The rows of a staged kernel are its windows, too short to be padded.
-    let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
+    let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv(_) | Op::QConv(_));
     let sizes = [extents.channels, extents.rows, extents.columns];
     // The windows of a convolution as columns, one for each place, are counted when it is lowered.
     let tensor = tensor::operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
@@ -321,8 +328,16 @@ fn contraction_default(
 ) -> Knobs {
     let is_staged = limits.stage.is_some();
     let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
-    let single =
-        Shape { threads: [1; 3], tile: [1; 3], depth, parts: 1, is_unrolled: true, is_staged, is_padded: false };
+    let single = Shape {
+        threads: [1; 3],
+        tile: [1; 3],
+        depth,
+        parts: 1,
+        is_unrolled: true,
+        is_staged,
+        is_padded: false,
+        vector: 1,
+    };
     let mut best = (f64::INFINITY, single);
     for &threads_c in threads[0].iter().filter(|&&count| count <= 32) {
         for &threads_y in &threads[1] {
@@ -395,7 +410,7 @@ fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
     let element_bytes = i64::try_from(element_bytes).ok()?;
     let point = Stage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
     match &anchor.op {
-        Op::Conv { strides, dilations, .. } | Op::QConv { strides, dilations, .. } => {
+        Op::Conv(Conv { strides, dilations, .. }) | Op::QConv(QConv { strides, dilations, .. }) => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?.extents()?;
             let kernel = weight.get(2..)?;
             let window = |place: usize| {
@@ -413,7 +428,7 @@ fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
                 element_bytes: element_bytes * outer,
             })
         }
-        Op::MatMul { .. } | Op::QMatMul { .. } | Op::Dense | Op::QDense { .. } => Some(point),
+        Op::MatMul(_) | Op::QMatMul(_) | Op::Dense(_) | Op::QDense(_) => Some(point),
         _ => None,
     }
 }
@@ -424,9 +439,9 @@ fn depth(task: &Task, declared: i64) -> i64 {
     let weight = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok()).and_then(|ty| ty.extents());
     match (&anchor.op, weight) {
         // A depthwise convolution sums over its window alone.
-        (Op::Conv { .. } | Op::QConv { .. }, Some(weight)) if weight[1] == 1 => 1,
-        (Op::Conv { .. } | Op::QConv { .. }, Some(weight)) => weight[1],
-        (Op::ConvTranspose { groups, .. }, _) => declared / groups,
+        (Op::Conv(_) | Op::QConv(_), Some(weight)) if weight[1] == 1 => 1,
+        (Op::Conv(_) | Op::QConv(_), Some(weight)) => weight[1],
+        (Op::ConvTranspose(ConvTranspose { groups, .. }), _) => declared / groups,
         _ => declared,
     }
 }
@@ -455,7 +470,7 @@ fn spatial(task: &Task, gpu: &Gpu) -> Space {
     let elements = |extents: Option<Vec<i64>>| extents.map_or(1, |extents| extents.iter().product::<i64>());
     let input = elements(task.parameters.first().and_then(|parameter| parameter.ty.extents()));
     let output = elements(anchor.output.extents());
-    let is_long = matches!(anchor.op, Op::Reduce { .. } | Op::GlobalPool { .. }) && input >= BLOCK_SUM * output;
+    let is_long = matches!(anchor.op, Op::Reduce(_) | Op::GlobalPool(_)) && input >= BLOCK_SUM * output;
     let mut axes = vec![threads(gpu)];
     let mut default = BTreeMap::from([("threads".to_owned(), Setting::Number(256.min(gpu.block_threads)))]);
     if is_long {
@@ -470,12 +485,7 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
     // Elsewhere the steps have more dimensions than a row, or the result itself is a sum.
     let has_rows = matches!(
         anchor.op,
-        Op::Softmax { .. }
-            | Op::LayerNorm { .. }
-            | Op::RmsNorm { .. }
-            | Op::GroupNorm { .. }
-            | Op::MeanVarianceNorm { .. }
-            | Op::LpNorm { .. }
+        Op::Softmax(_) | Op::LayerNorm(_) | Op::RmsNorm(_) | Op::GroupNorm(_) | Op::MeanVarianceNorm(_) | Op::LpNorm(_)
     );
     let output = anchor.output.extents().unwrap_or_default();
     let row: i64 = rows_of(task, "row").into_iter().filter_map(|place| output.get(place)).product();

@@ -4,6 +4,7 @@ use super::super::axes::{choice, numbers, upto};
 use super::super::{Axis, Knobs, Setting};
 use super::BLOCK_SUM;
 use crate::device::WARP_THREADS;
+use models::operators::MatMul;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Opti
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
     let lies_along_depth = matches!(
         task.steps[0].op,
-        Op::Dense | Op::QDense { .. } | Op::MatMul { transpose_a: false, transpose_b: true }
+        Op::Dense(_) | Op::QDense(_) | Op::MatMul(MatMul { transpose_a: false, transpose_b: true })
     );
     let bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
     let most_fetched = if lies_along_depth { FETCHED_BYTES / i64::try_from(bytes).ok()? } else { 1 };

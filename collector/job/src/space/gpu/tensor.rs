@@ -4,6 +4,7 @@ use super::super::axes::{choice, choices, numbers};
 use super::super::{Axis, Knobs, Setting};
 use super::{block_fit, busy};
 use crate::device::{FRAGMENT, Product, WARP_THREADS};
+use models::operators::{Conv, MatMul, QConv, QDense, QMatMul};
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
@@ -45,10 +46,10 @@ pub fn operands(task: &Task, capability: u32) -> Option<Operands> {
         Some(Operands { product, is_left_transposed, is_right_transposed, vectors, is_conv, can_copy, extents })
     };
     let operands = match anchor.op {
-        Op::MatMul { transpose_a, transpose_b } => plain(transpose_a, transpose_b)?,
-        Op::QMatMul { a_zero: 0, b_zero: 0 } => plain(false, false)?,
-        Op::Dense | Op::QDense { x_zero: 0, w_zero: 0 } => plain(false, true)?,
-        Op::Conv { groups: 1, .. } | Op::QConv { groups: 1, x_zero: 0, w_zero: 0, .. } => {
+        Op::MatMul(MatMul { transpose_a, transpose_b }) => plain(transpose_a, transpose_b)?,
+        Op::QMatMul(QMatMul { a_zero: 0, b_zero: 0 }) => plain(false, false)?,
+        Op::Dense(_) | Op::QDense(QDense { x_zero: 0, w_zero: 0 }) => plain(false, true)?,
+        Op::Conv(Conv { groups: 1, .. }) | Op::QConv(QConv { groups: 1, x_zero: 0, w_zero: 0, .. }) => {
             let depth = second[1..].iter().product();
             let columns = output[0] * output[2..].iter().product::<i64>();
             Operands {

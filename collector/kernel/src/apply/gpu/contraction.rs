@@ -33,7 +33,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
             if knobs.number("pad_rows") == Some(1) {
-                moves.align_storage(copy, innermost_but_one(moves, copy)?, number(knobs, "split_r")?.max(2), 1)?;
+                pad_rows(moves, copy, knobs)?;
             }
         }
     }
@@ -109,6 +109,15 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
         moves.unroll(target)?;
     }
     Ok(parts[0].clone())
+}
+
+/// Lets rows begin in other banks. Each row begins at a multiple of the vectors that threads store.
+fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
+    let vector = number(knobs, "fetch")?.max(1);
+    let factor = number(knobs, "split_r")?.max(2 * vector);
+    let factor = (factor + vector - 1) / vector * vector;
+    moves.align_storage(copy, innermost_but_one(moves, copy)?, factor, vector)?;
+    Ok(())
 }
 
 /// The dimension whose stride a row's padding changes.

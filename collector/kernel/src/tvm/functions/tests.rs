@@ -13,12 +13,12 @@ use super::super::{library, object};
 use crate::apply::{SpaceCache, apply};
 use crate::lower::{Form, lower};
 use job::space::{self, Functions, Knobs, Schedule, Setting};
-use job::target::{self, Target};
 use models::{DType, Task};
 use reference::error_function as erf;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use targets::Target;
 use tempfile::TempDir;
 use tvm_ffi::AnyView;
 
@@ -62,7 +62,7 @@ impl Code {
     fn new(name: &str, cpu: &str, functions: &str, dtype: DType) -> Code {
         library::open(Role::Builder).expect("TVM is there");
         let cpu = if cpu == "native" { compile::system_cpu().expect("TVM knows this CPU") } else { cpu.to_owned() };
-        let object = compiled(name, &target::llvm(&cpu, &[], 1), functions, dtype);
+        let object = compiled(name, &targets::llvm(&cpu, &[], 1), functions, dtype);
         let loaded = object::load(&object).expect("it loads");
         // SAFETY: this is code of our own making, called as it is meant to be.
         let function = unsafe { loaded.function("main") }.expect("it has an entry");
@@ -112,7 +112,7 @@ impl Neon {
 
     fn new(name: &str) -> Neon {
         library::open(Role::Builder).expect("TVM is there");
-        let board = target::board("zcu104").expect("a board");
+        let board = targets::board("zcu104").expect("a board");
         let folder = tempfile::tempdir().expect("a folder");
         let object = folder.path().join("object.o");
         std::fs::write(&object, compiled(name, &board.target(), "vector", DType::F32)).expect("there is room");

@@ -3,7 +3,7 @@
 use super::counting;
 use crate::simplify;
 use models::graph::Graph;
-use models::operator::Op;
+use models::operators::{Attention, Op};
 use reference::{Tensor, Tolerance, compare, evaluate_graph};
 
 /// Two batches of four heads; more keys than queries.
@@ -31,7 +31,7 @@ const TAIL: &str = r#"
     output %32
 "#;
 
-const PLAIN: Op = Op::Attention { causal: false, scale: 0.25, window: None, softcap: None };
+const PLAIN: Op = Op::Attention(Attention { causal: false, scale: 0.25, window: None, softcap: None });
 
 /// What a graph becomes, with its operators by name; it still computes the same.
 #[track_caller]
@@ -65,7 +65,7 @@ fn simplified(text: &str) -> (Graph, String) {
 fn check(text: &str, names: &str, wanted: &Op) {
     let (after, found) = simplified(text);
     assert_eq!(found, names, "{}", after.to_text());
-    let is_wanted = |op: &Op| matches!(op, Op::Attention { .. }).then_some(op == wanted);
+    let is_wanted = |op: &Op| matches!(op, Op::Attention(_)).then_some(op == wanted);
     assert_eq!(after.nodes.iter().find_map(|node| is_wanted(&node.op)), Some(true), "{}", after.to_text());
 }
 
@@ -84,7 +84,7 @@ fn scales_stand_where_they_like() {
     check(
         &format!("{INPUTS}{divided}{TAIL}"),
         "attention",
-        &Op::Attention { causal: false, scale: 4.0, window: None, softcap: None },
+        &Op::Attention(Attention { causal: false, scale: 4.0, window: None, softcap: None }),
     );
     let none = r#"
         %7 "turned": f32[2,4,8,5] = transpose(%1) permutation=[0,1,3,2]
@@ -93,7 +93,7 @@ fn scales_stand_where_they_like() {
     check(
         &format!("{INPUTS}{none}{TAIL}"),
         "attention",
-        &Op::Attention { causal: false, scale: 1.0, window: None, softcap: None },
+        &Op::Attention(Attention { causal: false, scale: 1.0, window: None, softcap: None }),
     );
     // The root of it before either side, as `scaled_dot_product_attention` is exported.
     check(
@@ -112,7 +112,7 @@ fn scales_stand_where_they_like() {
     // The root of the width, as 32 bits hold it.
     let rounded = format!("{}{plain}{TAIL}", INPUTS.replace("0.25", "0.35355338"));
     let scale = 1.0 / 8f64.sqrt();
-    check(&rounded, "attention", &Op::Attention { causal: false, scale, window: None, softcap: None });
+    check(&rounded, "attention", &Op::Attention(Attention { causal: false, scale, window: None, softcap: None }));
     let negative = format!("{}{plain}{TAIL}", INPUTS.replace("0.25", "-0.25"));
     check_none(&negative);
 }
@@ -251,13 +251,17 @@ fn constant_triangles_are_no_mask() {
             {TAIL}"#
         )
     };
-    check(&triangle(3), "attention", &Op::Attention { causal: true, scale: 0.25, window: None, softcap: None });
+    check(
+        &triangle(3),
+        "attention",
+        &Op::Attention(Attention { causal: true, scale: 0.25, window: None, softcap: None }),
+    );
     // Where a query sees less than up to itself, or more, the mask stays.
     check(&triangle(2), "attention", &PLAIN);
     check(&triangle(4), "attention", &PLAIN);
     // It may be written down for each batch, but not for one of them only.
     let all = triangle(3).replace("f32[3,5] =", "f32[2,1,3,5] =");
-    check(&all, "attention", &Op::Attention { causal: true, scale: 0.25, window: None, softcap: None });
+    check(&all, "attention", &Op::Attention(Attention { causal: true, scale: 0.25, window: None, softcap: None }));
     let one = format!(
         r#"{INPUTS}{SCALED}
         constant %9 "low": f32[1,1,3,5] = fill(-1e38)
@@ -275,7 +279,7 @@ fn constant_triangles_are_no_mask() {
     };
     check(&both(&triangle(3)), "add attention", &PLAIN);
     let endless = both(&triangle(3).replace(r#""low": f32[3,5] = fill(-1e38)"#, r#""low": f32[3,5] = fill(-inf)"#));
-    check(&endless, "attention", &Op::Attention { causal: true, scale: 0.25, window: None, softcap: None });
+    check(&endless, "attention", &Op::Attention(Attention { causal: true, scale: 0.25, window: None, softcap: None }));
     // A band is a window; here as truths that choose.
     let band = format!(
         r#"{INPUTS}{SCALED}
@@ -286,7 +290,7 @@ fn constant_triangles_are_no_mask() {
         %30 "masked": f32[2,4,3,5] = where(%12, %20, %6)
         {TAIL}"#
     );
-    check(&band, "attention", &Op::Attention { causal: true, scale: 0.25, window: Some(2), softcap: None });
+    check(&band, "attention", &Op::Attention(Attention { causal: true, scale: 0.25, window: Some(2), softcap: None }));
     // Nothing is hidden by zeros.
     let open = r#"%30 "masked": f32[2,4,3,5] = binary(%20, %5) function="add""#;
     check(&format!("{INPUTS}{SCALED}{open}{TAIL}"), "attention", &PLAIN);
@@ -300,7 +304,7 @@ fn scores_bend_before_the_mask() {
         %23 "capped": f32[2,4,3,5] = binary(%21, %22) function="mul"
         %30 "masked": f32[2,4,3,5] = binary(%23, %3) function="add"
     "#;
-    let op = Op::Attention { causal: false, scale: 0.75, window: None, softcap: Some(3.0) };
+    let op = Op::Attention(Attention { causal: false, scale: 0.75, window: None, softcap: Some(3.0) });
     check(&format!("{INPUTS}{SCALED}{bent}{TAIL}"), "attention", &op);
 }
 
@@ -354,7 +358,7 @@ fn what_others_read_stays() {
         %30 "scores": f32[2,4,3,5] = mat_mul(%7, %1) transpose_a=false transpose_b=true
     "#;
     let text = format!("{INPUTS}{scaled}{TAIL}").replace("output %32", "output %32, %7");
-    check(&text, "mul attention", &Op::Attention { causal: false, scale: 1.0, window: None, softcap: None });
+    check(&text, "mul attention", &Op::Attention(Attention { causal: false, scale: 1.0, window: None, softcap: None }));
 }
 
 #[test]

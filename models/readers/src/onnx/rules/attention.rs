@@ -3,7 +3,9 @@
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{
+    Attention, BinaryOp, Compare, CompareOp, Expand, Gather, MatMul, Op, Pad, Rope, Softmax, UnaryOp, Where,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -47,7 +49,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     } else {
         let mut inputs = vec![q, k, v];
         inputs.extend(mask.value);
-        let op = Op::Attention { causal: mask.is_causal, scale, window: None, softcap };
+        let op = Op::Attention(Attention { causal: mask.is_causal, scale, window: None, softcap });
         emit.push(op, &inputs)?
     };
     q = y;
@@ -87,7 +89,7 @@ fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId>
         return malformed(format!("{groups} heads of keys do not divide {heads} heads of queries"));
     }
     let split = emit.reshape(x, &[n, groups, 1, places, width])?;
-    let wide = emit.push(Op::Expand { shape: vec![n, groups, heads / groups, places, width] }, &[split])?;
+    let wide = emit.push(Op::Expand(Expand { shape: vec![n, groups, heads / groups, places, width] }), &[split])?;
     emit.reshape(wide, &[n, heads, places, width])
 }
 
@@ -120,7 +122,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
         let mut given = given;
         if emit.dtype(given)? == DType::Bool {
             let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
-            given = emit.push(Op::Where, &[given, open, hidden])?;
+            given = emit.push(Op::Where(Where {}), &[given, open, hidden])?;
         }
         let extents = emit.extents(given)?;
         let last = extents.last().copied().unwrap_or(1);
@@ -128,7 +130,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
             // Places beyond the mask are hidden.
             let mut pads = vec![0; 2 * extents.len()];
             pads[2 * extents.len() - 1] = total - last;
-            given = emit.push(Op::Pad { pads, value: crate::range(dtype).0 }, &[given])?;
+            given = emit.push(Op::Pad(Pad { pads, value: crate::range(dtype).0 }), &[given])?;
         }
         masks.push(given);
     }
@@ -162,10 +164,10 @@ fn beyond(
     let rows = counted(emit, places, &[1, 1, places, 1])?;
     let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
     let own = emit.binary(BinaryOp::Add, rows, ends)?;
-    let mut visible = emit.push(Op::Compare { function: CompareOp::Less }, &[keys, lengths])?;
+    let mut visible = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[keys, lengths])?;
     let mut bound = |emit: &mut Emit<'_>, function: CompareOp, shift: i64| -> Outcome<()> {
         let limit = emit.binary_with(BinaryOp::Add, own, shift as f64)?;
-        let inside = emit.push(Op::Compare { function }, &[keys, limit])?;
+        let inside = emit.push(Op::Compare(Compare { function }), &[keys, limit])?;
         visible = emit.binary(BinaryOp::And, visible, inside)?;
         Ok(())
     };
@@ -179,7 +181,7 @@ fn beyond(
         bound(emit, CompareOp::LessOrEqual, sight.right)?;
     }
     let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
-    emit.push(Op::Where, &[visible, open, hidden])
+    emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
 /// The numbers from 0 on.
@@ -224,7 +226,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     let root = parts.scale.sqrt();
     let q = emit.binary_with(BinaryOp::Mul, parts.q, root)?;
     let k = emit.binary_with(BinaryOp::Mul, parts.k, root)?;
-    let plain = emit.push(Op::MatMul { transpose_a: false, transpose_b: true }, &[q, k])?;
+    let plain = emit.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: true }), &[q, k])?;
     let mut scores = plain;
     if let Some(softcap) = parts.softcap {
         let small = emit.binary_with(BinaryOp::Div, scores, softcap)?;
@@ -242,11 +244,11 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     let wide = emit.cast(scores, parts.precision)?;
-    let weights = emit.push(Op::Softmax { axis: 3, log: false }, &[wide])?;
+    let weights = emit.push(Op::Softmax(Softmax { axis: 3, log: false }), &[wide])?;
     // A row without any visible place has weights that are no numbers; it answers zero.
     let is_empty = emit.unary(UnaryOp::IsNan, weights)?;
     let zero = emit.scalar(parts.precision, 0.0)?;
-    let weights = emit.push(Op::Where, &[is_empty, zero, weights])?;
+    let weights = emit.push(Op::Where(Where {}), &[is_empty, zero, weights])?;
     let weights = emit.cast(weights, dtype)?;
     let y = emit.mat_mul(weights, parts.v)?;
     let asked = match mode {
@@ -284,13 +286,13 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let mut table = call.input(index)?;
         if let Some(places) = call.optional(3) {
             let places = emit.cast(places, DType::I64)?;
-            table = emit.push(Op::Gather { axis: 0 }, &[table, places])?;
+            table = emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?;
         }
         let [n, s, half] = emit.extents(table)?[..] else { return malformed("angles must have 3 dimensions") };
         // One table for all heads.
         tables.push(emit.reshape(table, &[n, 1, s, half])?);
     }
-    let op = Op::Rope { rotary, interleaved: call.flag("interleaved") };
+    let op = Op::Rope(Rope { rotary, interleaved: call.flag("interleaved") });
     let mut y = emit.push(op, &[split, tables[0], tables[1]])?;
     if extents.len() == 3 {
         y = emit.transpose(y, &[0, 2, 1, 3])?;

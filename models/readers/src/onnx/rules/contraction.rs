@@ -3,7 +3,7 @@
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op};
+use models::operators::{BiasAdd, BinaryOp, Dense, Einsum, MatMul, Op};
 
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     Ok(vec![product(emit, call.input(0)?, call.input(1)?)?])
@@ -35,7 +35,7 @@ pub(super) fn product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<Va
 pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let Some(equation) = call.text("equation") else { return malformed("it has no `equation`") };
     let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
-    Ok(vec![emit.push(Op::Einsum { equation }, &call.all_inputs()?)?])
+    Ok(vec![emit.push(Op::Einsum(Einsum { equation }), &call.all_inputs()?)?])
 }
 
 /// `alpha · A · B + beta · C`
@@ -47,9 +47,9 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
         return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
     let mut y = if transpose_b && !transpose_a {
-        emit.push(Op::Dense, &[a, b])?
+        emit.push(Op::Dense(Dense {}), &[a, b])?
     } else {
-        emit.push(Op::MatMul { transpose_a, transpose_b }, &[a, b])?
+        emit.push(Op::MatMul(MatMul { transpose_a, transpose_b }), &[a, b])?
     };
     if alpha != 1.0 {
         y = emit.binary_with(BinaryOp::Mul, y, alpha)?;
@@ -62,7 +62,7 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
         y = match rows.as_slice() {
             [n] | [1, n] if *n == outputs => {
                 let bias = emit.reshape(c, &[outputs])?;
-                emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?
+                emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?
             }
             _ => emit.binary(BinaryOp::Add, y, c)?,
         };

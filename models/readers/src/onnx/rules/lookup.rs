@@ -4,7 +4,7 @@ use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ScatterOp};
+use models::operators::{Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Trilu};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -24,18 +24,18 @@ fn indices(emit: &mut Emit<'_>, id: ValueId) -> Outcome<ValueId> {
 pub(super) fn gather(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, at) = (call.input(0)?, indices(emit, call.input(1)?)?);
     let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
-    Ok(vec![emit.push(Op::Gather { axis }, &[x, at])?])
+    Ok(vec![emit.push(Op::Gather(Gather { axis }), &[x, at])?])
 }
 
 pub(super) fn gather_elements(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, at) = (call.input(0)?, indices(emit, call.input(1)?)?);
     let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
-    Ok(vec![emit.push(Op::GatherElements { axis }, &[x, at])?])
+    Ok(vec![emit.push(Op::GatherElements(GatherElements { axis }), &[x, at])?])
 }
 
 pub(super) fn gather_nd(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, at) = (call.input(0)?, indices(emit, call.input(1)?)?);
-    Ok(vec![emit.push(Op::GatherNd { batch: call.int("batch_dims", 0) }, &[x, at])?])
+    Ok(vec![emit.push(Op::GatherNd(GatherNd { batch: call.int("batch_dims", 0) }), &[x, at])?])
 }
 
 fn combine(call: &Call<'_>) -> Outcome<ScatterOp> {
@@ -52,12 +52,12 @@ fn combine(call: &Call<'_>) -> Outcome<ScatterOp> {
 pub(super) fn scatter_elements(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, at, updates) = (call.input(0)?, indices(emit, call.input(1)?)?, call.input(2)?);
     let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
-    Ok(vec![emit.push(Op::ScatterElements { axis, combine: combine(call)? }, &[x, at, updates])?])
+    Ok(vec![emit.push(Op::ScatterElements(ScatterElements { axis, combine: combine(call)? }), &[x, at, updates])?])
 }
 
 pub(super) fn scatter_nd(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, at, updates) = (call.input(0)?, indices(emit, call.input(1)?)?, call.input(2)?);
-    Ok(vec![emit.push(Op::ScatterNd { combine: combine(call)? }, &[x, at, updates])?])
+    Ok(vec![emit.push(Op::ScatterNd(ScatterNd { combine: combine(call)? }), &[x, at, updates])?])
 }
 
 pub(super) fn one_hot(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -67,7 +67,7 @@ pub(super) fn one_hot(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let [off, on] = values[..] else { return malformed(format!("`values` has {} numbers, must have 2", values.len())) };
     let axis = emit.axis(call.int("axis", -1), emit.rank(at)? + 1)? as i64;
     let to = emit.dtype(call.input(2)?)?;
-    Ok(vec![emit.push(Op::OneHot { axis, depth, on, off, to }, &[at])?])
+    Ok(vec![emit.push(Op::OneHot(OneHot { axis, depth, on, off, to }), &[at])?])
 }
 
 pub(super) fn trilu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -76,7 +76,7 @@ pub(super) fn trilu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some(k) => emit.known_number(k, "k")? as i64,
         None => 0,
     };
-    Ok(vec![emit.push(Op::Trilu { upper: call.int("upper", 1) != 0, diagonal }, &[x])?])
+    Ok(vec![emit.push(Op::Trilu(Trilu { upper: call.int("upper", 1) != 0, diagonal }), &[x])?])
 }
 
 pub(super) fn range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

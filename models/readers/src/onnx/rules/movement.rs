@@ -4,7 +4,7 @@ use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operator::{Border, Op};
+use models::operators::{Border, BorderPad, Expand, Flatten, Op, Pad, Slice, Tile, Transpose};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -51,14 +51,14 @@ pub(super) fn flatten(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let rank = emit.rank(x)? as i64;
     let axis = call.int("axis", 1);
     let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
-    Ok(vec![emit.push(Op::Flatten { axis }, &[x])?])
+    Ok(vec![emit.push(Op::Flatten(Flatten { axis }), &[x])?])
 }
 
 pub(super) fn transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let rank = emit.rank(x)? as i64;
     let permutation = call.ints("perm").unwrap_or_else(|| (0..rank).rev().collect());
-    Ok(vec![emit.push(Op::Transpose { permutation }, &[x])?])
+    Ok(vec![emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
 pub(super) fn squeeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -166,12 +166,12 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     cuts.sort_by_key(|cut| cut.0);
     let column = |take: fn(&(usize, i64, i64, i64)) -> i64| cuts.iter().map(take).collect::<Vec<i64>>();
-    let op = Op::Slice {
+    let op = Op::Slice(Slice {
         axes: column(|cut| cut.0 as i64),
         starts: column(|cut| cut.1),
         stops: column(|cut| cut.2),
         steps: column(|cut| cut.3),
-    };
+    });
     let is_whole = cuts.iter().all(|&(axis, start, stop, step)| start == 0 && stop == extents[axis] && step == 1);
     Ok(vec![if is_whole { x } else { emit.push(op, &[x])? }])
 }
@@ -213,11 +213,11 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return Ok(vec![y]);
     }
     match call.text("mode").unwrap_or("constant") {
-        "constant" if value.is_finite() => Ok(vec![emit.push(Op::Pad { pads, value }, &[y])?]),
+        "constant" if value.is_finite() => Ok(vec![emit.push(Op::Pad(Pad { pads, value }), &[y])?]),
         "constant" => Ok(vec![surround(emit, y, &pads, value)?]),
-        "reflect" => Ok(vec![emit.push(Op::BorderPad { border: Border::Reflect, pads }, &[y])?]),
-        "edge" => Ok(vec![emit.push(Op::BorderPad { border: Border::Edge, pads }, &[y])?]),
-        "wrap" => Ok(vec![emit.push(Op::BorderPad { border: Border::Wrap, pads }, &[y])?]),
+        "reflect" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[y])?]),
+        "edge" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Edge, pads }), &[y])?]),
+        "wrap" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Wrap, pads }), &[y])?]),
         mode => malformed(format!("`mode` is `{mode}`")),
     }
 }
@@ -245,14 +245,14 @@ fn surround(emit: &mut Emit<'_>, x: ValueId, pads: &[i64], value: f64) -> Outcom
 pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let shape = emit.known_integers(call.input(1)?, "shape")?;
-    let y = emit.push(Op::Expand { shape }, &[x])?;
+    let y = emit.push(Op::Expand(Expand { shape }), &[x])?;
     Ok(vec![if emit.ty(y)? == emit.ty(x)? { x } else { y }])
 }
 
 pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let repeats = emit.known_integers(call.input(1)?, "repeats")?;
-    Ok(vec![emit.push(Op::Tile { repeats }, &[x])?])
+    Ok(vec![emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 
 pub(super) fn depth_to_space(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

@@ -4,7 +4,10 @@ use super::reduce::over;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::operators::{
+    BatchNorm, BinaryOp, Expand, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, Op, ReduceOp, RmsNorm, Softmax,
+    UnaryOp,
+};
 use std::collections::BTreeSet;
 
 pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -17,7 +20,7 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         // Statistics may be wider than the data.
         inputs.push(emit.cast(call.input(index)?, dtype)?);
     }
-    Ok(vec![emit.push(Op::BatchNorm { epsilon: call.float("epsilon", 1e-5) }, &inputs)?])
+    Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float("epsilon", 1e-5) }), &inputs)?])
 }
 
 pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -31,7 +34,7 @@ pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         Some(shift) => spread(emit, shift, &extents[axis..])?,
         None => emit.filled(dtype, &extents[axis..], 0.0)?,
     };
-    let mut outputs = vec![emit.push(Op::LayerNorm { axis: axis as i64, epsilon }, &[x, scale, shift])?];
+    let mut outputs = vec![emit.push(Op::LayerNorm(LayerNorm { axis: axis as i64, epsilon }), &[x, scale, shift])?];
     if call.has_output(1) || call.has_output(2) {
         let axes: Vec<usize> = (axis..extents.len()).collect();
         let mean = over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
@@ -52,7 +55,7 @@ fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId>
     if emit.rank(id)? > extents.len() {
         return unsupported(format!("{} broadcasts beyond the normalised dimensions", emit.ty(id)?));
     }
-    emit.push(Op::Expand { shape: extents.to_vec() }, &[id])
+    emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[id])
 }
 
 pub(super) fn rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -60,14 +63,14 @@ pub(super) fn rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Valu
     let extents = emit.extents(x)?;
     let axis = emit.axis(call.int("axis", -1), extents.len())?;
     let scale = spread(emit, call.input(1)?, &extents[axis..])?;
-    let op = Op::RmsNorm { axis: axis as i64, epsilon: call.float("epsilon", 1e-5) };
+    let op = Op::RmsNorm(RmsNorm { axis: axis as i64, epsilon: call.float("epsilon", 1e-5) });
     Ok(vec![emit.push(op, &[x, scale])?])
 }
 
 pub(super) fn instance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let groups = emit.extents(x)?.get(1).copied().unwrap_or(1);
-    let op = Op::GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) };
+    let op = Op::GroupNorm(GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) });
     Ok(vec![emit.push(op, &[x, call.input(1)?, call.input(2)?])?])
 }
 
@@ -84,12 +87,12 @@ pub(super) fn group_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         // Before version 21 there was one number per group.
         if call.opset < 21 && groups != channels {
             let column = emit.reshape(vector, &[groups, 1])?;
-            let wide = emit.push(Op::Expand { shape: vec![groups, channels / groups] }, &[column])?;
+            let wide = emit.push(Op::Expand(Expand { shape: vec![groups, channels / groups] }), &[column])?;
             vector = emit.reshape(wide, &[channels])?;
         }
         inputs.push(vector);
     }
-    Ok(vec![emit.push(Op::GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) }, &inputs)?])
+    Ok(vec![emit.push(Op::GroupNorm(GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) }), &inputs)?])
 }
 
 pub(super) fn mean_variance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -97,19 +100,19 @@ pub(super) fn mean_variance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcom
     let rank = emit.rank(x)?;
     let axes = call.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
     let axes = axes.iter().map(|&axis| Ok(emit.axis(axis, rank)? as i64)).collect::<Outcome<BTreeSet<i64>>>()?;
-    let op = Op::MeanVarianceNorm { axes: axes.into_iter().collect(), epsilon: 1e-9 };
+    let op = Op::MeanVarianceNorm(MeanVarianceNorm { axes: axes.into_iter().collect(), epsilon: 1e-9 });
     Ok(vec![emit.push(op, &[x])?])
 }
 
 pub(super) fn lp_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
-    Ok(vec![emit.push(Op::LpNorm { axis, order: call.int("p", 2) }, &[x])?])
+    Ok(vec![emit.push(Op::LpNorm(LpNorm { axis, order: call.int("p", 2) }), &[x])?])
 }
 
 pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (alpha, beta, bias) = (call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 1.0));
-    Ok(vec![emit.push(Op::Lrn { size: call.int("size", 0), alpha, beta, bias }, &[call.input(0)?])?])
+    Ok(vec![emit.push(Op::Lrn(Lrn { size: call.int("size", 0), alpha, beta, bias }), &[call.input(0)?])?])
 }
 
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -125,11 +128,11 @@ fn exponential(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<V
     let extents = emit.extents(x)?;
     let axis = emit.axis(call.int("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
     if call.opset >= 13 || axis + 1 == extents.len() {
-        return Ok(vec![emit.push(Op::Softmax { axis: axis as i64, log }, &[x])?]);
+        return Ok(vec![emit.push(Op::Softmax(Softmax { axis: axis as i64, log }), &[x])?]);
     }
     // Before, all dimensions from the axis on were one.
     let (outer, inner) = extents.split_at(axis);
     let flat = emit.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
-    let y = emit.push(Op::Softmax { axis: 1, log }, &[flat])?;
+    let y = emit.push(Op::Softmax(Softmax { axis: 1, log }), &[flat])?;
     Ok(vec![emit.reshape(y, &extents)?])
 }

@@ -4,7 +4,7 @@ use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, UnaryOp};
+use models::operators::{BinaryOp, Clip, Op, PRelu, UnaryOp};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -200,7 +200,7 @@ pub(super) fn p_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         shape[1] = extents[0];
         slope = emit.reshape(slope, &shape)?;
     }
-    Ok(vec![emit.push(Op::PRelu, &[x, slope])?])
+    Ok(vec![emit.push(Op::PRelu(PRelu {}), &[x, slope])?])
 }
 
 /// The base decides the type of the result, whatever the type of the exponent.
@@ -258,6 +258,6 @@ fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -
             let raised = emit.binary_with(BinaryOp::Max, x, low)?;
             emit.binary_with(BinaryOp::Min, raised, high)
         }
-        (low, high) => emit.push(Op::Clip { low: low.unwrap_or(lowest), high: high.unwrap_or(highest) }, &[x]),
+        (low, high) => emit.push(Op::Clip(Clip { low: low.unwrap_or(lowest), high: high.unwrap_or(highest) }), &[x]),
     }
 }

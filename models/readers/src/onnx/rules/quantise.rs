@@ -6,7 +6,7 @@ use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::operators::{BiasAdd, BinaryOp, Clip, Dequantize, Op, QMatMul, Quantize, ReduceOp, Requantize, UnaryOp};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -42,7 +42,7 @@ pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (scales, axis) = scales(emit, call, x)?;
     let mut inputs = vec![emit.cast(x, emit.dtype(scales[0])?)?];
     inputs.extend(scales);
-    Ok(vec![emit.push(Op::Quantize { to, axis }, &inputs)?])
+    Ok(vec![emit.push(Op::Quantize(Quantize { to, axis }), &inputs)?])
 }
 
 pub(super) fn dequantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -50,7 +50,7 @@ pub(super) fn dequantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (scales, axis) = scales(emit, call, x)?;
     let mut inputs = vec![x];
     inputs.extend(scales);
-    Ok(vec![emit.push(Op::Dequantize { axis }, &inputs)?])
+    Ok(vec![emit.push(Op::Dequantize(Dequantize { axis }), &inputs)?])
 }
 
 /// Range of the data with zero inside, spread over eight bits.
@@ -65,10 +65,10 @@ pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     let scale = emit.binary_with(BinaryOp::Div, spread, 255.0)?;
     let steps = emit.binary(BinaryOp::Div, lowest, scale)?;
     let zero = emit.unary(UnaryOp::Neg, steps)?;
-    let zero = emit.push(Op::Clip { low: 0.0, high: 255.0 }, &[zero])?;
+    let zero = emit.push(Op::Clip(Clip { low: 0.0, high: 255.0 }), &[zero])?;
     let zero = emit.unary(UnaryOp::Round, zero)?;
     let zero = emit.cast(zero, DType::U8)?;
-    let y = emit.push(Op::Quantize { to: DType::U8, axis: 0 }, &[x, scale, zero])?;
+    let y = emit.push(Op::Quantize(Quantize { to: DType::U8, axis: 0 }), &[x, scale, zero])?;
     Ok(vec![y, scale, zero])
 }
 
@@ -123,13 +123,13 @@ fn product_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zero
     let [a_zero, b_zero] = zeros.map(|index| call.optional(index));
     let (a_rank, b_rank) = (emit.rank(a)?, emit.rank(b)?);
     if let (Some(a_zero), Some(b_zero), 2.., 2..) = (zero(emit, a_zero)?, zero(emit, b_zero)?, a_rank, b_rank) {
-        return emit.push(Op::QMatMul { a_zero, b_zero }, &[a, b]);
+        return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
     }
     // A zero point that data decides is taken from the sums, as often as each column of the weight has it.
     if let (Some(a_zero), Some(b_zero), 2.., 2) = (a_zero, zero(emit, b_zero)?, a_rank, b_rank)
         && matches!(emit.extents(a_zero)?[..], [] | [1])
     {
-        let sums = emit.push(Op::QMatMul { a_zero: 0, b_zero }, &[a, b])?;
+        let sums = emit.push(Op::QMatMul(QMatMul { a_zero: 0, b_zero }), &[a, b])?;
         let weights = emit.cast(b, DType::I32)?;
         let weights = emit.binary_with(BinaryOp::Sub, weights, b_zero as f64)?;
         let of_columns = super::reduce::over(emit, weights, ReduceOp::Sum, vec![0], false)?;
@@ -146,7 +146,7 @@ fn product_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zero
 pub(super) fn linear_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut sums = conv_sums(emit, call, [0, 3], [2, 5])?;
     if let Some(bias) = call.optional(8) {
-        sums = emit.push(Op::BiasAdd { axis: 1 }, &[sums, bias])?;
+        sums = emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[sums, bias])?;
     }
     Ok(vec![requantised(emit, call, sums, [1, 4, 6, 7])?])
 }
@@ -178,6 +178,6 @@ fn requantised(emit: &mut Emit<'_>, call: &Call<'_>, sums: ValueId, places: [usi
         _ => return malformed("a scale must be one number or one per channel"),
     };
     let (low, high) = crate::range(to);
-    let op = Op::Requantize { to, axis, zero, low: low as i64, high: high as i64 };
+    let op = Op::Requantize(Requantize { to, axis, zero, low: low as i64, high: high as i64 });
     emit.push(op, &[sums, multiplier])
 }

@@ -7,7 +7,7 @@ use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{Recurrent, Reset, elman_step, gru_step, lstm_step};
 use models::graph::ValueId;
-use models::operator::{Op, UnaryOp};
+use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -206,9 +206,9 @@ fn direction(
 impl Direction {
     /// State and cell after one step.
     fn step(&self, emit: &mut Emit<'_>, x: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
-        let mut given = emit.push(Op::Dense, &[x, self.weight])?;
+        let mut given = emit.push(Op::Dense(Dense {}), &[x, self.weight])?;
         if let Some(bias) = self.bias {
-            given = emit.push(Op::BiasAdd { axis: 1 }, &[given, bias])?;
+            given = emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[given, bias])?;
         }
         let builder = &mut emit.builder;
         Ok(match self.kind {

@@ -4,7 +4,7 @@ use super::movement::integers;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ReduceOp};
+use models::operators::{ArgReduce, ArgTop, CumSum, GatherElements, OneHot, Op, Reduce, ReduceOp};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -78,7 +78,7 @@ pub(super) fn over(
         return emit.cast(reduced, DType::Bool);
     }
     let axes = axes.iter().map(|&axis| axis as i64).collect();
-    emit.push(Op::Reduce { function, axes, keep }, &[x])
+    emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
 /// What a reduction of no elements is.
@@ -120,7 +120,7 @@ fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
     let x = call.input(0)?;
     let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
     let (keep, last) = (call.int("keepdims", 1) != 0, call.flag("select_last_index"));
-    Ok(vec![emit.push(Op::ArgReduce { largest, axis, keep, last }, &[x])?])
+    Ok(vec![emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last }), &[x])?])
 }
 
 /// Values and places of the best. Any order will do where none is asked for.
@@ -131,8 +131,8 @@ pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         None => call.optional_int("k").unwrap_or(1),
     };
     let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
-    let place = emit.push(Op::ArgTop { count, axis, largest: call.int("largest", 1) != 0 }, &[x])?;
-    Ok(vec![emit.push(Op::GatherElements { axis }, &[x, place])?, place])
+    let place = emit.push(Op::ArgTop(ArgTop { count, axis, largest: call.int("largest", 1) != 0 }), &[x])?;
+    Ok(vec![emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?, place])
 }
 
 pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -140,7 +140,7 @@ pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let axis = emit.known_number(call.input(1)?, "axis")? as i64;
     let axis = emit.axis(axis, emit.rank(x)?)? as i64;
     let (exclusive, reverse) = (call.flag("exclusive"), call.flag("reverse"));
-    Ok(vec![emit.push(Op::CumSum { axis, exclusive, reverse }, &[x])?])
+    Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
 }
 
 /// One at the first largest element, zero elsewhere.
@@ -156,7 +156,7 @@ pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         (extents.clone(), axis)
     };
     let (flat, axis) = (emit.reshape(x, &rows)?, at as i64);
-    let place = emit.push(Op::ArgReduce { largest: true, axis, keep: false, last: false }, &[flat])?;
-    let marked = emit.push(Op::OneHot { axis, depth: rows[at], on: 1.0, off: 0.0, to }, &[place])?;
+    let place = emit.push(Op::ArgReduce(ArgReduce { largest: true, axis, keep: false, last: false }), &[flat])?;
+    let marked = emit.push(Op::OneHot(OneHot { axis, depth: rows[at], on: 1.0, off: 0.0, to }), &[place])?;
     Ok(vec![emit.reshape(marked, &extents)?])
 }

@@ -7,7 +7,7 @@
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ResizeMode};
+use models::operators::{Dense, Gather, Op, Resize, ResizeMode, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -131,7 +131,7 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) ->
     };
     if let Some(mode) = filter.native(axes) {
         let extents = axes[2..].iter().map(|axis| axis.new).collect();
-        return emit.push(Op::Resize { mode, extents }, &[x]);
+        return emit.push(Op::Resize(Resize { mode, extents }), &[x]);
     }
     let dtype = emit.dtype(x)?;
     let mut y = x;
@@ -187,7 +187,7 @@ impl Filter<'_> {
             let chosen = places.iter().map(|&place| Ok((self.chosen(place)? as i64).clamp(0, last)));
             let chosen = chosen.collect::<Outcome<Vec<i64>>>()?;
             let chosen = emit.integers(&chosen)?;
-            emit.push(Op::Gather { axis: index as i64 }, &[x, chosen])?
+            emit.push(Op::Gather(Gather { axis: index as i64 }), &[x, chosen])?
         } else {
             let mut weights = vec![0.0; (axis.old * axis.new) as usize];
             for (row, &place) in weights.chunks_exact_mut(axis.old as usize).zip(&places) {
@@ -201,7 +201,7 @@ impl Filter<'_> {
             let marks: Vec<f64> = places.iter().map(|&place| f64::from(u8::from(is_outside(place)))).collect();
             let marks = emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::Bool, &shape), &marks)?)?;
             let value = emit.scalar(emit.dtype(y)?, self.outside)?;
-            y = emit.push(Op::Where, &[marks, value, y])?;
+            y = emit.push(Op::Where(Where {}), &[marks, value, y])?;
         }
         Ok(y)
     }
@@ -284,7 +284,7 @@ impl Filter<'_> {
         let turned = emit.transpose(x, &order)?;
         let ty = TensorType::new(dtype, &[axis.new, axis.old]);
         let weights = emit.constant_of(&Tensor::from_numbers(ty, weights)?)?;
-        let y = emit.push(Op::Dense, &[turned, weights])?;
+        let y = emit.push(Op::Dense(Dense {}), &[turned, weights])?;
         let mut back: Vec<usize> = (0..rank - 1).collect();
         back.insert(index, rank - 1);
         emit.transpose(y, &back)

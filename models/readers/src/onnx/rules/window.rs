@@ -3,7 +3,7 @@
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode};
+use models::operators::{BiasAdd, Conv, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv};
 
 /// Attributes that every window has, one entry per spatial dimension, written out.
 struct Window {
@@ -95,7 +95,7 @@ pub(super) fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: Valu
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
     let Window { strides, pads, dilations, .. } = window;
-    emit.push(Op::Conv { strides, pads, dilations, groups: call.int("group", 1) }, &[x, w])
+    emit.push(Op::Conv(Conv { strides, pads, dilations, groups: call.int("group", 1) }), &[x, w])
 }
 
 /// The same of 8-bit operands, each less its zero point.
@@ -107,7 +107,7 @@ pub(super) fn convolve_quantised(
 ) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let Window { strides, pads, dilations, .. } = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
-    emit.push(Op::QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }, &[x, w])
+    emit.push(Op::QConv(QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }), &[x, w])
 }
 
 pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -148,14 +148,14 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
         }
     }
     let Window { strides, pads, dilations, .. } = window;
-    let op = Op::ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) };
+    let op = Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) });
     let y = emit.push(op, &[x, w])?;
     add_bias(emit, y, call.optional(2))
 }
 
 fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -> Outcome<Vec<ValueId>> {
     Ok(vec![match bias {
-        Some(bias) => emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?,
+        Some(bias) => emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?,
         None => y,
     }])
 }
@@ -178,18 +178,18 @@ fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<Val
     let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
     let Window { kernel, strides, pads, dilations } = window;
     let (ceil, count_pad) = (call.flag("ceil_mode"), call.flag("count_include_pad"));
-    Ok(vec![emit.push(Op::Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }, &[x])?])
+    Ok(vec![emit.push(Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }), &[x])?])
 }
 
 pub(super) fn global_max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    Ok(vec![emit.push(Op::GlobalPool { mode: PoolMode::Max }, &[call.input(0)?])?])
+    Ok(vec![emit.push(Op::GlobalPool(GlobalPool { mode: PoolMode::Max }), &[call.input(0)?])?])
 }
 
 pub(super) fn global_lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let mode = PoolMode::Lp { order: call.int("p", 2) };
-    Ok(vec![emit.push(Op::GlobalPool { mode }, &[call.input(0)?])?])
+    Ok(vec![emit.push(Op::GlobalPool(GlobalPool { mode }), &[call.input(0)?])?])
 }
 
 pub(super) fn global_average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    Ok(vec![emit.push(Op::GlobalPool { mode: PoolMode::Average }, &[call.input(0)?])?])
+    Ok(vec![emit.push(Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[call.input(0)?])?])
 }

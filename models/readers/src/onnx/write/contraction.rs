@@ -1,20 +1,20 @@
 //! Products of matrices.
 
-use super::Made;
 use super::sheet::{Sheet, flag, text};
+use super::{Made, unwritten};
 use models::graph::Node;
-use models::operator::Op;
+use models::operators::{Einsum, MatMul, Op, QDense, QMatMul};
 use models::types::DType;
 
 pub(super) fn product(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let inputs = &node.inputs;
     match &node.op {
-        Op::Einsum { equation } => {
+        Op::Einsum(Einsum { equation }) => {
             let names = sheet.names(inputs);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             Ok(sheet.call("Einsum", &names, vec![text("equation", equation)]))
         }
-        Op::Dense if sheet.rank(inputs[0]) == 2 && sheet.dtype(inputs[0]).is_float() => {
+        Op::Dense(_) if sheet.rank(inputs[0]) == 2 && sheet.dtype(inputs[0]).is_float() => {
             let (x, w) = (sheet.name(inputs[0]), sheet.name(inputs[1]));
             let attributes = vec![flag("transB", true)];
             let Some((bias, result)) = sheet.take_bias(node, 1) else {
@@ -25,24 +25,25 @@ pub(super) fn product(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             sheet.made(result, made.clone());
             Ok(made)
         }
-        Op::Dense => {
+        Op::Dense(_) => {
             let (x, w) = (sheet.name(inputs[0]), sheet.turned(inputs[1]));
             matrices(sheet, sheet.dtype(inputs[0]), [&x, &w])
         }
-        Op::QDense { x_zero, w_zero } => {
+        Op::QDense(QDense { x_zero, w_zero }) => {
             let (x, w) = (sheet.name(inputs[0]), sheet.turned(inputs[1]));
             integers(sheet, [&x, &w], [sheet.dtype(inputs[0]), sheet.dtype(inputs[1])], [*x_zero, *w_zero])
         }
-        Op::QMatMul { a_zero, b_zero } => {
+        Op::QMatMul(QMatMul { a_zero, b_zero }) => {
             let (a, b) = (sheet.name(inputs[0]), sheet.name(inputs[1]));
             integers(sheet, [&a, &b], [sheet.dtype(inputs[0]), sheet.dtype(inputs[1])], [*a_zero, *b_zero])
         }
-        Op::MatMul { transpose_a, transpose_b } => {
+        Op::MatMul(MatMul { transpose_a, transpose_b }) => {
             let a = if *transpose_a { sheet.turned(inputs[0]) } else { sheet.name(inputs[0]) };
             let b = if *transpose_b { sheet.turned(inputs[1]) } else { sheet.name(inputs[1]) };
             matrices(sheet, sheet.dtype(inputs[0]), [&a, &b])
         }
-        other => unreachable!("`{}` is no product", other.name()),
+        Op::Attention(_) => Err("it cannot be split into products, and this version writes no other form".to_owned()),
+        other => unwritten(other),
     }
 }
 

@@ -18,7 +18,7 @@ use super::tensor::code;
 use models::Graph;
 use models::error::{Error, Result};
 use models::graph::Node;
-use models::operator::Op;
+use models::operators::{Class, Op};
 use models::types::{Dim, TensorType};
 use prost::Message;
 use sheet::Sheet;
@@ -90,58 +90,21 @@ fn port(name: String, ty: &TensorType) -> messages::ValueInfo {
 /// What a rule answers: the name of its result, or why there is none.
 type Made = std::result::Result<String, String>;
 
-/// Writes one operator down.
+/// Writes one operator down: each class of operators is a family of rules.
 fn operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
-    match &node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => window::convolution(sheet, node),
-        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => window::pool(sheet, node),
-        Op::MatMul { .. } | Op::Dense | Op::Einsum { .. } | Op::QDense { .. } | Op::QMatMul { .. } => {
-            contraction::product(sheet, node)
-        }
-        Op::Attention { .. } => {
-            Err("it cannot be split into products, and this version writes no other form".to_owned())
-        }
-        Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::LayerNorm { .. }
-        | Op::Softmax { .. }
-        | Op::RmsNorm { .. }
-        | Op::GroupNorm { .. }
-        | Op::MeanVarianceNorm { .. }
-        | Op::LpNorm { .. }
-        | Op::Lrn { .. } => normalise::normalisation(sheet, node),
-        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
-            normalise::reduction(sheet, node)
-        }
-        Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Compare { .. }
-        | Op::Where
-        | Op::PRelu
-        | Op::Quantize { .. }
-        | Op::Dequantize { .. }
-        | Op::Requantize { .. } => pointwise::pointwise(sheet, node),
-        Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::BorderPad { .. }
-        | Op::Slice { .. }
-        | Op::Expand { .. }
-        | Op::Tile { .. }
-        | Op::Gather { .. }
-        | Op::GatherElements { .. }
-        | Op::GatherNd { .. }
-        | Op::ScatterElements { .. }
-        | Op::ScatterNd { .. }
-        | Op::OneHot { .. }
-        | Op::Trilu { .. }
-        | Op::Rope { .. }
-        | Op::Resize { .. }
-        | Op::Identity => movement::movement(sheet, node),
-    }
+    let rule = match node.op.class() {
+        Class::Contraction if node.op.window().is_some() => window::convolution,
+        Class::Contraction => contraction::product,
+        Class::Normalisation => normalise::normalisation,
+        Class::Pool => window::pool,
+        Class::Reduction => normalise::reduction,
+        Class::Pointwise => pointwise::pointwise,
+        Class::Movement | Class::View => movement::movement,
+    };
+    rule(sheet, node)
+}
+
+/// The answer of a family that has no rule for an operator.
+fn unwritten(op: &Op) -> Made {
+    Err(format!("this version does not write `{}`", op.name()))
 }

@@ -1,9 +1,12 @@
 //! Operators that move elements.
 
-use super::Made;
 use super::sheet::{Sheet, flag, int, ints, text};
+use super::{Made, unwritten};
 use models::graph::Node;
-use models::operator::{Border, Op, ResizeMode, ScatterOp};
+use models::operators::{
+    Border, BorderPad, Concat, Expand, Gather, GatherElements, GatherNd, OneHot, Op, Pad, Resize, ResizeMode, Rope,
+    ScatterElements, ScatterNd, ScatterOp, Slice, Tile, Transpose, Trilu,
+};
 use models::types::DType;
 
 pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
@@ -14,18 +17,18 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(match &node.op {
         // The result's extents say all, whatever was deduced.
-        Op::Reshape { .. } | Op::Flatten { .. } => {
+        Op::Reshape(_) | Op::Flatten(_) => {
             let wanted = sheet.extents(node.outputs[0]);
             sheet.reshape(&x, &wanted)
         }
-        Op::Identity => x,
-        Op::Transpose { permutation } => sheet.call("Transpose", &names, vec![ints("perm", permutation)]),
-        Op::Concat { axis } => sheet.call("Concat", &names, vec![int("axis", *axis)]),
-        Op::Pad { pads, value } => {
+        Op::Identity(_) => x,
+        Op::Transpose(Transpose { permutation }) => sheet.call("Transpose", &names, vec![ints("perm", permutation)]),
+        Op::Concat(Concat { axis }) => sheet.call("Concat", &names, vec![int("axis", *axis)]),
+        Op::Pad(Pad { pads, value }) => {
             let (pads, value) = (sheet.integers(pads), sheet.number(sheet.dtype(inputs[0]), *value));
             sheet.call("Pad", &[&x, &pads, &value], vec![text("mode", "constant")])
         }
-        Op::BorderPad { border, pads } => {
+        Op::BorderPad(BorderPad { border, pads }) => {
             let mode = match border {
                 Border::Reflect => "reflect",
                 Border::Edge => "edge",
@@ -34,7 +37,7 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             let pads = sheet.integers(pads);
             sheet.call("Pad", &[&x, &pads], vec![text("mode", mode)])
         }
-        Op::Slice { axes, starts, stops, steps } => {
+        Op::Slice(Slice { axes, starts, stops, steps }) => {
             // There, -1 is the last element; before the first one is as far below.
             let before = |(stop, axis): (&i64, &i64)| match (stop, usize::try_from(*axis)) {
                 (-1, Ok(axis)) => -extents[axis] - 1,
@@ -43,39 +46,39 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             let stops: Vec<i64> = stops.iter().zip(axes).map(before).collect();
             slice(sheet, &x, [starts, &stops, axes, steps])
         }
-        Op::Expand { shape } => {
+        Op::Expand(Expand { shape }) => {
             let shape = sheet.integers(shape);
             sheet.call("Expand", &[&x, &shape], Vec::new())
         }
-        Op::Tile { repeats } => {
+        Op::Tile(Tile { repeats }) => {
             let repeats = sheet.integers(repeats);
             sheet.call("Tile", &[&x, &repeats], Vec::new())
         }
-        Op::Gather { axis } => sheet.call("Gather", &names, vec![int("axis", *axis)]),
-        Op::GatherElements { axis } => sheet.call("GatherElements", &names, vec![int("axis", *axis)]),
-        Op::GatherNd { batch } => {
+        Op::Gather(Gather { axis }) => sheet.call("Gather", &names, vec![int("axis", *axis)]),
+        Op::GatherElements(GatherElements { axis }) => sheet.call("GatherElements", &names, vec![int("axis", *axis)]),
+        Op::GatherNd(GatherNd { batch }) => {
             let at = wide(sheet, node);
             sheet.call("GatherND", &[&x, &at], vec![int("batch_dims", *batch)])
         }
-        Op::ScatterElements { axis, combine } => {
+        Op::ScatterElements(ScatterElements { axis, combine }) => {
             let attributes = vec![int("axis", *axis), text("reduction", reduction(*combine))];
             sheet.call("ScatterElements", &names, attributes)
         }
-        Op::ScatterNd { combine } => {
+        Op::ScatterNd(ScatterNd { combine }) => {
             let at = wide(sheet, node);
             sheet.call("ScatterND", &[&x, &at, names[2]], vec![text("reduction", reduction(*combine))])
         }
-        Op::OneHot { axis, depth, on, off, to } => {
+        Op::OneHot(OneHot { axis, depth, on, off, to }) => {
             let depth = sheet.number(DType::I64, *depth as f64);
             let values = reference::Tensor::from_numbers(models::types::TensorType::new(*to, &[2]), &[*off, *on]);
             let values = sheet.constant(&values.map_err(|error| error.to_string())?);
             sheet.call("OneHot", &[&x, &depth, &values], vec![int("axis", *axis)])
         }
-        Op::Trilu { upper, diagonal } => {
+        Op::Trilu(Trilu { upper, diagonal }) => {
             let diagonal = sheet.number(DType::I64, *diagonal as f64);
             sheet.call("Trilu", &[&x, &diagonal], vec![flag("upper", *upper)])
         }
-        Op::Resize { mode, extents: spatial } => {
+        Op::Resize(Resize { mode, extents: spatial }) => {
             let (mode, places) = match mode {
                 ResizeMode::Nearest => ("nearest", "asymmetric"),
                 ResizeMode::Linear => ("linear", "half_pixel"),
@@ -86,8 +89,10 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 vec![text("mode", mode), text("coordinate_transformation_mode", places), text("nearest_mode", "floor")];
             sheet.call("Resize", &[&x, "", "", &sizes], attributes)
         }
-        Op::Rope { rotary, interleaved } => rope(sheet, [&x, names[1], names[2]], &extents, *rotary, *interleaved),
-        other => unreachable!("`{}` moves nothing", other.name()),
+        Op::Rope(Rope { rotary, interleaved }) => {
+            rope(sheet, [&x, names[1], names[2]], &extents, *rotary, *interleaved)
+        }
+        other => return unwritten(other),
     })
 }
 

@@ -1,10 +1,13 @@
 //! Functions of single elements.
 
-use super::Made;
 use super::sheet::{Sheet, flag, float, int, text};
+use super::{Made, unwritten};
 use crate::onnx::messages::Attribute;
 use models::graph::Node;
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{
+    BiasAdd, Binary, BinaryOp, Cast, Clip, Compare, CompareOp, Dequantize, Op, Quantize, Requantize, ScaleShift, Unary,
+    UnaryOp,
+};
 use models::types::DType;
 
 pub(super) fn pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
@@ -12,21 +15,26 @@ pub(super) fn pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let (rank, dtype) = (sheet.rank(inputs[0]), sheet.dtype(inputs[0]));
     let x = sheet.name(inputs[0]);
     match &node.op {
-        Op::BiasAdd { axis } => {
+        Op::BiasAdd(BiasAdd { axis }) => {
             let bias = sheet.along(inputs[1], *axis, rank);
             Ok(sheet.call("Add", &[&x, &bias], Vec::new()))
         }
-        Op::Unary { function } => Ok(unary(sheet, *function, &x, dtype)),
-        Op::Clip { low, high } => {
+        Op::ScaleShift(ScaleShift { axis }) => {
+            let (scale, shift) = (sheet.along(inputs[1], *axis, rank), sheet.along(inputs[2], *axis, rank));
+            let scaled = sheet.call("Mul", &[&x, &scale], Vec::new());
+            Ok(sheet.call("Add", &[&scaled, &shift], Vec::new()))
+        }
+        Op::Unary(Unary { function }) => Ok(unary(sheet, *function, &x, dtype)),
+        Op::Clip(Clip { low, high }) => {
             let (low, high) = (sheet.number(dtype, *low), sheet.number(dtype, *high));
             Ok(sheet.call("Clip", &[&x, &low, &high], Vec::new()))
         }
-        Op::Binary { function } => {
+        Op::Binary(Binary { function }) => {
             let other = sheet.name(inputs[1]);
             binary(sheet, *function, &x, &other, dtype)
         }
-        Op::Cast { to } => Ok(sheet.cast(&x, *to)),
-        Op::Compare { function } => {
+        Op::Cast(Cast { to }) => Ok(sheet.cast(&x, *to)),
+        Op::Compare(Compare { function }) => {
             let other = sheet.name(inputs[1]);
             let operator = match function {
                 CompareOp::Equal | CompareOp::NotEqual => "Equal",
@@ -41,15 +49,15 @@ pub(super) fn pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 _ => is_so,
             })
         }
-        Op::Where => {
+        Op::Where(_) => {
             let (yes, no) = (sheet.name(inputs[1]), sheet.name(inputs[2]));
             Ok(sheet.call("Where", &[&x, &yes, &no], Vec::new()))
         }
-        Op::PRelu => {
+        Op::PRelu(_) => {
             let slope = sheet.name(inputs[1]);
             Ok(sheet.call("PRelu", &[&x, &slope], Vec::new()))
         }
-        Op::Quantize { to, axis } => {
+        Op::Quantize(Quantize { to, axis }) => {
             if !matches!(to, DType::I8 | DType::U8) {
                 return Err(format!("ONNX quantises to i8 and u8 in this version, not to {to}"));
             }
@@ -61,12 +69,12 @@ pub(super) fn pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             };
             Ok(sheet.call("QuantizeLinear", &[&x, &scale, &zero], vec![int("axis", *axis)]))
         }
-        Op::Dequantize { axis } => {
+        Op::Dequantize(Dequantize { axis }) => {
             let names = sheet.names(inputs);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             Ok(sheet.call("DequantizeLinear", &names, vec![int("axis", *axis)]))
         }
-        Op::Requantize { to, axis, zero, low, high } => {
+        Op::Requantize(Requantize { to, axis, zero, low, high }) => {
             let wide = sheet.dtype(inputs[1]);
             let multiplier = sheet.along(inputs[1], *axis, rank);
             let wide_x = sheet.cast(&x, wide);
@@ -78,7 +86,7 @@ pub(super) fn pointwise(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             let inside = sheet.call("Clip", &[&moved, &low, &high], Vec::new());
             Ok(sheet.cast(&inside, *to))
         }
-        other => unreachable!("`{}` is no function of single elements", other.name()),
+        other => unwritten(other),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use models::Graph;
 use models::error::Result;
 use models::graph::{Computed, Const, Node, ValueId};
-use models::operator::Op;
+use models::operators::{BiasAdd, Dequantize, Op, Requantize, Transpose};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::{HashMap, HashSet};
@@ -78,7 +78,7 @@ impl<'a> Sheet<'a> {
             return name.clone();
         }
         let name = match &self.graph.values[id.0 as usize].data {
-            Some(Const::Computed(stored)) if matches!(stored.op, Op::Dequantize { .. }) => self.stored(stored),
+            Some(Const::Computed(stored)) if matches!(stored.op, Op::Dequantize(_)) => self.stored(stored),
             _ => {
                 let tensor = self.constants[id.0 as usize].clone();
                 self.constant(&tensor.expect("a checked graph makes a value before it is used"))
@@ -90,7 +90,7 @@ impl<'a> Sheet<'a> {
 
     /// A constant that is stored as integers stays so: libraries compute with them.
     fn stored(&mut self, stored: &Computed) -> String {
-        let Op::Dequantize { axis } = stored.op else { unreachable!("it was asked for") };
+        let Op::Dequantize(Dequantize { axis }) = stored.op else { unreachable!("it was asked for") };
         let parts: Vec<String> = stored
             .inputs
             .iter()
@@ -126,7 +126,7 @@ impl<'a> Sheet<'a> {
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
         let reader = self.reader(biased)?;
         let requantize = &self.graph.nodes[reader];
-        let Op::Requantize { to, axis: at, .. } = requantize.op else { return None };
+        let Op::Requantize(Requantize { to, axis: at, .. }) = requantize.op else { return None };
         let multiplier = requantize.inputs[1];
         let is_along = self.rank(multiplier) == 0 || usize::try_from(at) == Ok(axis);
         let is_same = to == self.dtype(sums.inputs[0]) && self.dtype(multiplier) == DType::F32;
@@ -142,7 +142,7 @@ impl<'a> Sheet<'a> {
     fn bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
         let reader = self.reader(sums)?;
         let adding = &self.graph.nodes[reader];
-        let is_bias = matches!(adding.op, Op::BiasAdd { axis: at } if usize::try_from(at) == Ok(axis));
+        let is_bias = matches!(adding.op, Op::BiasAdd(BiasAdd { axis: at }) if usize::try_from(at) == Ok(axis));
         (is_bias && self.is_constant(adding.inputs[1])).then(|| (reader, adding.inputs[1]))
     }
 
@@ -187,7 +187,7 @@ impl<'a> Sheet<'a> {
 
     /// A value with its dimensions in another order.
     pub fn transposed(&mut self, id: ValueId, permutation: &[i64]) -> String {
-        let op = Op::Transpose { permutation: permutation.to_vec() };
+        let op = Op::Transpose(Transpose { permutation: permutation.to_vec() });
         let of_constant = |tensor: &Tensor| {
             reference::evaluate_operator(&op, std::slice::from_ref(tensor)).expect("a permutation of its dimensions")
         };

@@ -2,6 +2,7 @@
 
 use crate::{Options, onnx};
 use expect_test::expect;
+use models::operators::{Dense, Unary};
 use models::types::TensorType;
 use models::{DType, Graph, GraphBuilder, Op};
 use passes::simplify;
@@ -138,7 +139,7 @@ fn what_is_stored_as_integers_stays_so() {
     let operators = |graph: &Graph| simplify(graph).expect("a graph").nodes.into_iter().map(|node| node.op).collect();
     let (again, source): (Vec<Op>, Vec<Op>) = (operators(&again), operators(&source));
     assert_eq!(again, source);
-    assert!(source.iter().any(|op| matches!(op, Op::QConv { .. } | Op::QDense { .. })), "{source:?}");
+    assert!(source.iter().any(|op| matches!(op, Op::QConv(_) | Op::QDense(_))), "{source:?}");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn what_is_given_constant_or_answered_twice_is_copied() {
     let mut builder = GraphBuilder::new("copies");
     let x = builder.input("x", TensorType::f32(&[2, 3])).expect("an input");
     let c = builder.constant("c", TensorType::f32(&[4]), models::Const::Fill(2.0)).expect("a constant");
-    let y = builder.push(Op::Unary { function: models::UnaryOp::Relu }, &[x]).expect("a call");
+    let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     same(&builder.finish(&[y, x, y, c]).expect("a graph"));
 }
 
@@ -155,13 +156,13 @@ fn what_is_too_large_or_has_no_size_is_refused() {
     let mut builder = GraphBuilder::new("large");
     let x = builder.input("x", TensorType::f32(&[1, 32_768])).expect("an input");
     let w = builder.constant("w", TensorType::f32(&[32_768, 32_768]), models::Const::Random { seed: 1 });
-    let y = builder.push(Op::Dense, &[x, w.expect("a constant")]).expect("a call");
+    let y = builder.push(Op::Dense(Dense {}), &[x, w.expect("a constant")]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     expect!["graph `large`, constants: they take 4294967296 bytes, and an ONNX file holds at most 2 GiB"]
         .assert_eq(&onnx::write(&graph).expect_err("too large").to_string());
     let mut builder = GraphBuilder::new("open");
     let x = builder.input("x", "f32[n,3]".parse().expect("a type")).expect("an input");
-    let y = builder.push(Op::Unary { function: models::UnaryOp::Relu }, &[x]).expect("a call");
+    let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     expect!["graph `open`, x: f32[n,3] has a dimension without a number"]
         .assert_eq(&onnx::write(&graph).expect_err("no size").to_string());

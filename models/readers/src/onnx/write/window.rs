@@ -1,49 +1,44 @@
 //! Operators that slide a window.
 
-use super::Made;
 use super::sheet::{Sheet, flag, int, ints};
+use super::{Made, unwritten};
 use crate::onnx::messages::Attribute;
 use models::graph::{Node, ValueId};
-use models::operator::{Op, PoolMode};
+use models::operators::{AdaptivePool, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv, Requantize};
 use models::types::DType;
 
 pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let kernel = sheet.extents(w)[2..].to_vec();
-    let windows = |strides: &[i64], pads: &[i64], dilations: &[i64], groups: i64| {
-        vec![
-            ints("kernel_shape", &kernel),
-            ints("strides", strides),
-            ints("pads", pads),
-            ints("dilations", dilations),
-            int("group", groups),
-        ]
-    };
-    let (operator, attributes, zeros) = match &node.op {
-        Op::Conv { strides, pads, dilations, groups } => {
-            let operator = match sheet.dtype(x) {
-                DType::I8 | DType::U8 => "ConvInteger",
-                dtype if dtype.is_float() => "Conv",
-                dtype => return Err(format!("ONNX has no convolution of {dtype}")),
-            };
-            (operator, windows(strides, pads, dilations, *groups), [0, 0])
-        }
-        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
-            let (windows, zeros) = (windows(strides, pads, dilations, *groups), [*x_zero, *w_zero]);
+    let Some(window) = node.op.window() else { return unwritten(&node.op) };
+    let mut attributes = vec![
+        ints("kernel_shape", &kernel),
+        ints("strides", window.strides),
+        ints("pads", window.pads),
+        ints("dilations", window.dilations),
+        int("group", window.groups),
+    ];
+    let (operator, zeros) = match &node.op {
+        Op::Conv(_) => match sheet.dtype(x) {
+            DType::I8 | DType::U8 => ("ConvInteger", [0, 0]),
+            dtype if dtype.is_float() => ("Conv", [0, 0]),
+            dtype => return Err(format!("ONNX has no convolution of {dtype}")),
+        },
+        Op::QConv(QConv { x_zero, w_zero, .. }) => {
+            let zeros = [*x_zero, *w_zero];
             if let Some((bias, requantize)) = sheet.take_requantization(node, 1) {
-                return Ok(requantized(sheet, node, (windows, zeros), bias, requantize));
+                return Ok(requantized(sheet, node, (attributes, zeros), bias, requantize));
             }
-            ("ConvInteger", windows, zeros)
+            ("ConvInteger", zeros)
         }
-        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
+        Op::ConvTranspose(ConvTranspose { output_pads, .. }) => {
             if !sheet.dtype(x).is_float() {
                 return Err(format!("ONNX has no transposed convolution of {}", sheet.dtype(x)));
             }
-            let mut attributes = windows(strides, pads, dilations, *groups);
             attributes.push(ints("output_padding", output_pads));
-            ("ConvTranspose", attributes, [0, 0])
+            ("ConvTranspose", [0, 0])
         }
-        other => unreachable!("`{}` is no convolution", other.name()),
+        other => return unwritten(other),
     };
     let mut inputs = vec![sheet.name(x), sheet.name(w)];
     let mut result = None;
@@ -72,7 +67,9 @@ fn requantized(
     bias: Option<ValueId>,
     requantize: &Node,
 ) -> String {
-    let Op::Requantize { to, zero, low, high, .. } = requantize.op else { unreachable!("it was asked for") };
+    let Op::Requantize(Requantize { to, zero, low, high, .. }) = requantize.op else {
+        unreachable!("it was asked for")
+    };
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let (scale, one) = (sheet.name(requantize.inputs[1]), sheet.number(DType::F32, 1.0));
     let [x_zero, w_zero] = [(x, zeros[0]), (w, zeros[1])].map(|(id, zero)| sheet.number(sheet.dtype(id), zero as f64));
@@ -93,8 +90,8 @@ pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let x = node.inputs[0];
     let name = sheet.name(x);
     match &node.op {
-        Op::GlobalPool { mode } => Ok(global(sheet, *mode, &name)),
-        Op::AdaptivePool { mode, extents } => {
+        Op::GlobalPool(GlobalPool { mode }) => Ok(global(sheet, *mode, &name)),
+        Op::AdaptivePool(AdaptivePool { mode, extents }) => {
             if extents.iter().all(|&extent| extent == 1) {
                 return Ok(global(sheet, *mode, &name));
             }
@@ -107,7 +104,7 @@ pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             attributes.extend([ints("kernel_shape", &kernel), ints("strides", &kernel)]);
             Ok(sheet.call(operator, &[&name], attributes))
         }
-        Op::Pool { mode, kernel, strides, pads, dilations, ceil, count_pad } => {
+        Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }) => {
             let (operator, mut attributes) = reduction(*mode);
             attributes.extend([
                 ints("kernel_shape", kernel),
@@ -121,7 +118,7 @@ pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             }
             Ok(sheet.call(operator, &[&name], attributes))
         }
-        other => unreachable!("`{}` is no pool", other.name()),
+        other => unwritten(other),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::Op;
+use models::operators::{BiasAdd, Dense, MatMul, Op, QDense, QMatMul};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -25,16 +25,16 @@ pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
     let x = if call.flag(2)? { x } else { call.emit.reshape(x, &rows(&call.emit.extents(x)?, width)?)? };
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
     let Some(factor) = factor else {
-        let mut y = call.emit.push(Op::Dense, &[x, w])?;
+        let mut y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
         if let Some(bias) = call.bias(2, false)? {
-            y = call.emit.push(Op::BiasAdd { axis }, &[y, bias])?;
+            y = call.emit.push(Op::BiasAdd(BiasAdd { axis }), &[y, bias])?;
         }
         return Ok(vec![call.activate(y, activation)?]);
     };
-    let op = Op::QDense { x_zero: factor.x.zeros[0], w_zero: factor.w.zeros[0] };
+    let op = Op::QDense(QDense { x_zero: factor.x.zeros[0], w_zero: factor.w.zeros[0] });
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.bias(2, true)? {
-        y = call.emit.push(Op::BiasAdd { axis }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis }), &[y, bias])?;
     }
     Ok(vec![call.requantised(y, factor, axis, activation)?])
 }
@@ -52,7 +52,7 @@ pub(super) fn batch_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let factor = call.factor([0, 1], 0, Activation::None)?.filter(|factor| factor.w.scales.len() == 1);
     let Some(factor) = factor else {
         let (a, b) = (call.real(0)?, call.real(1)?);
-        return Ok(vec![call.emit.push(Op::MatMul { transpose_a, transpose_b }, &[a, b])?]);
+        return Ok(vec![call.emit.push(Op::MatMul(MatMul { transpose_a, transpose_b }), &[a, b])?]);
     };
     let mut operands = [call.input(0)?, call.input(1)?];
     for (operand, is_turned) in operands.iter_mut().zip([transpose_a, transpose_b]) {
@@ -63,7 +63,7 @@ pub(super) fn batch_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
             *operand = call.emit.transpose(*operand, &order)?;
         }
     }
-    let op = Op::QMatMul { a_zero: factor.x.zeros[0], b_zero: factor.w.zeros[0] };
+    let op = Op::QMatMul(QMatMul { a_zero: factor.x.zeros[0], b_zero: factor.w.zeros[0] });
     let y = call.emit.push(op, &operands)?;
     Ok(vec![call.requantised(y, factor, 0, Activation::None)?])
 }

@@ -4,7 +4,7 @@ use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operator::{Border, Op};
+use models::operators::{Border, BorderPad, Expand, Gather, GatherNd, OneHot, Op, Reshape, Slice, Tile, Transpose};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -105,7 +105,7 @@ pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
     if shape.contains(&0) && call.emit.ty(x)?.elements() != Some(0) {
         return malformed(format!("shape {shape:?} has no elements"));
     }
-    let y = call.emit.push(Op::Reshape { shape }, &[x])?;
+    let y = call.emit.push(Op::Reshape(Reshape { shape }), &[x])?;
     let extents = call.emit.extents(y)?;
     Ok(vec![if call.emit.extents(x)? == extents { x } else { y }])
 }
@@ -137,19 +137,19 @@ pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
     let x = moved(call)?;
     let permutation = call.emit.known_integers(call.input(1)?, "perm")?;
-    Ok(vec![call.emit.push(Op::Transpose { permutation }, &[x])?])
+    Ok(vec![call.emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     let x = moved(call)?;
     let repeats = call.emit.known_integers(call.input(1)?, "multiples")?;
-    Ok(vec![call.emit.push(Op::Tile { repeats }, &[x])?])
+    Ok(vec![call.emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 
 pub(super) fn broadcast_to(call: &mut Call<'_, '_>) -> Outputs {
     let x = moved(call)?;
     let shape = call.emit.known_integers(call.input(1)?, "shape")?;
-    Ok(vec![call.emit.push(Op::Expand { shape }, &[x])?])
+    Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[x])?])
 }
 
 pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
@@ -164,7 +164,7 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
     let starts = axes.iter().map(|&axis| extents[axis] - 1).collect();
     let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
     let axes = axes.into_iter().map(|axis| axis as i64).collect();
-    Ok(vec![call.emit.push(Op::Slice { axes, starts, stops, steps }, &[x])?])
+    Ok(vec![call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])?])
 }
 
 /// A start and a size per dimension; a size of -1 goes to the end.
@@ -242,7 +242,7 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
             steps.push(step);
         }
     }
-    let y = if axes.is_empty() { x } else { call.emit.push(Op::Slice { axes, starts, stops, steps }, &[x])? };
+    let y = if axes.is_empty() { x } else { call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])? };
     Ok(vec![call.emit.reshape(y, &kept)?])
 }
 
@@ -269,7 +269,7 @@ pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
     if call.byte(0)? != 0 {
         return Ok(vec![super::rearrange::mirrored(call, x, &pads)?]);
     }
-    Ok(vec![call.emit.push(Op::BorderPad { border: Border::Reflect, pads }, &[x])?])
+    Ok(vec![call.emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[x])?])
 }
 
 fn pads(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
@@ -288,13 +288,13 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.emit.axis(call.int(0, 0)?, rank)?;
     let batch = call.int(1, 0)?;
     match usize::try_from(if batch < 0 { batch + count as i64 } else { batch }) {
-        Ok(0) => Ok(vec![call.emit.push(Op::Gather { axis: axis as i64 }, &[x, indices])?]),
+        Ok(0) => Ok(vec![call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, indices])?]),
         // One index per row is a look-up of single coordinates.
         Ok(batch) if batch == axis && batch <= count => {
             let mut shape = call.emit.extents(indices)?;
             shape.push(1);
             let indices = call.emit.reshape(indices, &shape)?;
-            Ok(vec![call.emit.push(Op::GatherNd { batch: batch as i64 }, &[x, indices])?])
+            Ok(vec![call.emit.push(Op::GatherNd(GatherNd { batch: batch as i64 }), &[x, indices])?])
         }
         _ => unsupported(format!("{batch} dimensions of a batch before axis {axis}")),
     }
@@ -302,7 +302,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn gather_nd(call: &mut Call<'_, '_>) -> Outputs {
     let (x, indices) = (moved(call)?, call.input(1)?);
-    Ok(vec![call.emit.push(Op::GatherNd { batch: 0 }, &[x, indices])?])
+    Ok(vec![call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[x, indices])?])
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
@@ -310,7 +310,7 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     let (on, off) =
         (call.emit.known_number(call.input(2)?, "on_value")?, call.emit.known_number(call.input(3)?, "off_value")?);
     let (indices, to) = (call.input(0)?, call.emit.dtype(call.input(2)?)?);
-    Ok(vec![call.emit.push(Op::OneHot { axis: call.int(0, 0)?, depth, on, off, to }, &[indices])?])
+    Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int(0, 0)?, depth, on, off, to }), &[indices])?])
 }
 
 /// The shape of what is known before the model runs is a constant.
@@ -330,7 +330,7 @@ pub(super) fn zeros_like(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
     let shape = call.emit.known_integers(call.input(0)?, "dims")?;
     let value = call.input(1)?;
-    Ok(vec![call.emit.push(Op::Expand { shape }, &[value])?])
+    Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[value])?])
 }
 
 pub(super) fn depth_to_space(call: &mut Call<'_, '_>) -> Outputs {

@@ -3,7 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{BinaryOp, Clip, Compare, CompareOp, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -100,7 +100,7 @@ pub(super) fn relu6(call: &mut Call<'_, '_>) -> Outputs {
 
 fn bounded(call: &mut Call<'_, '_>, low: f64, high: f64) -> Outputs {
     let x = call.real(0)?;
-    Ok(vec![call.emit.push(Op::Clip { low, high }, &[x])?])
+    Ok(vec![call.emit.push(Op::Clip(Clip { low, high }), &[x])?])
 }
 
 pub(super) fn leaky_relu(call: &mut Call<'_, '_>) -> Outputs {
@@ -123,7 +123,7 @@ pub(super) fn not(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn p_relu(call: &mut Call<'_, '_>) -> Outputs {
     let (x, slope) = (call.real(0)?, call.real(1)?);
-    Ok(vec![call.emit.push(Op::PRelu, &[x, slope])?])
+    Ok(vec![call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?])
 }
 
 pub(super) fn squared_difference(call: &mut Call<'_, '_>) -> Outputs {
@@ -154,7 +154,7 @@ macro_rules! compare {
     ($($name:ident => $function:ident,)*) => {
         $(pub(super) fn $name(call: &mut Call<'_, '_>) -> Outputs {
             let (a, b) = (call.real(0)?, call.real(1)?);
-            Ok(vec![call.emit.push(Op::Compare { function: CompareOp::$function }, &[a, b])?])
+            Ok(vec![call.emit.push(Op::Compare(Compare { function: CompareOp::$function }), &[a, b])?])
         })*
     };
 }
@@ -180,7 +180,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
     if call.emit.dtype(condition)? != DType::Bool {
         return malformed("the condition must be bool");
     }
-    Ok(vec![call.emit.push(Op::Where, &[condition, yes, no])?])
+    Ok(vec![call.emit.push(Op::Where(Where {}), &[condition, yes, no])?])
 }
 
 pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {

@@ -4,7 +4,9 @@ use crate::onnx::{Axis, Filter};
 use crate::tflite::call::Call;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ScatterOp};
+use models::operators::{
+    BinaryOp, Compare, CompareOp, Expand, Gather, GatherElements, Op, Pad, ScatterNd, ScatterOp, Where,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -21,7 +23,7 @@ pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
     } else {
         call.real(1)?
     };
-    Ok(vec![call.emit.push(Op::Gather { axis: 0 }, &[table, numbers])?])
+    Ok(vec![call.emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?])
 }
 
 /// A sparse constant, which was made dense when it was read.
@@ -54,7 +56,7 @@ pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
     if pads.iter().any(|&pad| pad > 0) {
         let is_stored = !call.emit.dtype(x)?.is_float();
         let zero = call.scales_of_input(0).filter(|_| is_stored).map_or(0.0, |scales| scales.zeros[0] as f64);
-        x = call.emit.push(Op::Pad { pads, value: zero }, &[x])?;
+        x = call.emit.push(Op::Pad(Pad { pads, value: zero }), &[x])?;
     }
     let extents = call.emit.extents(x)?;
     let (mut shape, mut after) = (vec![extents[0]], vec![]);
@@ -142,7 +144,7 @@ pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
         let extents = call.emit.known_integers(call.input(index)?, "shape")?;
         shapes.push(TensorType::new(DType::I32, &extents).shape);
     }
-    let shape = models::infer::broadcast(&shapes[0], &shapes[1]).or_else(malformed)?;
+    let shape = models::shapes::broadcast(&shapes[0], &shapes[1]).or_else(malformed)?;
     let extents = TensorType { dtype: DType::I32, shape }.extents().unwrap_or_default();
     let shape = call.emit.integers(&extents)?;
     let to = call.output_dtype(0)?;
@@ -173,10 +175,10 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     let places = counting(call, extents.len(), axis, extents[axis])?;
     let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
     let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
-    let is_inside = call.emit.push(Op::Compare { function: CompareOp::Less }, &[places, lengths])?;
-    let from = call.emit.push(Op::Where, &[is_inside, mirrored, places])?;
-    let from = call.emit.push(Op::Expand { shape: extents }, &[from])?;
-    Ok(vec![call.emit.push(Op::GatherElements { axis: axis as i64 }, &[x, from])?])
+    let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
+    let from = call.emit.push(Op::Where(Where {}), &[is_inside, mirrored, places])?;
+    let from = call.emit.push(Op::Expand(Expand { shape: extents }), &[from])?;
+    Ok(vec![call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, from])?])
 }
 
 /// The last dimension as the diagonal of matrices.
@@ -187,9 +189,9 @@ pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     shape.insert(shape.len() - 1, 1);
     let wide = call.emit.reshape(x, &shape)?;
     let (rows, columns) = (counting(call, 2, 0, extent)?, counting(call, 2, 1, extent)?);
-    let is_on = call.emit.push(Op::Compare { function: CompareOp::Equal }, &[rows, columns])?;
+    let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
-    Ok(vec![call.emit.push(Op::Where, &[is_on, wide, zero])?])
+    Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
 }
 
 /// Rows added to zeros at given places.
@@ -197,7 +199,7 @@ pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
     let (places, updates) = (call.input(0)?, call.real(1)?);
     let shape = call.emit.known_integers(call.input(2)?, "shape")?;
     let zeros = call.emit.filled(call.emit.dtype(updates)?, &shape, 0.0)?;
-    Ok(vec![call.emit.push(Op::ScatterNd { combine: ScatterOp::Add }, &[zeros, places, updates])?])
+    Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
 }
 
 /// A tensor with a part of it replaced. Where the part begins may be computed, for one dimension.
@@ -226,14 +228,14 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let mut order: Vec<usize> = (0..whole.len()).collect();
     order.swap(0, axis);
     let (x, part) = (call.emit.transpose(x, &order)?, call.emit.transpose(part, &order)?);
-    let y = call.emit.push(Op::ScatterNd { combine: ScatterOp::Replace }, &[x, places, part])?;
+    let y = call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Replace }), &[x, places, part])?;
     Ok(vec![call.emit.transpose(y, &order)?])
 }
 
 /// Elements of each dimension by number.
 fn chosen(call: &mut Call<'_, '_>, x: ValueId, axis: usize, places: &[i64]) -> Outcome<ValueId> {
     let places = call.emit.integers(places)?;
-    call.emit.push(Op::Gather { axis: axis as i64 }, &[x, places])
+    call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
 }
 
 /// Mirrored at the outermost element, which is repeated.

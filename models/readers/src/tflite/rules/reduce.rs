@@ -3,7 +3,9 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp};
+use models::operators::{
+    ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, LpNorm, Lrn, Op, Reduce, ReduceOp, Softmax,
+};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -28,7 +30,7 @@ fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.real(0)?;
     let rank = call.emit.rank(x)?;
     let axes = axes(call, rank)?;
-    Ok(vec![call.emit.push(Op::Reduce { function, axes, keep: call.flag(0)? }, &[x])?])
+    Ok(vec![call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?])
 }
 
 /// The dimensions of the second input, in ascending order.
@@ -56,7 +58,7 @@ fn flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let rank = call.emit.rank(x)?;
     let axes = axes(call, rank)?;
     let x = call.emit.cast(x, DType::I32)?;
-    let y = call.emit.push(Op::Reduce { function, axes, keep: call.flag(0)? }, &[x])?;
+    let y = call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?;
     Ok(vec![call.emit.cast(y, DType::Bool)?])
 }
 
@@ -72,7 +74,7 @@ fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     // The order of integers is that of the numbers they stand for.
     let x = call.input(0)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
-    let y = call.emit.push(Op::ArgReduce { largest, axis, keep: false, last: false }, &[x])?;
+    let y = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep: false, last: false }), &[x])?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(y, to)?])
 }
@@ -83,8 +85,8 @@ pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.movable(&[0])?[0];
     let count = call.emit.known_number(call.input(1)?, "k")? as i64;
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
-    let place = call.emit.push(Op::ArgTop { count, axis, largest: true }, &[x])?;
-    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest: true }), &[x])?;
+    let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
     let to = call.output_dtype(1)?;
     Ok(vec![value, call.emit.cast(place, to)?])
 }
@@ -92,7 +94,7 @@ pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
-    Ok(vec![call.emit.push(Op::CumSum { axis, exclusive: call.flag(0)?, reverse: call.flag(1)? }, &[x])?])
+    Ok(vec![call.emit.push(Op::CumSum(CumSum { axis, exclusive: call.flag(0)?, reverse: call.flag(1)? }), &[x])?])
 }
 
 pub(super) fn softmax(call: &mut Call<'_, '_>) -> Outputs {
@@ -101,12 +103,12 @@ pub(super) fn softmax(call: &mut Call<'_, '_>) -> Outputs {
     if beta != 1.0 {
         x = call.emit.binary_with(BinaryOp::Mul, x, beta)?;
     }
-    Ok(vec![call.emit.push(Op::Softmax { axis: -1, log: false }, &[x])?])
+    Ok(vec![call.emit.push(Op::Softmax(Softmax { axis: -1, log: false }), &[x])?])
 }
 
 pub(super) fn log_softmax(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
-    Ok(vec![call.emit.push(Op::Softmax { axis: -1, log: true }, &[x])?])
+    Ok(vec![call.emit.push(Op::Softmax(Softmax { axis: -1, log: true }), &[x])?])
 }
 
 pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
@@ -114,7 +116,7 @@ pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("an activation of a normalisation");
     }
     let x = call.real(0)?;
-    Ok(vec![call.emit.push(Op::LpNorm { axis: -1, order: 2 }, &[x])?])
+    Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
 }
 
 /// Sums over `radius` channels on either side, scaled by alpha as it is.
@@ -125,6 +127,6 @@ pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
     };
     let x = call.real(0)?;
     let x = call.channels_first(x)?;
-    let y = call.emit.push(Op::Lrn { size, alpha: alpha * size as f64, beta, bias }, &[x])?;
+    let y = call.emit.push(Op::Lrn(Lrn { size, alpha: alpha * size as f64, beta, bias }), &[x])?;
     Ok(vec![call.channels_last(y)?])
 }

@@ -3,7 +3,7 @@
 use crate::tflite::call::Call;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ResizeMode};
+use models::operators::{Op, Resize, ResizeMode};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -43,6 +43,6 @@ fn extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
 
 fn resize(call: &mut Call<'_, '_>, x: ValueId, mode: ResizeMode, extents: Vec<i64>) -> Outputs {
     let x = call.channels_first(x)?;
-    let y = call.emit.push(Op::Resize { mode, extents }, &[x])?;
+    let y = call.emit.push(Op::Resize(Resize { mode, extents }), &[x])?;
     Ok(vec![call.channels_last(y)?])
 }

@@ -3,7 +3,7 @@
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode};
+use models::operators::{BiasAdd, Conv, ConvTranspose, Op, Pool, PoolMode, QConv};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -93,17 +93,17 @@ fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, or
     let x = call.channels_first(x)?;
     let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
     let Some(factor) = factor else {
-        let mut y = call.emit.push(Op::Conv { strides, pads, dilations, groups }, &[x, w])?;
+        let mut y = call.emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])?;
         if let Some(bias) = call.bias(2, false)? {
-            y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+            y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
         }
         let y = call.activate(y, activation)?;
         return Ok(vec![call.channels_last(y)?]);
     };
     let (x_zero, w_zero) = (factor.x.zeros[0], factor.w.zeros[0]);
-    let mut y = call.emit.push(Op::QConv { strides, pads, dilations, groups, x_zero, w_zero }, &[x, w])?;
+    let mut y = call.emit.push(Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }), &[x, w])?;
     if let Some(bias) = call.bias(2, true)? {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.requantised(y, factor, 1, activation)?;
     Ok(vec![call.channels_last(y)?])
@@ -132,10 +132,10 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     let w = call.emit.transpose(w, &[4, 3, 0, 1, 2])?;
     let x = call.channels_first(x)?;
     let Window { strides, dilations, .. } = window;
-    let op = Op::Conv { strides, pads, dilations, groups: channels / per_group };
+    let op = Op::Conv(Conv { strides, pads, dilations, groups: channels / per_group });
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.bias(2, false)? {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])
@@ -166,16 +166,16 @@ pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
     heads.append(&mut tails);
     let w = call.emit.transpose(w, &[3, 0, 1, 2])?;
     let x = call.channels_first(x)?;
-    let op = Op::ConvTranspose {
+    let op = Op::ConvTranspose(ConvTranspose {
         strides: window.strides,
         pads: heads,
         output_pads: more,
         dilations: window.dilations,
         groups: 1,
-    };
+    });
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.bias(3, false)? {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])
@@ -198,7 +198,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let pads = window.pads(&spatial(call, x)?, &kernel)?;
     let x = call.channels_first(x)?;
     let Window { strides, dilations, .. } = window;
-    let op = Op::Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false };
+    let op = Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false });
     let y = call.emit.push(op, &[x])?;
     let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])

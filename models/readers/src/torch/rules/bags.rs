@@ -3,7 +3,7 @@
 use super::{Call, Made, Outputs, Window, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -14,12 +14,12 @@ pub(super) fn counting(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outc
 }
 
 pub(super) fn compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
-    emit.push(Op::Compare { function }, &[a, b])
+    emit.push(Op::Compare(Compare { function }), &[a, b])
 }
 
 /// The sum over one dimension, which is dropped.
 fn sum(emit: &mut Emit<'_>, x: ValueId, axis: i64) -> Outcome<ValueId> {
-    emit.push(Op::Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }, &[x])
+    emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[x])
 }
 
 /// Counts elements by equal ranges from `min` to `max`. The last range includes its end.
@@ -93,7 +93,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("it has no bags");
     }
     let (dtype, width) = (emit.dtype(table)?, emit.extents(table)?[1]);
-    let mut rows = emit.push(Op::Gather { axis: 0 }, &[table, numbers])?;
+    let mut rows = emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     if let Some(weights) = weights {
         let weights = emit.reshape(weights, &[count, 1])?;
         rows = emit.binary(BinaryOp::Mul, rows, weights)?;
@@ -115,7 +115,8 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
         if mode == 0 {
             sums
         } else {
-            let sizes = emit.push(Op::Reduce { function: ReduceOp::Sum, axes: vec![1], keep: true }, &[ones])?;
+            let sizes =
+                emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![1], keep: true }), &[ones])?;
             let sizes = emit.binary_with(BinaryOp::Max, sizes, 1.0)?;
             emit.binary(BinaryOp::Div, sums, sizes)?
         }
@@ -146,11 +147,11 @@ fn largest(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, w
     let rows = emit.reshape(rows, &[1, count, width])?;
     let members = emit.reshape(members, &[bags, count, 1])?;
     let lowest = emit.scalar(dtype, f64::NEG_INFINITY)?;
-    let shown = emit.push(Op::Where, &[members, rows, lowest])?;
-    let y = emit.push(Op::Reduce { function: ReduceOp::Max, axes: vec![1], keep: false }, &[shown])?;
+    let shown = emit.push(Op::Where(Where {}), &[members, rows, lowest])?;
+    let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![1], keep: false }), &[shown])?;
     let is_empty = compare(emit, CompareOp::Equal, y, lowest)?;
     let zero = emit.scalar(dtype, 0.0)?;
-    emit.push(Op::Where, &[is_empty, zero, y])
+    emit.push(Op::Where(Where {}), &[is_empty, zero, y])
 }
 
 /// How many of the sorted numbers stand before each element.
@@ -202,7 +203,7 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     let is_equal = compare(emit, CompareOp::Equal, x, known)?;
     let ones = emit.cast(is_equal, DType::I32)?;
     let axes = vec![shape.len() as i64 - 1];
-    let any = emit.push(Op::Reduce { function: ReduceOp::Max, axes, keep: false }, &[ones])?;
+    let any = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes, keep: false }), &[ones])?;
     let y = emit.cast(any, DType::Bool)?;
     own(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
@@ -239,7 +240,7 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let x = emit.reshape(x, &[1, rows, width])?;
     let all = emit.mat_mul(x, matrices)?;
     let zero = emit.scalar(emit.dtype(all)?, 0.0)?;
-    let chosen = emit.push(Op::Where, &[is_member, all, zero])?;
+    let chosen = emit.push(Op::Where(Where {}), &[is_member, all, zero])?;
     let y = sum(emit, chosen, 0)?;
     let id = emit.reshape(y, &[rows, columns])?;
     Ok(vec![Made { id, window: Window::Own }])

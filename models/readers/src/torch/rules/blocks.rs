@@ -3,7 +3,7 @@
 use super::{Call, Outputs, numbers_of, own, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ScatterOp};
+use models::operators::{Gather, Op, Pad, ScatterNd, ScatterOp};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -92,7 +92,7 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
     let [top, left] = blocks.pads;
     let padded = match blocks.pads {
         [0, 0] => x,
-        _ => emit.push(Op::Pad { pads: vec![0, 0, top, left, 0, 0, top, left], value: 0.0 }, &[x])?,
+        _ => emit.push(Op::Pad(Pad { pads: vec![0, 0, top, left, 0, 0, top, left], value: 0.0 }), &[x])?,
     };
     let [height, width] = blocks.padded;
     let is_tiling = blocks.kernel == blocks.strides
@@ -107,7 +107,7 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
         let flat = emit.reshape(padded, &[n, c, height * width])?;
         let ty = TensorType::new(DType::I64, &[blocks.elements(), blocks.count()]);
         let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
-        emit.push(Op::Gather { axis: 2 }, &[flat, places])?
+        emit.push(Op::Gather(Gather { axis: 2 }), &[flat, places])?
     };
     let shape = [n, c * blocks.elements(), blocks.count()];
     own(emit.reshape(columns, if is_single { &shape[1..] } else { &shape })?)
@@ -135,7 +135,7 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let zeros = emit.filled(emit.dtype(x)?, &[height * width, n, c], 0.0)?;
     let ty = TensorType::new(DType::I64, &[blocks.elements() * count, 1]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
-    let sums = emit.push(Op::ScatterNd { combine: ScatterOp::Add }, &[zeros, places, updates])?;
+    let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
     let turned = emit.transpose(sums, &[1, 2, 0])?;
     let mut y = emit.reshape(turned, &[n, c, height, width])?;
     for (side, extent) in [h, w].into_iter().enumerate() {
@@ -173,5 +173,5 @@ fn windows(emit: &mut Emit<'_>, x: ValueId, axis: usize, [extent, count, size, s
     let places: Vec<f64> = (0..count).flat_map(|window| (0..size).map(move |at| (window * step + at) as f64)).collect();
     let ty = TensorType::new(DType::I64, &[count, size]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &places)?)?;
-    emit.push(Op::Gather { axis: axis as i64 }, &[x, places])
+    emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
 }

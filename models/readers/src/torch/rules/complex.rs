@@ -5,7 +5,7 @@ use super::movement::input;
 use super::{Argument, Call, Outputs, Rule, own, signal, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::operators::{BinaryOp, Op, Reduce, ReduceOp, UnaryOp};
 use models::types::TensorType;
 use reference::Tensor;
 
@@ -94,7 +94,7 @@ fn part(call: &mut Call<'_, '_>) -> Outputs {
 fn size(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axes = vec![call.emit.rank(x)? as i64 - 1];
-    own(call.emit.push(Op::Reduce { function: ReduceOp::L2, axes, keep: false }, &[x])?)
+    own(call.emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: false }), &[x])?)
 }
 
 fn complex_angle(call: &mut Call<'_, '_>) -> Outputs {

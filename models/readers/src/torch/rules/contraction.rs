@@ -4,7 +4,9 @@ use super::{Call, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::compose;
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Op, ReduceOp};
+use models::operators::{
+    Attention, BiasAdd, BinaryOp, Conv, ConvTranspose, Dense, Einsum, Gather, Op, Reduce, ReduceOp, Where,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -13,9 +15,9 @@ pub(super) fn linear(call: &mut Call<'_, '_>) -> Outputs {
     if call.emit.rank(w)? == 1 && !call.has("bias") {
         return own(product(call, x, w)?);
     }
-    let y = call.emit.push(Op::Dense, &[x, w])?;
+    let y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
     match call.optional_tensor("bias")? {
-        Some(bias) => push(call, Op::BiasAdd { axis: -1 }, &[y, bias]),
+        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
         None => own(y),
     }
 }
@@ -54,7 +56,7 @@ pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn einsum(call: &mut Call<'_, '_>) -> Outputs {
     let equation: String = call.text("equation", "")?.chars().filter(|sign| !sign.is_whitespace()).collect();
     let operands = call.tensors("tensors")?;
-    push(call, Op::Einsum { equation }, &operands)
+    push(call, Op::Einsum(Einsum { equation }), &operands)
 }
 
 pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
@@ -75,7 +77,7 @@ pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
             [pads.as_slice(), &pads].concat()
         }
     };
-    let op = Op::Conv { strides, pads, dilations, groups: call.int("groups", 1)? };
+    let op = Op::Conv(Conv { strides, pads, dilations, groups: call.int("groups", 1)? });
     batched(call, x, rank, op, w)
 }
 
@@ -89,7 +91,7 @@ fn batched(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId)
     }
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.optional_tensor("bias")? {
-        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     if is_single {
         let extents = call.emit.extents(y)?;
@@ -102,13 +104,13 @@ pub(super) fn conv_transpose(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
     let rank = call.emit.rank(w)?.saturating_sub(2);
     let pads = call.spatial("padding", rank, 0)?;
-    let op = Op::ConvTranspose {
+    let op = Op::ConvTranspose(ConvTranspose {
         strides: call.spatial("stride", rank, 1)?,
         pads: [pads.as_slice(), &pads].concat(),
         output_pads: call.spatial("output_padding", rank, 0)?,
         dilations: call.spatial("dilation", rank, 1)?,
         groups: call.int("groups", 1)?,
-    };
+    });
     batched(call, x, rank, op, w)
 }
 
@@ -172,7 +174,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     if let Some(given) = mask {
         inputs.push(added(call, given, dtype)?);
     }
-    let y = call.emit.push(Op::Attention { causal, scale, window: None, softcap: None }, &inputs)?;
+    let y = call.emit.push(Op::Attention(Attention { causal, scale, window: None, softcap: None }), &inputs)?;
     let value = call.emit.extents(parts[2])?[3];
     let shape = [&extents[..rank - 1], &[value]].concat();
     own(call.emit.reshape(y, &shape)?)
@@ -209,7 +211,7 @@ fn added(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueI
         return call.emit.cast(mask, dtype);
     }
     let (open, hidden) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, f64::NEG_INFINITY)?);
-    call.emit.push(Op::Where, &[mask, open, hidden])
+    call.emit.push(Op::Where(Where {}), &[mask, open, hidden])
 }
 
 /// A sum of products over the last dimension of both operands.
@@ -228,9 +230,9 @@ pub(super) fn inner(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, w) = (call.tensor("input1")?, call.tensor("input2")?, call.tensor("weight")?);
     let equation = "...i,oij,...j->...o".to_owned();
-    let y = call.emit.push(Op::Einsum { equation }, &[a, w, b])?;
+    let y = call.emit.push(Op::Einsum(Einsum { equation }), &[a, w, b])?;
     match call.optional_tensor("bias")? {
-        Some(bias) => push(call, Op::BiasAdd { axis: -1 }, &[y, bias]),
+        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
         None => own(y),
     }
 }
@@ -273,7 +275,8 @@ pub(super) fn cross(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
     let places = [emit.integers(&[1, 2, 0])?, emit.integers(&[2, 0, 1])?];
-    let mut turned = |x: ValueId, which: usize| emit.push(Op::Gather { axis: axis as i64 }, &[x, places[which]]);
+    let mut turned =
+        |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
     let (a1, b2, a2, b1) = (turned(a, 0)?, turned(b, 1)?, turned(a, 1)?, turned(b, 0)?);
     let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
     own(call.emit.binary(BinaryOp::Sub, first, second)?)
@@ -284,7 +287,7 @@ pub(super) fn vector_dot(call: &mut Call<'_, '_>) -> Outputs {
     let (x, y) = (call.tensor("x")?, call.tensor("y")?);
     let z = call.emit.binary(BinaryOp::Mul, x, y)?;
     let axes = vec![call.axis(z, "dim", -1)? as i64];
-    push(call, Op::Reduce { function: ReduceOp::Sum, axes, keep: false }, &[z])
+    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[z])
 }
 
 /// Three tensors multiplied after each got new dimensions, and summed.
@@ -310,5 +313,5 @@ pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
         return own(product);
     }
     let axes = call.axes(product, "sumdim")?;
-    push(call, Op::Reduce { function: ReduceOp::Sum, axes, keep: false }, &[product])
+    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[product])
 }

@@ -3,7 +3,7 @@
 use super::{Call, Made, Outputs, Window, own, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
-use models::operator::{BinaryOp, Op};
+use models::operators::{BinaryOp, Expand, Op};
 use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
 use reference::Tensor;
@@ -97,7 +97,7 @@ fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i6
     if call.emit.extents(x)? == extents {
         return Ok(x);
     }
-    call.emit.push(Op::Expand { shape: extents.to_vec() }, &[x])
+    call.emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[x])
 }
 
 pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {

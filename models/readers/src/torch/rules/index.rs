@@ -3,18 +3,20 @@
 use super::{Call, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, ScatterOp};
+use models::operators::{
+    Expand, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Where,
+};
 use models::types::DType;
 
 pub(super) fn embedding(call: &mut Call<'_, '_>) -> Outputs {
     let (table, numbers) = (call.tensor("weight")?, call.tensor("indices")?);
-    push(call, Op::Gather { axis: 0 }, &[table, numbers])
+    push(call, Op::Gather(Gather { axis: 0 }), &[table, numbers])
 }
 
 pub(super) fn index_select(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::Gather { axis }, &[x, numbers])
+    push(call, Op::Gather(Gather { axis }), &[x, numbers])
 }
 
 /// Other dimensions of the indices may be shorter than those of the data.
@@ -26,7 +28,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
             x = call.emit.slice(x, at, 0, extent)?;
         }
     }
-    push(call, Op::GatherElements { axis: axis as i64 }, &[x, numbers])
+    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
 /// Dimensions that have indices, brought to the front, and the indices joined: `[places…, how many]`.
@@ -61,14 +63,14 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     for (_, id) in &indexed {
         let own = call.emit.ty(*id)?;
         let known = models::types::TensorType::new(own.dtype, &shape);
-        let both = models::infer::broadcast(&known.shape, &own.shape).or_else(malformed)?;
+        let both = models::shapes::broadcast(&known.shape, &own.shape).or_else(malformed)?;
         shape = models::types::TensorType { dtype: own.dtype, shape: both }.extents().unwrap_or_default();
     }
     let mut columns = Vec::new();
     for (_, id) in &indexed {
         let mut id = call.emit.cast(*id, DType::I64)?;
         if call.emit.extents(id)? != shape {
-            id = call.emit.push(Op::Expand { shape: shape.clone() }, &[id])?;
+            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
         columns.push(call.emit.reshape(id, &[shape.as_slice(), &[1]].concat())?);
     }
@@ -90,10 +92,10 @@ pub(super) fn index(call: &mut Call<'_, '_>) -> Outputs {
     if let [(axis, numbers)] = indexed[..]
         && !matches!(call.emit.dtype(numbers)?, DType::Bool | DType::U8)
     {
-        return push(call, Op::Gather { axis: axis as i64 }, &[x, numbers]);
+        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
     }
     let Some(places) = places(call, x)? else { return own(x) };
-    let y = call.emit.push(Op::GatherNd { batch: 0 }, &[places.data, places.numbers])?;
+    let y = call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[places.data, places.numbers])?;
     // `[places…, rest…]` becomes `[rest before, places…, rest after]`.
     let rank = call.emit.rank(y)?;
     let before = places.rank..places.rank + places.at;
@@ -112,7 +114,7 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
         && combine == ScatterOp::Replace
     {
         let value = call.emit.reshape(values, &[])?;
-        return push(call, Op::Where, &[mask, value, x]);
+        return push(call, Op::Where(Where {}), &[mask, value, x]);
     }
     let Some(places) = places(call, x)? else { return unsupported("it has no indices") };
     // Values have the shape of what the same indices would read: `[rest before, places…, rest after]`.
@@ -121,12 +123,12 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let rest = call.emit.extents(places.data)?[count..].to_vec();
     let shape = [&rest[..places.at], &found, &rest[places.at..]].concat();
     if call.emit.extents(values)? != shape {
-        values = call.emit.push(Op::Expand { shape: shape.clone() }, &[values])?;
+        values = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[values])?;
     }
     let own_places = places.at..places.at + places.rank;
     let to_front: Vec<usize> = own_places.clone().chain(0..places.at).chain(own_places.end..shape.len()).collect();
     let values = call.emit.transpose(values, &to_front)?;
-    let y = call.emit.push(Op::ScatterNd { combine }, &[places.data, places.numbers, values])?;
+    let y = call.emit.push(Op::ScatterNd(ScatterNd { combine }), &[places.data, places.numbers, values])?;
     let mut back = vec![0; places.order.len()];
     places.order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
     own(call.emit.transpose(y, &back)?)
@@ -166,7 +168,7 @@ pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
         (_, "multiply") => ScatterOp::Mul,
         (_, other) => return unsupported(format!("`reduce` is `{other}`")),
     };
-    push(call, Op::ScatterElements { axis, combine }, &[x, numbers, updates])
+    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, updates])
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
@@ -175,14 +177,14 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     if depth < 1 {
         return unsupported("how many classes there are depends on the data");
     }
-    push(call, Op::OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }, &[x])
+    push(call, Op::OneHot(OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }), &[x])
 }
 
 pub(super) fn masked_fill(call: &mut Call<'_, '_>) -> Outputs {
     let (x, mask) = (call.tensor("self")?, call.tensor("mask")?);
     let dtype = call.emit.dtype(x)?;
     let value = call.operand("value", dtype)?;
-    push(call, Op::Where, &[mask, value, x])
+    push(call, Op::Where(Where {}), &[mask, value, x])
 }
 
 pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
@@ -192,7 +194,7 @@ pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
     }
     let dtype = call.result_dtype()?;
     let (yes, no) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
-    push(call, Op::Where, &[condition, yes, no])
+    push(call, Op::Where(Where {}), &[condition, yes, no])
 }
 
 /// Rows of a dimension that are added to, or replaced, at places of that dimension.
@@ -202,7 +204,7 @@ pub(super) fn index_rows(call: &mut Call<'_, '_>, combine: ScatterOp) -> Outputs
     let alpha = call.float("alpha", 1.0)?;
     let emit = &mut *call.emit;
     if alpha != 1.0 {
-        source = emit.binary_with(models::operator::BinaryOp::Mul, source, alpha)?;
+        source = emit.binary_with(models::operators::BinaryOp::Mul, source, alpha)?;
     }
     let mut order: Vec<usize> = (0..emit.rank(x)?.max(1)).collect();
     order.swap(0, axis);
@@ -210,7 +212,7 @@ pub(super) fn index_rows(call: &mut Call<'_, '_>, combine: ScatterOp) -> Outputs
     let places = emit.reshape(numbers, &[count, 1])?;
     let places = emit.cast(places, DType::I64)?;
     let (data, updates) = (emit.transpose(x, &order)?, emit.transpose(source, &order)?);
-    let y = emit.push(Op::ScatterNd { combine }, &[data, places, updates])?;
+    let y = emit.push(Op::ScatterNd(ScatterNd { combine }), &[data, places, updates])?;
     own(emit.transpose(y, &order)?)
 }
 
@@ -223,7 +225,7 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
     shape[axis] = emit.extents(numbers)?.iter().product();
-    let source = emit.push(Op::Expand { shape }, &[value])?;
+    let source = emit.push(Op::Expand(Expand { shape }), &[value])?;
     call.arguments.insert("source", super::Argument::Tensor(source));
     index_rows(call, ScatterOp::Replace)
 }
@@ -236,7 +238,7 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
         let flat = call.emit.reshape(x, &[count])?;
         let places = call.emit.extents(numbers)?.iter().product();
         let numbers = call.emit.reshape(numbers, &[places])?;
-        return push(call, Op::Gather { axis: 0 }, &[flat, numbers]);
+        return push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers]);
     };
     let emit = &mut *call.emit;
     let (mut data_shape, mut shape) = (emit.extents(x)?, emit.extents(numbers)?);
@@ -248,9 +250,9 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
         let most = shape[at].max(data_shape[at]);
         (shape[at], data_shape[at]) = (most, most);
     }
-    let x = emit.push(Op::Expand { shape: data_shape }, &[x])?;
-    let numbers = emit.push(Op::Expand { shape }, &[numbers])?;
-    push(call, Op::GatherElements { axis: axis as i64 }, &[x, numbers])
+    let x = emit.push(Op::Expand(Expand { shape: data_shape }), &[x])?;
+    let numbers = emit.push(Op::Expand(Expand { shape }), &[numbers])?;
+    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
 /// Elements by their place in the tensor as one vector.
@@ -258,7 +260,7 @@ pub(super) fn take(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
     let count: i64 = call.emit.extents(x)?.iter().product();
     let flat = call.emit.reshape(x, &[count])?;
-    push(call, Op::Gather { axis: 0 }, &[flat, numbers])
+    push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
 }
 
 /// Elements that meet at a place are added, multiplied or compared.
@@ -278,5 +280,5 @@ pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
     for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
         source = call.emit.slice(source, at, 0, extent)?;
     }
-    push(call, Op::ScatterElements { axis, combine }, &[x, numbers, source])
+    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, source])
 }

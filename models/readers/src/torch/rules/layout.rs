@@ -5,7 +5,9 @@ use super::movement::input;
 use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Border, CompareOp, Op};
+use models::operators::{
+    Binary, BinaryOp, Border, BorderPad, Compare, CompareOp, Expand, Gather, Op, Slice, Tile, Where,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -27,7 +29,7 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
         own_shape[place[index]] = shape[place[index]];
         let mut id = call.emit.reshape(vector, &own_shape)?;
         if own_shape != shape {
-            id = call.emit.push(Op::Expand { shape: shape.clone() }, &[id])?;
+            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
         made.push(Made { id, window: Window::Own });
     }
@@ -108,7 +110,7 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let flat = emit.reshape(turned, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
     let places = emit.integers(&places)?;
-    view(emit.push(Op::Gather { axis: rank as i64 - 2 }, &[flat, places])?)
+    view(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
 }
 
 /// The last dimension as the diagonal of matrices of zeros.
@@ -124,9 +126,9 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
     let (rows, columns) = (counting(emit, DType::I64, &[extent, 1])?, counting(emit, DType::I64, &[1, extent])?);
-    let is_on = emit.push(Op::Compare { function: CompareOp::Equal }, &[rows, columns])?;
+    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
     let zero = emit.scalar(emit.dtype(x)?, 0.0)?;
-    own(emit.push(Op::Where, &[is_on, wide, zero])?)
+    own(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
 }
 
 /// Channels of each group become neighbours of those of the other groups.
@@ -173,7 +175,7 @@ pub(super) fn strided(call: &mut Call<'_, '_>) -> Outputs {
     }
     let numbers: Vec<f64> = places.iter().map(|&place| place as f64).collect();
     let places = call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &sizes), &numbers)?)?;
-    view(call.emit.push(Op::Gather { axis: 0 }, &[flat, places])?)
+    view(call.emit.push(Op::Gather(Gather { axis: 0 }), &[flat, places])?)
 }
 
 /// Parts by their number or by where they begin.
@@ -262,7 +264,7 @@ fn reversed(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<Valu
     let starts = axes.iter().map(|&axis| extents[axis] - 1).collect();
     let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
     let axes = axes.into_iter().map(|axis| axis as i64).collect();
-    call.emit.push(Op::Slice { axes, starts, stops, steps }, &[x])
+    call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])
 }
 
 /// The first axis, or the second, in reverse order.
@@ -282,7 +284,7 @@ pub(super) fn eye(call: &mut Call<'_, '_>) -> Outputs {
     }
     let emit = &mut *call.emit;
     let (down, across) = (counting(emit, DType::I64, &[rows, 1])?, counting(emit, DType::I64, &[1, columns])?);
-    let is_on = emit.push(Op::Compare { function: CompareOp::Equal }, &[down, across])?;
+    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
     own(emit.cast(is_on, dtype)?)
 }
 
@@ -292,7 +294,7 @@ pub(super) fn outer(call: &mut Call<'_, '_>) -> Outputs {
     let (rows, columns) =
         (call.emit.extents(a)?.iter().product::<i64>(), call.emit.extents(b)?.iter().product::<i64>());
     let (a, b) = (call.emit.reshape(a, &[rows, 1])?, call.emit.reshape(b, &[1, columns])?);
-    push(call, Op::Binary { function: BinaryOp::Mul }, &[a, b])
+    push(call, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
 }
 
 /// All elements as one vector.
@@ -326,7 +328,7 @@ pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     repeats.splice(0..0, vec![1; missing]);
     let added = repeats.len() - extents.len();
     x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
-    push(call, Op::Tile { repeats }, &[x])
+    push(call, Op::Tile(Tile { repeats }), &[x])
 }
 
 /// Each element of a dimension so many times in a row.
@@ -344,7 +346,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
             return unsupported("its repeats are not one for each element of a dimension");
         }
         let places = call.emit.integers(&places)?;
-        return push(call, Op::Gather { axis: axis as i64 }, &[x, places]);
+        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, places]);
     }
     if !call.has("dim") {
         let count = call.emit.extents(x)?.iter().product();
@@ -355,7 +357,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     extents.insert(axis + 1, 1);
     let wide = call.emit.reshape(x, &extents)?;
     extents[axis + 1] = times;
-    let wide = call.emit.push(Op::Expand { shape: extents.clone() }, &[wide])?;
+    let wide = call.emit.push(Op::Expand(Expand { shape: extents.clone() }), &[wide])?;
     extents.remove(axis + 1);
     extents[axis] = extents[axis].saturating_mul(times);
     own(call.emit.reshape(wide, &extents)?)
@@ -387,5 +389,5 @@ pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
         let axis = rank - 1 - index;
         (pads[axis], pads[rank + axis]) = (pair[0], pair[1]);
     }
-    push(call, Op::BorderPad { border, pads }, &[x])
+    push(call, Op::BorderPad(BorderPad { border, pads }), &[x])
 }

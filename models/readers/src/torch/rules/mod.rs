@@ -20,7 +20,7 @@ mod window;
 use super::call::{Argument, Call};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::Op;
+use models::operators::Op;
 use std::collections::HashMap;
 
 pub(super) use movement::write_range;

@@ -4,7 +4,7 @@ use super::{Call, Made, Outputs, Window, own, push, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operator::{Border, Op};
+use models::operators::{Border, BorderPad, Expand, Op, Slice, Tile, Trilu};
 use models::types::DType;
 
 /// Parts of one tensor.
@@ -151,7 +151,7 @@ fn expanded(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outputs {
     if shape[..added].iter().all(|&extent| extent == 1) && shape[added..] == extents {
         return view(call.emit.reshape(x, shape)?);
     }
-    view(call.emit.push(Op::Expand { shape: shape.to_vec() }, &[x])?)
+    view(call.emit.push(Op::Expand(Expand { shape: shape.to_vec() }), &[x])?)
 }
 
 pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
@@ -161,7 +161,7 @@ pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("{repeats:?} has fewer dimensions than the data"));
     };
     x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
-    push(call, Op::Tile { repeats }, &[x])
+    push(call, Op::Tile(Tile { repeats }), &[x])
 }
 
 pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
@@ -208,7 +208,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
         let id = range(call.emit, x, axis, [start, stop])?;
         return Ok(vec![Made { id, window: Window::Range { axis, start, stop, is_row: false } }]);
     }
-    let op = Op::Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] };
+    let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
     view(call.emit.push(op, &[x])?)
 }
 
@@ -350,7 +350,7 @@ pub(super) fn flip(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(x)?;
     let starts = axes.iter().map(|&axis| extents[axis as usize] - 1).collect();
     let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
-    push(call, Op::Slice { axes, starts, stops, steps }, &[x])
+    push(call, Op::Slice(Slice { axes, starts, stops, steps }), &[x])
 }
 
 pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
@@ -404,7 +404,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
         "circular" => Border::Wrap,
         other => return unsupported(format!("`mode` is `{other}`")),
     };
-    push(call, Op::BorderPad { border, pads }, &[x])
+    push(call, Op::BorderPad(BorderPad { border, pads }), &[x])
 }
 
 /// Flags have no triangle of their own.
@@ -413,7 +413,7 @@ pub(super) fn triangle(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
     let diagonal = call.int("diagonal", 0)?;
     let dtype = call.emit.dtype(x)?;
     let numbers = if dtype == DType::Bool { call.emit.cast(x, DType::U8)? } else { x };
-    let cut = call.emit.push(Op::Trilu { upper, diagonal }, &[numbers])?;
+    let cut = call.emit.push(Op::Trilu(Trilu { upper, diagonal }), &[numbers])?;
     own(call.emit.cast(cut, dtype)?)
 }
 

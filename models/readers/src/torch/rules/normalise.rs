@@ -3,7 +3,10 @@
 use super::{Call, Made, Outputs, Window, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{
+    BatchNorm, BinaryOp, Compare, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, ScaleShift, Softmax,
+    UnaryOp, Where,
+};
 
 /// A vector that may be left out.
 fn vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
@@ -38,7 +41,7 @@ pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     for (name, default) in [("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)] {
         inputs.push(vector(call, name, x, &[channels], default)?);
     }
-    push(call, Op::BatchNorm { epsilon }, &inputs)
+    push(call, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
 }
 
 /// Normalises each channel by mean and variance of the data itself.
@@ -46,11 +49,11 @@ fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsil
     let rank = call.emit.rank(x)?;
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     if call.emit.extents(x)?[0] == 1 && rank > 2 {
-        return call.emit.push(Op::GroupNorm { groups: channels, epsilon }, &[x, scale, shift]);
+        return call.emit.push(Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift]);
     }
     let axes: Vec<i64> = (0..rank as i64).filter(|&axis| axis != 1).collect();
     let emit = &mut *call.emit;
-    let mean = Op::Reduce { function: ReduceOp::Mean, axes, keep: true };
+    let mean = Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep: true });
     let centre = emit.push(mean.clone(), &[x])?;
     let apart = emit.binary(BinaryOp::Sub, x, centre)?;
     let squares = emit.unary(UnaryOp::Square, apart)?;
@@ -58,7 +61,7 @@ fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsil
     let variance = emit.binary_with(BinaryOp::Add, variance, epsilon)?;
     let factor = emit.unary(UnaryOp::Rsqrt, variance)?;
     let y = emit.binary(BinaryOp::Mul, apart, factor)?;
-    emit.push(Op::ScaleShift { axis: 1 }, &[y, scale, shift])
+    emit.push(Op::ScaleShift(ScaleShift { axis: 1 }), &[y, scale, shift])
 }
 
 /// The extents of the last dimensions, over which is normalised, and the first of them.
@@ -75,7 +78,7 @@ pub(super) fn layer_norm(call: &mut Call<'_, '_>) -> Outputs {
     let (shape, axis) = last_dimensions(call, x)?;
     let (scale, shift) = (vector(call, "weight", x, &shape, 1.0)?, vector(call, "bias", x, &shape, 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::LayerNorm { axis, epsilon }, &[x, scale, shift])
+    push(call, Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -84,7 +87,7 @@ pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
     let scale = vector(call, "weight", x, &shape, 1.0)?;
     // Without one it is the smallest step of the type.
     let epsilon = call.float("eps", f64::from(f32::EPSILON))?;
-    push(call, Op::RmsNorm { axis, epsilon }, &[x, scale])
+    push(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
 }
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -93,7 +96,7 @@ pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
     let groups = if call.operator == "native_group_norm" { call.int("group", 1)? } else { call.int("num_groups", 1)? };
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm { groups, epsilon }, &[x, scale, shift])
+    push(call, Op::GroupNorm(GroupNorm { groups, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
@@ -104,7 +107,7 @@ pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm { groups: channels, epsilon }, &[x, scale, shift])
+    push(call, Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
@@ -112,17 +115,17 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
     let axis = call.axis(x, "dim", -1)? as i64;
-    let y = call.emit.push(Op::Softmax { axis, log }, &[x])?;
+    let y = call.emit.push(Op::Softmax(Softmax { axis, log }), &[x])?;
     if call.operator != "_safe_softmax" {
         return own(y);
     }
     // A row that is hidden as a whole answers zeros, where a quotient would be no number.
     let lowest = call.emit.scalar(dtype, f64::NEG_INFINITY)?;
-    let largest = Op::Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true };
+    let largest = Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true });
     let largest = call.emit.push(largest, &[x])?;
-    let is_hidden = call.emit.push(Op::Compare { function: CompareOp::Equal }, &[largest, lowest])?;
+    let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
     let zero = call.emit.scalar(dtype, 0.0)?;
-    let id = call.emit.push(Op::Where, &[is_hidden, zero, y])?;
+    let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
     Ok(vec![Made { id, window: Window::Own }])
 }
 
@@ -134,7 +137,7 @@ pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     let kept = if dim == -1 { None } else { Some(call.emit.axis(dim, rank as usize)? as i64) };
     let axes: Vec<i64> = (0..rank).filter(|&axis| Some(axis) != kept).collect();
     let emit = &mut *call.emit;
-    let length = emit.push(Op::Reduce { function: ReduceOp::L2, axes, keep: true }, &[v])?;
+    let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
     let factor = emit.binary(BinaryOp::Div, g, length)?;
     let w = emit.binary(BinaryOp::Mul, v, factor)?;
     Ok([w, length].map(|id| Made { id, window: Window::Own }).into())
@@ -150,10 +153,10 @@ pub(super) fn cosine_similarity(call: &mut Call<'_, '_>) -> Outputs {
     let from_end = axis - emit.rank(product)? as i64;
     for x in [&mut a, &mut b] {
         let axes = vec![emit.axis(from_end, emit.rank(*x)?)? as i64];
-        let length = emit.push(Op::Reduce { function: ReduceOp::L2, axes, keep: true }, &[*x])?;
+        let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[*x])?;
         let length = emit.binary_with(BinaryOp::Max, length, epsilon)?;
         *x = emit.binary(BinaryOp::Div, *x, length)?;
     }
     let y = emit.binary(BinaryOp::Mul, a, b)?;
-    own(emit.push(Op::Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }, &[y])?)
+    own(emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[y])?)
 }

@@ -3,7 +3,7 @@
 use super::{Call, Made, Outputs, Window, own};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
@@ -24,7 +24,7 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
             x = call.emit.cast(x, dtype)?;
         } else {
             // Rounding integers leaves them as they are.
-            return own(call.emit.push(Op::Identity, &[x])?);
+            return own(call.emit.push(Op::Identity(Identity {}), &[x])?);
         }
     }
     own(call.emit.unary(function, x)?)
@@ -133,7 +133,7 @@ pub(super) fn compare(call: &mut Call<'_, '_>, function: CompareOp) -> Outputs {
         dtype = DType::U8;
     }
     let (a, b) = (call.operand(first(call), dtype)?, call.operand("other", dtype)?);
-    own(call.emit.push(Op::Compare { function }, &[a, b])?)
+    own(call.emit.push(Op::Compare(Compare { function }), &[a, b])?)
 }
 
 fn logical(call: &mut Call<'_, '_>, of_flags: BinaryOp, of_integers: Option<BinaryOp>) -> Outputs {
@@ -189,7 +189,7 @@ pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
     };
     let x = call.operand("self", dtype)?;
     let function = match exponent {
-        Some(1.0) => return own(call.emit.push(Op::Identity, &[x])?),
+        Some(1.0) => return own(call.emit.push(Op::Identity(Identity {}), &[x])?),
         Some(2.0) => Some(UnaryOp::Square),
         Some(0.5) => Some(UnaryOp::Sqrt),
         Some(-0.5) => Some(UnaryOp::Rsqrt),
@@ -281,7 +281,7 @@ fn clip(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>
         return malformed("a bound is no number");
     }
     // Where the bounds cross, every element is the upper one.
-    own(call.emit.push(Op::Clip { low: low.min(high), high }, &[x])?)
+    own(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
 }
 
 pub(super) fn clamp(call: &mut Call<'_, '_>) -> Outputs {
@@ -320,7 +320,7 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
-    Ok(vec![Made { id: call.emit.push(Op::PRelu, &[x, slope])?, window: Window::Own }])
+    Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Window::Own }])
 }
 
 /// `self + weight · (end - self)`
@@ -354,7 +354,7 @@ pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
     }
     let size = call.emit.unary(UnaryOp::Abs, x)?;
     let most = call.emit.scalar(call.emit.dtype(x)?, f64::INFINITY)?;
-    own(call.emit.push(Op::Compare { function: CompareOp::Less }, &[size, most])?)
+    own(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
 }
 
 /// Numbers in place of missing and infinite ones.
@@ -373,7 +373,7 @@ pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
     for (name, mask, default) in [("nan", is_missing, 0.0), ("posinf", highest, most), ("neginf", lowest, least)] {
         let number = call.float(name, default)?;
         let number = call.emit.scalar(dtype, number)?;
-        y = call.emit.push(Op::Where, &[mask, number, y])?;
+        y = call.emit.push(Op::Where(Where {}), &[mask, number, y])?;
     }
     own(y)
 }
@@ -402,15 +402,15 @@ pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor("self")?;
     let dtype = call.emit.dtype(x)?;
     let (bound, value) = (call.operand("threshold", dtype)?, call.operand("value", dtype)?);
-    let is_above = call.emit.push(Op::Compare { function: CompareOp::Greater }, &[x, bound])?;
-    own(call.emit.push(Op::Where, &[is_above, x, value])?)
+    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, bound])?;
+    own(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
 }
 
 /// The inverse of the sigmoid.
 pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = call.tensor("self")?;
     if let Some(epsilon) = call.optional_float("eps")? {
-        x = call.emit.push(Op::Clip { low: epsilon, high: 1.0 - epsilon }, &[x])?;
+        x = call.emit.push(Op::Clip(Clip { low: epsilon, high: 1.0 - epsilon }), &[x])?;
     }
     let one = call.emit.scalar(call.emit.dtype(x)?, 1.0)?;
     let rest = call.emit.binary(BinaryOp::Sub, one, x)?;
@@ -457,8 +457,8 @@ pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (x, values) = (call.operand("self", dtype)?, call.operand("values", dtype)?);
     let (zero, one) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, 1.0)?);
-    let is_above = call.emit.push(Op::Compare { function: CompareOp::Greater }, &[x, zero])?;
-    let is_zero = call.emit.push(Op::Compare { function: CompareOp::Equal }, &[x, zero])?;
-    let y = call.emit.push(Op::Where, &[is_above, one, zero])?;
-    own(call.emit.push(Op::Where, &[is_zero, values, y])?)
+    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
+    let is_zero = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
+    let y = call.emit.push(Op::Where(Where {}), &[is_above, one, zero])?;
+    own(call.emit.push(Op::Where(Where {}), &[is_zero, values, y])?)
 }

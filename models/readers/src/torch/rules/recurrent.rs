@@ -4,7 +4,7 @@ use super::{Call, Made, Outputs, Window};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
-use models::operator::{Op, UnaryOp};
+use models::operators::{BiasAdd, Dense, Gather, Op, UnaryOp};
 
 /// Longer sequences are refused: each step becomes some twenty operators.
 const MAX_STEPS: i64 = 4096;
@@ -41,7 +41,7 @@ impl Kind {
             (Kind::Lstm, &[state, memory]) => {
                 let (state, memory) = compose::lstm_step(builder, now, (state, memory), recurrent, [0, 1, 2, 3])?;
                 let state = match projection {
-                    Some(projection) => builder.push(Op::Dense, &[state, projection])?,
+                    Some(projection) => builder.push(Op::Dense(Dense {}), &[state, projection])?,
                     None => state,
                 };
                 vec![state, memory]
@@ -188,7 +188,7 @@ impl Side<'_> {
             let at = if self.is_reversed { steps - 1 - step } else { step };
             // An index, unlike the offset of a slice, is no part of a task: all steps share one.
             let at = call.emit.integers(&[at])?;
-            let now = call.emit.push(Op::Gather { axis: 0 }, &[from_input, at])?;
+            let now = call.emit.push(Op::Gather(Gather { axis: 0 }), &[from_input, at])?;
             let now = row(call, now, 0)?;
             states = self.kind.step(call, now, &states, (&recurrent, self.projection))?;
             all.push(states[0]);
@@ -202,9 +202,9 @@ impl Side<'_> {
 
 /// The product of a weight with the input, and its bias.
 fn from_input(call: &mut Call<'_, '_>, x: ValueId, weight: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
-    let y = call.emit.push(Op::Dense, &[x, weight])?;
+    let y = call.emit.push(Op::Dense(Dense {}), &[x, weight])?;
     match bias {
-        Some(bias) => call.emit.push(Op::BiasAdd { axis: -1 }, &[y, bias]),
+        Some(bias) => call.emit.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
         None => Ok(y),
     }
 }

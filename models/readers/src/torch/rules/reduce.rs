@@ -3,7 +3,9 @@
 use super::{Call, Made, Outputs, Window, own, push};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{
+    ArgReduce, ArgTop, BinaryOp, Compare, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp,
+};
 use models::types::DType;
 
 /// Elements that running products and extremes go over one by one.
@@ -20,10 +22,10 @@ fn reduced(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<V
     let axes = call.axes(x, "dim")?;
     if axes.is_empty() {
         // A number has nothing to reduce.
-        return call.emit.push(Op::Identity, &[x]);
+        return call.emit.push(Op::Identity(Identity {}), &[x]);
     }
     let keep = call.flag("keepdim", false)?;
-    call.emit.push(Op::Reduce { function, axes, keep }, &[x])
+    call.emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
 /// Of flags: whether any, or all, are set.
@@ -47,11 +49,11 @@ pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     if let Some(axis) = call.optional_int("dim")? {
         let axis = call.emit.axis(axis, call.emit.rank(x)?.max(1))? as i64;
         let keep = call.flag("keepdim", false)?;
-        return push(call, Op::ArgReduce { largest, axis, keep, last: false }, &[x]);
+        return push(call, Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x]);
     }
     let count = call.emit.extents(x)?.iter().product();
     let flat = call.emit.reshape(x, &[count])?;
-    push(call, Op::ArgReduce { largest, axis: 0, keep: false, last: false }, &[flat])
+    push(call, Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last: false }), &[flat])
 }
 
 /// Values and places of the best, or of all in order.
@@ -66,11 +68,11 @@ pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
         _ => (call.emit.extents(x)?[axis], call.flag("descending", false)?),
     };
     let axis = axis as i64;
-    let place = call.emit.push(Op::ArgTop { count, axis, largest }, &[x])?;
+    let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest }), &[x])?;
     if call.operator == "argsort" {
         return own(place);
     }
-    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
     Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
 }
 
@@ -87,7 +89,7 @@ pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let value = reduced(call, function, x)?;
     let axis = call.axis(x, "dim", 0)? as i64;
     let keep = call.flag("keepdim", false)?;
-    let place = call.emit.push(Op::ArgReduce { largest, axis, keep, last: false }, &[x])?;
+    let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
     Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
 }
 
@@ -117,7 +119,7 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     if count as f64 <= correction {
         return unsupported(format!("{count} elements have no such variance"));
     }
-    let mean = call.emit.push(Op::Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }, &[x])?;
+    let mean = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }), &[x])?;
     let apart = call.emit.binary(BinaryOp::Sub, x, mean)?;
     let squares = call.emit.unary(UnaryOp::Square, apart)?;
     let sum = reduced(call, ReduceOp::Sum, squares)?;
@@ -153,7 +155,7 @@ fn norm(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<ValueId> {
     }
     if order == 0.0 {
         let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
-        let is_something = call.emit.push(Op::Compare { function: CompareOp::NotEqual }, &[x, zero])?;
+        let is_something = call.emit.push(Op::Compare(Compare { function: CompareOp::NotEqual }), &[x, zero])?;
         let ones = call.emit.cast(is_something, call.emit.dtype(x)?)?;
         return reduced(call, ReduceOp::Sum, ones);
     }
@@ -223,9 +225,9 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     if !(0..extent).contains(&at) || call.emit.rank(x)? == 0 {
         return unsupported(format!("element {at} of {extent} by size"));
     }
-    let order = call.emit.push(Op::ArgTop { count: at + 1, axis: axis as i64, largest: false }, &[x])?;
+    let order = call.emit.push(Op::ArgTop(ArgTop { count: at + 1, axis: axis as i64, largest: false }), &[x])?;
     let place = call.emit.slice(order, axis, at, at + 1)?;
-    let value = call.emit.push(Op::GatherElements { axis: axis as i64 }, &[x, place])?;
+    let value = call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, place])?;
     let mut shape = call.emit.extents(x)?;
     if call.flag("keepdim", false)? {
         shape[axis] = 1;
@@ -250,8 +252,10 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
     for end in 1..=extent {
         let part = call.emit.slice(x, axis, 0, end)?;
         let axes = vec![axis as i64];
-        values.push(call.emit.push(Op::Reduce { function, axes, keep: true }, &[part])?);
-        places.push(call.emit.push(Op::ArgReduce { largest, axis: axis as i64, keep: true, last: true }, &[part])?);
+        values.push(call.emit.push(Op::Reduce(Reduce { function, axes, keep: true }), &[part])?);
+        places.push(
+            call.emit.push(Op::ArgReduce(ArgReduce { largest, axis: axis as i64, keep: true, last: true }), &[part])?,
+        );
     }
     let (values, places) = (call.emit.concat(&values, axis)?, call.emit.concat(&places, axis)?);
     Ok([values, places].map(|id| Made { id, window: Window::Own }).into())
@@ -284,7 +288,7 @@ pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
         return own(x);
     }
     let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::CumSum { axis, exclusive: false, reverse: false }, &[x])
+    push(call, Op::CumSum(CumSum { axis, exclusive: false, reverse: false }), &[x])
 }
 
 /// Each element less the one before it.

@@ -7,7 +7,7 @@ use super::bags::{compare, counting};
 use super::{Call, Outputs, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, CompareOp, Op, ReduceOp, UnaryOp};
+use models::operators::{BiasAdd, BinaryOp, Clip, CompareOp, Dense, GatherNd, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -141,7 +141,7 @@ impl Axis {
     }
 
     fn clipped(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
-        emit.push(Op::Clip { low: 0.0, high: (self.extent - 1) as f64 }, &[place])
+        emit.push(Op::Clip(Clip { low: 0.0, high: (self.extent - 1) as f64 }), &[place])
     }
 
     /// Reflects at the outermost elements, or at their outer sides.
@@ -173,7 +173,7 @@ impl Axis {
         let weight = match weight {
             Some(weight) => {
                 let zero = emit.scalar(emit.dtype(place)?, 0.0)?;
-                emit.push(Op::Where, &[is_inside, weight, zero])?
+                emit.push(Op::Where(Where {}), &[is_inside, weight, zero])?
             }
             None => emit.cast(is_inside, emit.dtype(place)?)?,
         };
@@ -267,7 +267,7 @@ fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcom
     let mut total = None;
     for Neighbour { place, weight } in combined {
         let place = emit.cast(place, DType::I64)?;
-        let mut part = emit.push(Op::GatherNd { batch: 1 }, &[rows, place])?;
+        let mut part = emit.push(Op::GatherNd(GatherNd { batch: 1 }), &[rows, place])?;
         if let Some(weight) = weight {
             part = emit.binary(BinaryOp::Mul, part, weight)?;
         }
@@ -329,7 +329,7 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let axes = axes.into_iter().map(|neighbours| batched(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
     let y = looked_up(emit, all, &axes)?;
     let y = emit.reshape(y, &[count, pooled[0], samples, pooled[1], samples, c])?;
-    let y = emit.push(Op::Reduce { function: ReduceOp::Mean, axes: vec![2, 4], keep: false }, &[y])?;
+    let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: vec![2, 4], keep: false }), &[y])?;
     own(emit.transpose(y, &[0, 3, 1, 2])?)
 }
 
@@ -355,7 +355,7 @@ fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcom
     let is_below = compare(emit, CompareOp::LessOrEqual, place, most)?;
     let is_inside = emit.binary(BinaryOp::And, is_above, is_below)?;
     let is_inside = emit.cast(is_inside, dtype)?;
-    let place = emit.push(Op::Clip { low: 0.0, high: (extent - 1) as f64 }, &[place])?;
+    let place = emit.push(Op::Clip(Clip { low: 0.0, high: (extent - 1) as f64 }), &[place])?;
     let first = emit.unary(UnaryOp::Floor, place)?;
     let to_second = emit.binary(BinaryOp::Sub, place, first)?;
     let one = emit.scalar(dtype, 1.0)?;
@@ -419,9 +419,9 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let columns = emit.transpose(seen, &[0, 2, 3, 4, 1])?;
     let columns = emit.reshape(columns, &[n, to[0], to[1], c * taps])?;
     let rows = emit.reshape(w, &[out, c * taps])?;
-    let mut y = emit.push(Op::Dense, &[columns, rows])?;
+    let mut y = emit.push(Op::Dense(Dense {}), &[columns, rows])?;
     if let Some(bias) = bias {
-        y = emit.push(Op::BiasAdd { axis: -1 }, &[y, bias])?;
+        y = emit.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias])?;
     }
     own(emit.transpose(y, &[0, 3, 1, 2])?)
 }

@@ -5,7 +5,7 @@ use super::movement::input;
 use super::{Call, Made, Outputs, Window, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{BinaryOp, Border, Op, ScatterOp, UnaryOp};
+use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
@@ -176,7 +176,7 @@ fn resized(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome
     }
     let mut pads = vec![0; 2 * extents.len()];
     pads[extents.len() + axis] = extent - extents[axis];
-    emit.push(Op::Pad { pads, value: 0.0 }, &[x])
+    emit.push(Op::Pad(Pad { pads, value: 0.0 }), &[x])
 }
 
 pub(super) fn transform(call: &mut Call<'_, '_>) -> Outputs {
@@ -278,7 +278,7 @@ impl Frames {
         let before = (points - length) / 2;
         let window = match points - length {
             0 => window,
-            rest => call.emit.push(Op::Pad { pads: vec![before, rest - before], value: 0.0 }, &[window])?,
+            rest => call.emit.push(Op::Pad(Pad { pads: vec![before, rest - before], value: 0.0 }), &[window])?,
         };
         let kept = if call.flag("onesided", true)? { points / 2 + 1 } else { points };
         let factor = if call.flag("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
@@ -314,7 +314,7 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     if frames.is_centred {
         let mut pads = vec![0; 2 * rank];
         (pads[rank - 1], pads[2 * rank - 1]) = (frames.points / 2, frames.points / 2);
-        signal = emit.push(Op::BorderPad { border, pads }, &[x])?;
+        signal = emit.push(Op::BorderPad(BorderPad { border, pads }), &[x])?;
     }
     let samples = emit.extents(signal)?[rank - 1];
     if samples < frames.points {
@@ -322,7 +322,7 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     }
     let count = (samples - frames.points) / frames.hop + 1;
     let places = frames.places(emit, count, false)?;
-    let cut = emit.push(Op::Gather { axis: rank as i64 - 1 }, &[signal, places])?;
+    let cut = emit.push(Op::Gather(Gather { axis: rank as i64 - 1 }), &[signal, places])?;
     let shaped = emit.binary(BinaryOp::Mul, cut, frames.window)?;
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: false, factor: frames.factor };
     let spectra = fourier.of_real(emit, shaped)?;
@@ -357,7 +357,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let sum = overlapped(emit, &frames, pieces, [batch, count, total])?;
     // What the windows themselves add up to.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
-    let weights = emit.push(Op::Expand { shape: vec![1, count, frames.points] }, &[weights])?;
+    let weights = emit.push(Op::Expand(Expand { shape: vec![1, count, frames.points] }), &[weights])?;
     let weight = overlapped(emit, &frames, weights, [1, count, total])?;
     let start = if frames.is_centred { frames.points / 2 } else { 0 };
     let end = match length {
@@ -384,6 +384,6 @@ fn overlapped(
     let updates = emit.transpose(flat, &[1, 0])?;
     let zeros = emit.filled(emit.dtype(pieces)?, &[total, batch], 0.0)?;
     let places = frames.places(emit, count, true)?;
-    let sum = emit.push(Op::ScatterNd { combine: ScatterOp::Add }, &[zeros, places, updates])?;
+    let sum = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
     emit.transpose(sum, &[1, 0])
 }

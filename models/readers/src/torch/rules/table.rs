@@ -4,7 +4,7 @@ use super::{
     Rule, bags, blocks, contraction, create, index, layout, movement, normalise, pointwise, recurrent, reduce, sample,
     window,
 };
-use models::operator::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
+use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
 macro_rules! unary {
     ($function:expr) => {

@@ -4,7 +4,7 @@ use super::{Call, Outputs, numbers_of, push};
 use crate::onnx::{Axis, Filter};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operator::{Op, PoolMode, ResizeMode};
+use models::operators::{AdaptivePool, Gather, GlobalPool, Identity, Op, Pool, PoolMode, Resize, ResizeMode};
 
 fn rank_of(call: &Call<'_, '_>) -> usize {
     match call.operator.trim_end_matches("_with_indices").trim_end_matches("_aa").chars().rev().nth(1) {
@@ -38,7 +38,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(2 * pad));
         kernel.iter_mut().zip(widest).for_each(|(kernel, widest)| *kernel = (*kernel).min(widest));
     }
-    let op = Op::Pool {
+    let op = Op::Pool(Pool {
         mode,
         kernel,
         strides,
@@ -46,7 +46,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         dilations: call.spatial("dilation", rank, 1)?,
         ceil: call.flag("ceil_mode", false)?,
         count_pad: mode == PoolMode::Average && call.flag("count_include_pad", true)?,
-    };
+    });
     push(call, op, &[x])
 }
 
@@ -63,12 +63,12 @@ fn adaptive(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let (x, before) = image(call, rank)?;
     let extents = call.spatial("output_size", rank, 1)?;
     if extents.iter().all(|&extent| extent == 1) {
-        return push(call, Op::GlobalPool { mode }, &[x]);
+        return push(call, Op::GlobalPool(GlobalPool { mode }), &[x]);
     }
     if extents == before[2..] {
-        return push(call, Op::Identity, &[x]);
+        return push(call, Op::Identity(Identity {}), &[x]);
     }
-    push(call, Op::AdaptivePool { mode, extents }, &[x])
+    push(call, Op::AdaptivePool(AdaptivePool { mode, extents }), &[x])
 }
 
 pub(super) fn adaptive_average_pool(call: &mut Call<'_, '_>) -> Outputs {
@@ -132,7 +132,7 @@ fn resize(call: &mut Call<'_, '_>, mode: ResizeMode) -> Outputs {
     let Sides { x, axes, are_quotients } = sides(call)?;
     if are_quotients {
         let extents = axes.iter().map(|axis| axis.new).collect();
-        return push(call, Op::Resize { mode, extents }, &[x]);
+        return push(call, Op::Resize(Resize { mode, extents }), &[x]);
     }
     match mode {
         ResizeMode::Nearest => chosen(call, x, &axes, |new, axis| new * (1.0 / axis.scale) as f32),
@@ -157,7 +157,7 @@ fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[Axis], place: fn(f32, &Ax
         let at = |new: i64| (place(new as f32, axis).floor() as i64).clamp(0, axis.old - 1);
         let places: Vec<i64> = (0..axis.new).map(at).collect();
         let places = call.emit.integers(&places)?;
-        y = call.emit.push(Op::Gather { axis: index as i64 + 2 }, &[y, places])?;
+        y = call.emit.push(Op::Gather(Gather { axis: index as i64 + 2 }), &[y, places])?;
     }
     super::own(y)
 }

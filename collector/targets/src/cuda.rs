@@ -1,0 +1,188 @@
+//! `cuda`: NVIDIA GPUs, through CUDA C and NVIDIA's own compiler.
+
+use crate::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, WARP_THREADS};
+use crate::kind::{Generator, Host, HostCpu, OptionError, Refusal, Resolved, TargetKind, TargetOptions, TunerNeeds};
+use crate::{Form, Machine, Target, limits};
+use serde_json::{Value as Json, json};
+
+/// The name of the target that is this machine's GPU.
+const CUDA: &str = "cuda";
+/// Architectures that one target may have.
+const ARCHITECTURES_MAX: usize = 1024;
+
+/// Compiled code on NVIDIA's GPUs.
+pub struct Cuda;
+
+impl TargetKind for Cuda {
+    fn name(&self) -> &'static str {
+        CUDA
+    }
+
+    fn fields(&self) -> &'static [(&'static str, Form)] {
+        &[
+            ("arch", Form::Words),
+            ("max_threads_per_block", Form::Number),
+            ("max_shared_memory_per_block", Form::Number),
+            ("thread_warp_size", Form::Number),
+            ("registers_per_block", Form::Number),
+        ]
+    }
+
+    fn complete(&self, text: String, mut options: TargetOptions) -> Result<String, OptionError> {
+        options.refuse_board()?;
+        if text == CUDA
+            && let Some(names) = options.arch.take()
+        {
+            check_names(&names)?;
+            return Ok(cuda_text(&names));
+        }
+        options.refuse_architectures()?;
+        Ok(text)
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        cuda(text)
+    }
+
+    fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        let own;
+        let text = if text == CUDA {
+            own = cuda_text(&[format!("sm_{}", host.gpu_capability()?)]);
+            &own
+        } else {
+            text
+        };
+        let target = cuda(text).map_err(Refusal::usage)?;
+        let fields = serde_json::from_str(&target.text).unwrap_or_default();
+        host.check_architectures(&architectures(&fields).map_err(Refusal::usage)?)?;
+        Ok(Resolved { target, is_host: false })
+    }
+
+    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        // The limits of a space are the same on all architectures.
+        let any = cuda_text(&["sm_80".to_owned()]);
+        Ok(cuda(if text == CUDA { &any } else { text })?.machine)
+    }
+
+    fn read_record(&self, text: &str, _host: Machine) -> Option<Result<Target, String>> {
+        Some(cuda(text))
+    }
+
+    fn has_artifacts_for(&self, machine: &Machine) -> bool {
+        matches!(machine, Machine::Gpu(_))
+    }
+
+    fn least_capability(&self) -> i64 {
+        10
+    }
+
+    fn generator(&self) -> Option<Generator> {
+        Some(Generator::CudaC)
+    }
+
+    fn runs_on_gpu(&self) -> bool {
+        true
+    }
+
+    fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
+        tuner.learns_cpu_loops.then(|| {
+            format!(
+                "`{}` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, \
+                 `ga`, `random`, `gridsearch` and `metaschedule` search there",
+                tuner.name
+            )
+        })
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Cuda
+    }
+}
+
+/// Checks the names of architectures.
+fn check_names(names: &[String]) -> Result<(), OptionError> {
+    let refuse = |found: String, allowed: &str| {
+        Err(OptionError::NotAllowed { field: "arch", found, allowed: allowed.to_owned() })
+    };
+    match names.iter().find(|name| Architecture::read(name).is_err()) {
+        _ if names.is_empty() => refuse("empty".to_owned(), "give at least one"),
+        _ if names.len() > ARCHITECTURES_MAX => refuse(format!("a list of {}", names.len()), "give at most 1024"),
+        Some(name) => refuse(json!(name).to_string(), "they are written like `sm_90`"),
+        None => Ok(()),
+    }
+}
+
+/// The text of a target for these architectures.
+pub fn cuda_text(architectures: &[String]) -> String {
+    json!({ "kind": "cuda", "arch": architectures }).to_string()
+}
+
+/// The target of a JSON description, with the limits every architecture shares where it says none.
+pub fn cuda(text: &str) -> Result<Target, String> {
+    if text == CUDA {
+        return Err("the target `cuda` needs to know an architecture where there is no GPU; give `--arch`, such as \
+                    `--arch sm_90`"
+            .to_owned());
+    }
+    let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
+    let mut found = architectures(&fields)?;
+    found.sort();
+    found.dedup();
+    let names: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
+    object.insert("arch".to_owned(), if let [only] = names.as_slice() { json!(only) } else { json!(names) });
+    limits::complete(
+        object,
+        &[
+            ("max_threads_per_block", BLOCK_THREADS),
+            ("max_shared_memory_per_block", STATIC_SHARED_BYTES),
+            ("thread_warp_size", WARP_THREADS),
+            ("registers_per_block", BLOCK_REGISTERS),
+        ],
+    );
+    let capability = found.iter().map(|architecture| architecture.number).min().unwrap_or(0);
+    let machine = Machine::Gpu(limits::gpu(text, object, capability)?);
+    Ok(Target { kind: &Cuda, text: fields.to_string(), machine })
+}
+
+/// The architectures of a description: `arch` is one name or a list of names.
+pub fn architectures(fields: &Json) -> Result<Vec<Architecture>, String> {
+    let names: Vec<&Json> = match &fields["arch"] {
+        Json::Null => Vec::new(),
+        Json::Array(names) => names.iter().collect(),
+        name => vec![name],
+    };
+    if names.is_empty() {
+        return Err("a cuda target needs an architecture, such as `sm_90`".to_owned());
+    }
+    let read = |name: &Json| {
+        let name = name.as_str().ok_or_else(|| format!("`{name}` is not the name of an architecture"))?;
+        Architecture::read(name).map_err(|error| error.to_string())
+    };
+    names.into_iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cuda, cuda, cuda_text};
+    use crate::TargetKind;
+
+    #[test]
+    fn a_description_is_completed_and_its_architectures_sorted() {
+        let target = cuda(&cuda_text(&["sm_90".to_owned(), "sm_75".to_owned(), "sm_90".to_owned()])).unwrap();
+        let fields: serde_json::Value = serde_json::from_str(&target.text).unwrap();
+        assert_eq!(fields["arch"], serde_json::json!(["sm_75", "sm_90"]));
+        assert_eq!(fields["max_threads_per_block"], 1024);
+        assert!([&*target.text, "cuda"].iter().all(|text| Cuda.is_named_by(text)));
+        assert!(!["llvm", "{"].iter().any(|text| Cuda.is_named_by(text)));
+    }
+
+    #[test]
+    fn a_wrong_description_says_what_is_wrong() {
+        let refused = |text: &str| cuda(text).unwrap_err();
+        assert!(refused(r#"{"kind": "cuda"}"#).contains("needs an architecture"));
+        assert!(refused(r#"{"kind": "cuda", "arch": "volta"}"#).contains("`volta`"));
+        assert!(refused(r#"{"kind": "cuda", "arch": 90}"#).contains("`90`"));
+        assert!(refused(r#"{"kind": "cuda", "arch": "sm_90", "thread_warp_size": 0}"#).contains("thread_warp_size"));
+    }
+}

@@ -1,0 +1,251 @@
+//! `pynq` with the unit `fpga`: a core on a board's fabric, which runs programs of our own generator.
+
+use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
+use crate::{Machine, Target};
+use accelerator::{Board, Core, REVISION, TimingSet, boards, in_core_form, timing_sets};
+use datasets::Record;
+use serde::{Deserialize, Serialize};
+
+/// The unit of a board that is its fabric.
+pub const FPGA: &str = "fpga";
+/// The kind in descriptions, and the name of the generated code.
+const CODE: &str = "pynq";
+
+/// Programs for a core on a fabric.
+pub struct Fpga;
+
+impl TargetKind for Fpga {
+    fn name(&self) -> &'static str {
+        FPGA
+    }
+
+    fn has_word(&self) -> bool {
+        false
+    }
+
+    fn code_name(&self) -> &'static str {
+        CODE
+    }
+
+    fn is_named_by(&self, text: &str) -> bool {
+        let is_described = |json: serde_json::Value| json["kind"] == CODE && json["unit"] == FPGA;
+        serde_json::from_str(text).is_ok_and(is_described)
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        fabric(text)
+    }
+
+    fn resolve(&self, _text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        Err(Refusal::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
+            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
+        ))
+    }
+
+    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        Ok(fabric(text)?.machine)
+    }
+
+    fn bench(&self) -> BenchKind {
+        BenchKind::Core
+    }
+
+    fn occupies_cpus(&self) -> bool {
+        false
+    }
+
+    fn task_form(&self) -> Option<TaskForm> {
+        Some(in_core_form)
+    }
+
+    fn note(&self, text: &str) -> Option<String> {
+        Some(format!("{}; no time of it was measured", Fabric::read(text).ok()?.describe()))
+    }
+
+    fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
+        &[
+            (Setting::Threads, "the threads of a core on a board's fabric are knobs: leave it out"),
+            (Setting::Samplers, "the space of a core on a board's fabric is `template`"),
+            (Setting::Cache, "there is no cache of a core on a board's fabric"),
+            (Setting::Executor, "programs of a core on a board's fabric have one size: leave it out"),
+            (Setting::Partners, "`pynq` has no partners"),
+        ]
+    }
+
+    fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
+        (tuner.learns_cpu_loops || tuner.draws).then(|| {
+            format!(
+                "`{}` learns from code that TVM makes, and a core on a board's fabric runs our own; `draft`, `xgb_knob`, `ga`, \
+                 `random` and `gridsearch` search there",
+                tuner.name
+            )
+        })
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Pynq
+    }
+
+    fn unit(&self) -> Option<&'static str> {
+        Some(FPGA)
+    }
+
+    fn source(&self) -> datasets::Source {
+        datasets::Source::Simulated
+    }
+
+    /// Nothing of this machine is in the times of a simulated core but its name.
+    fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
+        let fabric = Fabric::read(text)?;
+        *record = Record {
+            device: Some(format!("{} {}", fabric.board, fabric.core)),
+            board: Some(fabric.board),
+            unit: Some(FPGA.to_owned()),
+            transport: Some("local".to_owned()),
+            thread_mode: Some("threads of the schedule".to_owned()),
+            host_class: "simulated".to_owned(),
+            cpu_model: None,
+            cpu_arch: None,
+            logical_cpus: None,
+            physical_cores: None,
+            l1d_bytes: None,
+            l2_bytes: None,
+            l3_bytes: None,
+            memory_bytes: None,
+            clock_policy: None,
+            is_virtual_machine: None,
+            kernel: None,
+            ..std::mem::take(record)
+        };
+        Ok(())
+    }
+}
+
+/// A core on a board, and the parameters that its times are simulated with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fabric {
+    kind: String,
+    unit: String,
+    /// The board.
+    pub board: String,
+    /// The configuration of the core.
+    pub core: String,
+    /// Clock in MHz.
+    pub clock_mhz: u32,
+    /// Parameters of the timing model, with their version.
+    pub timing: String,
+    /// Which programs the generator makes.
+    pub revision: u32,
+    /// Whether times of such hardware were compared with them.
+    pub calibrated: bool,
+}
+
+/// The text of a core on a board; what is not said is usual there.
+pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
+    let list =
+        |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    let board_name = board.unwrap_or("pynq-z1");
+    let board: &Board = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
+        format!(
+            "no core is known for the board `{board_name}`; known are {}",
+            list(&mut boards().iter().map(|b| b.name))
+        )
+    })?;
+    let core = core.unwrap_or(board.cores[0]);
+    Core::named(core).map_err(|error| error.to_string())?;
+    if !board.cores.contains(&core) {
+        return Err(format!("`{core}` is on no `{board_name}`; it has {}", list(&mut board.cores.iter().copied())));
+    }
+    let timing = timing.unwrap_or(board.timing);
+    let set = TimingSet::named(timing).ok_or_else(|| {
+        format!(
+            "no parameters are called `{timing}`; there are {}",
+            list(&mut timing_sets().iter().map(|set| set.name))
+        )
+    })?;
+    let fabric = Fabric {
+        kind: CODE.to_owned(),
+        unit: FPGA.to_owned(),
+        board: board.name.to_owned(),
+        core: core.to_owned(),
+        clock_mhz: board.clock_mhz,
+        timing: set.label(),
+        revision: REVISION,
+        calibrated: set.is_calibrated && set.name == board.timing,
+    };
+    Ok(serde_json::to_string(&fabric).expect("words and numbers"))
+}
+
+impl Fabric {
+    /// Returns the time of a number of cycles, in nanoseconds.
+    pub fn time_ns(&self, cycles: u64) -> f64 {
+        cycles as f64 * 1e3 / f64::from(self.clock_mhz)
+    }
+
+    /// Reads the text of a target; it is one that this program writes.
+    pub fn read(text: &str) -> Result<Fabric, String> {
+        let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
+        let name = fabric.timing.split('@').next().unwrap_or_default();
+        let written = fabric_text(Some(&fabric.board), Some(&fabric.core), Some(name))?;
+        if written != text {
+            return Err(format!("target `{text}` is not what this program simulates, which is `{written}`"));
+        }
+        Ok(fabric)
+    }
+
+    /// Its core.
+    pub fn core(&self) -> Core {
+        Core::named(&self.core).expect("it was read")
+    }
+
+    /// The parameters of its times.
+    pub fn timing(&self) -> &'static TimingSet {
+        let name = self.timing.split('@').next().unwrap_or_default();
+        TimingSet::named(name).expect("it was read")
+    }
+
+    /// What it is, in words, with the word that belongs to every one of its times.
+    pub fn describe(&self) -> String {
+        let doubt = if self.calibrated { "" } else { ", not calibrated" };
+        format!("simulated: {} at {} MHz by {}{doubt}", self.name(), self.clock_mhz, self.timing)
+    }
+
+    /// The same without any word of times.
+    pub fn name(&self) -> String {
+        format!("core {} of {}", self.core, self.board)
+    }
+}
+
+/// The target of such a text.
+pub fn fabric(text: &str) -> Result<Target, String> {
+    let fabric = Fabric::read(text)?;
+    Ok(Target { kind: &Fpga, text: text.to_owned(), machine: Machine::Core(fabric.core()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fabric, Fpga, fabric, fabric_text};
+    use crate::TargetKind;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let text = fabric_text(None, None, None).unwrap();
+        assert!(Fpga.is_named_by(&text));
+        assert!(!["pynq", "llvm", r#"{"kind": "pynq"}"#].iter().any(|other| Fpga.is_named_by(other)));
+        assert!(Fabric::read(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz"));
+        assert!(fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates"));
+        assert!(fabric("{").is_err());
+        let other = fabric_text(Some("ultra96"), None, None).unwrap();
+        assert!(Fabric::read(&other).unwrap().describe().ends_with("not calibrated"));
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_refused_with_those_that_do() {
+        let refused = |board, core, timing| fabric_text(board, core, timing).unwrap_err();
+        assert!(refused(Some("kv260"), None, None).contains("known are `pynq-z1`"));
+        assert!(refused(Some("ultra96"), Some("4x8"), None).contains("it has `1x16`"));
+        assert!(refused(None, Some("2x2"), None).contains("`2x2` is no core"));
+        assert!(refused(None, None, Some("fast")).contains("there are `pynq-hls-100`"));
+    }
+}

@@ -1,0 +1,320 @@
+//! What a kind of target declares.
+
+use crate::fields::Form;
+use crate::{Architecture, Machine, Target};
+use accelerator::CpuReason;
+use datasets::Record;
+use models::Task;
+
+/// A kind of target, declared once. Code that depends on the target asks the declaration and never compares kinds.
+///
+/// A method that has a default describes what few kinds have.
+pub trait TargetKind: Sync {
+    /// Returns the name in `--target`, or that of the unit or the backend that chooses the kind.
+    fn name(&self) -> &'static str;
+
+    /// Whether the name alone is a value of `--target`.
+    fn has_word(&self) -> bool {
+        true
+    }
+
+    /// Returns the name of the generated code: in revisions of code, plans of artifacts and JSON descriptions.
+    fn code_name(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Returns the fields that a JSON description may have beside `kind`; none where no description is compiled.
+    fn fields(&self) -> &'static [(&'static str, Form)] {
+        &[]
+    }
+
+    /// Whether a text is the name, or a JSON description of this kind.
+    fn is_named_by(&self, text: &str) -> bool {
+        let is_described = |json: serde_json::Value| json["kind"] == self.code_name();
+        (self.has_word() && text == self.name())
+            || (!self.fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
+    }
+
+    /// Completes the text of `--target` by the options that describe targets further. Options without a meaning are refused.
+    fn complete(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
+        options.refuse_board()?;
+        options.refuse_architectures()?;
+        Ok(text)
+    }
+
+    /// Reads a description that needs no facts of this machine.
+    fn parse(&self, text: &str) -> Result<Target, String>;
+
+    /// Makes the target of a description, completed by what the host tells.
+    fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal>;
+
+    /// Returns the facts that a space depends on, without starting a program.
+    fn guess(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
+
+    /// Reads the description of a record that was measured on this host; None where this program does not measure the kind.
+    fn read_record(&self, _text: &str, _host: Machine) -> Option<Result<Target, String>> {
+        None
+    }
+
+    /// Returns the target of a board by the board's name or the key of its server; None where boards do not decide.
+    fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
+        None
+    }
+
+    /// Returns the board that is meant where none is named; None where no board is needed.
+    fn default_board(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether built code for such a machine can lie in a folder of artifacts.
+    fn has_artifacts_for(&self, _machine: &Machine) -> bool {
+        false
+    }
+
+    /// Returns the least compute capability of a GPU.
+    fn least_capability(&self) -> i64 {
+        0
+    }
+
+    /// Returns the code generator of TVM; None where TVM makes no code.
+    fn generator(&self) -> Option<Generator> {
+        None
+    }
+
+    /// Returns where operators are measured.
+    fn bench(&self) -> BenchKind {
+        BenchKind::Workers
+    }
+
+    /// Returns why no code of this kind runs here; None where it does.
+    fn run_refusal(&self) -> Option<Refusal> {
+        None
+    }
+
+    /// Whether threads of TVM's pool on CPUs run the code. Their number is varied, and whole models take all of them.
+    fn runs_on_cpus(&self) -> bool {
+        false
+    }
+
+    /// Whether a GPU runs the code: launches go to streams, one thread starts them, and CPUs tell nothing of the work.
+    fn runs_on_gpu(&self) -> bool {
+        false
+    }
+
+    /// Whether a library computes tasks and nothing is compiled.
+    fn is_library(&self) -> bool {
+        false
+    }
+
+    /// Whether measurements occupy CPUs of this machine.
+    fn occupies_cpus(&self) -> bool {
+        true
+    }
+
+    /// Whether the measured peaks of the host bound the times.
+    fn has_host_peaks(&self) -> bool {
+        false
+    }
+
+    /// Returns the form in which tasks are computed where that is another than the one they have; other tasks are the CPU's.
+    fn task_form(&self) -> Option<TaskForm> {
+        None
+    }
+
+    /// Returns what is to be said above times of the target.
+    fn note(&self, _text: &str) -> Option<String> {
+        None
+    }
+
+    /// Returns the settings of a campaign that must stay at their defaults, each with the reason or the allowed values.
+    fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
+        &[]
+    }
+
+    /// Returns why a tuner cannot search schedules of this kind; None where it can.
+    fn refuse_tuner(&self, _tuner: &TunerNeeds) -> Option<String> {
+        None
+    }
+
+    /// Returns the value of the column `target`.
+    fn record_word(&self) -> datasets::Target;
+
+    /// Returns the value of the column `unit`.
+    fn unit(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns where times come from.
+    fn source(&self) -> datasets::Source {
+        datasets::Source::Measured
+    }
+
+    /// Fills further columns from the description.
+    fn fill_columns(&self, _text: &str, _record: &mut Record) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Returns a task in the form in which a target computes it, or why the CPU computes it.
+pub type TaskForm = fn(&Task) -> Result<Task, CpuReason>;
+
+/// TVM's code generators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generator {
+    /// Object files through LLVM.
+    Llvm,
+    /// CUDA C, which NVIDIA's compiler makes machine code of.
+    CudaC,
+    /// OpenCL C, which the driver of the device makes machine code of.
+    OpenclC,
+}
+
+/// The benches that measure operators; the engine has one table of what opens them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchKind {
+    /// Workers of this machine, or boards that run what those build.
+    Workers,
+    /// A core on a board's fabric, simulated or there.
+    Core,
+}
+
+/// Settings of a campaign that a target may fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Numbers of threads.
+    Threads,
+    /// Samplers of schedules.
+    Samplers,
+    /// States of caches.
+    Cache,
+    /// The executor.
+    Executor,
+    /// Partners in `--target`.
+    Partners,
+}
+
+/// What a tuner needs of the code that it searches.
+#[derive(Clone, Copy, Debug)]
+pub struct TunerNeeds {
+    /// The name of the tuner.
+    pub name: &'static str,
+    /// Whether it learns from loops of templates for CPUs alone.
+    pub learns_cpu_loops: bool,
+    /// Whether it draws from TVM's own space.
+    pub draws: bool,
+}
+
+/// Options that describe a target further.
+#[derive(Clone, Debug, Default)]
+pub struct TargetOptions {
+    /// Architectures of a GPU.
+    pub arch: Option<Vec<String>>,
+    /// Unit of a board.
+    pub unit: Option<String>,
+    /// The board.
+    pub board: Option<String>,
+    /// Configuration of a core on the board's fabric.
+    pub fpga_config: Option<String>,
+    /// Parameters of the core's timing model.
+    pub sim_params: Option<String>,
+}
+
+/// Why an option cannot be used.
+#[derive(Debug)]
+pub enum OptionError {
+    /// An option has a value that is not allowed.
+    NotAllowed {
+        /// The option.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The description is wrong.
+    Description(String),
+}
+
+impl TargetOptions {
+    /// Refuses options of boards.
+    pub(crate) fn refuse_board(&self) -> Result<(), OptionError> {
+        let options = [
+            ("unit", &self.unit),
+            ("board", &self.board),
+            ("fpga_config", &self.fpga_config),
+            ("sim_params", &self.sim_params),
+        ];
+        refuse_first(&options, "only the target `pynq` takes it")
+    }
+
+    /// Refuses architectures of GPUs.
+    pub(crate) fn refuse_architectures(&self) -> Result<(), OptionError> {
+        let names = self.arch.as_ref().map(|names| names.join(","));
+        refuse_first(&[("arch", &names)], "only the target `cuda` takes it; a JSON description names its own")
+    }
+}
+
+/// Refuses the first of some options that is given.
+pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed: &str) -> Result<(), OptionError> {
+    match options.iter().find_map(|(field, given)| Some((*field, given.as_ref()?))) {
+        Some((field, found)) => {
+            Err(OptionError::NotAllowed { field, found: found.clone(), allowed: allowed.to_owned() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Why a target cannot be used, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whether the machine or the installation lacks something; the caller asked for the impossible otherwise.
+    pub is_of_environment: bool,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    /// Creates the refusal of a wrong request.
+    pub fn usage(message: impl Into<String>) -> Refusal {
+        Refusal { is_of_environment: false, message: message.into(), hint: None }
+    }
+
+    /// Adds what to do.
+    pub fn with_hint(self, hint: impl Into<String>) -> Refusal {
+        Refusal { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// A CPU as targets are made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCpu {
+    /// LLVM's name.
+    pub name: String,
+    /// Vector extensions.
+    pub extensions: Vec<String>,
+    /// Cores that may be used.
+    pub cores: usize,
+}
+
+/// The machine that completes descriptions, with its compilers.
+pub trait Host {
+    /// Returns the CPU, as the compiler names it.
+    fn cpu(&mut self) -> Result<HostCpu, Refusal>;
+
+    /// Returns the compute capability of the GPU, such as `90`.
+    fn gpu_capability(&mut self) -> Result<String, Refusal>;
+
+    /// Checks that the compiler for GPUs makes machine code for these architectures.
+    fn check_architectures(&mut self, architectures: &[Architecture]) -> Result<(), Refusal>;
+}
+
+/// A target that was made of a description.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The target.
+    pub target: Target,
+    /// Whether its code is known to compile, because the target is the host itself.
+    pub is_host: bool,
+}

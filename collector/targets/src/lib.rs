@@ -1,0 +1,290 @@
+//! Targets: what code is made for. Each kind of target is declared in a file of its own, and [`KINDS`] lists them.
+
+mod architecture;
+mod board;
+mod composite;
+mod cuda;
+mod fields;
+mod fpga;
+mod kind;
+mod limits;
+mod llvm;
+mod mali;
+mod pynq;
+mod torch;
+
+pub use architecture::{
+    Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
+    WARP_THREADS,
+};
+pub use board::{BOARDS, Board, architecture, board, of_architecture};
+pub use composite::{Composite, composite};
+pub use cuda::{architectures, cuda, cuda_text};
+pub use fields::{Form, checked};
+pub use fpga::{FPGA, Fabric, fabric, fabric_text};
+pub use kind::{
+    BenchKind, Generator, Host, HostCpu, OptionError, Refusal, Resolved, Setting, TargetKind, TargetOptions, TaskForm,
+    TunerNeeds,
+};
+pub use llvm::{HOST, llvm};
+pub use mali::mali;
+pub use pynq::PYNQ;
+pub use torch::torch;
+
+use datasets::Record;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+
+/// A kind of target by its declaration.
+pub type Kind = &'static dyn TargetKind;
+
+/// All kinds of targets, in the order of messages.
+pub static KINDS: &[Kind] = &[&llvm::Llvm, &cuda::Cuda, &pynq::Pynq, &mali::Mali, &torch::Torch, &fpga::Fpga];
+
+/// Names of generated code, each once.
+static CODE_NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let is_first = |place: &usize| KINDS[..*place].iter().all(|before| before.code_name() != KINDS[*place].code_name());
+    (0..KINDS.len()).filter(is_first).map(|place| KINDS[place].code_name()).collect()
+});
+
+/// Returns the kind that a text of `--target` names or describes.
+pub fn find(text: &str) -> Option<Kind> {
+    KINDS.iter().copied().find(|kind| kind.is_named_by(text))
+}
+
+/// Returns the kind that `--target` and `--unit` name together.
+pub fn find_unit(target: &str, unit: Option<&str>) -> Option<Kind> {
+    let named = find(target)?;
+    let of_unit = unit.and_then(with_unit).filter(|kind| kind.record_word() == named.record_word());
+    Some(of_unit.unwrap_or(named))
+}
+
+/// Returns the kind that a unit of a board is.
+pub fn with_unit(unit: &str) -> Option<Kind> {
+    KINDS.iter().copied().find(|kind| kind.unit() == Some(unit))
+}
+
+/// Returns the kind of target that a record was measured on; None where this program has no such kind.
+pub fn of_record(record: &Record) -> Option<Kind> {
+    let mut kinds = KINDS.iter().copied().filter(|kind| kind.record_word() == record.target);
+    kinds.clone().find(|kind| kind.unit() == record.unit.as_deref()).or_else(|| kinds.next())
+}
+
+/// Returns the kind of this machine's CPU.
+pub fn host() -> Kind {
+    &llvm::Llvm
+}
+
+/// Returns the kind whose tasks a library computes.
+pub fn library() -> Kind {
+    KINDS.iter().copied().find(|kind| kind.is_library()).expect("a kind is a library")
+}
+
+/// Returns what may stand after `--target`, in words.
+pub fn allowed_names() -> String {
+    let words = KINDS.iter().filter(|kind| kind.has_word()).map(|kind| match kind.run_refusal() {
+        None => format!("`{}`", kind.name()),
+        Some(_) => format!("`{}` (which `build` takes)", kind.name()),
+    });
+    format!("give {}, or TVM's JSON of such a target", words.collect::<Vec<_>>().join(", "))
+}
+
+/// A target with the facts its spaces need.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// What makes or has the code.
+    #[serde(deserialize_with = "read_kind")]
+    pub kind: Kind,
+    /// TVM's JSON description.
+    pub text: String,
+    /// What the machine offers.
+    pub machine: Machine,
+}
+
+impl Target {
+    /// Checks a target that was read from a file: its text is of its kind, and its facts are those of a machine.
+    pub fn check(&self) -> Result<(), String> {
+        let Target { kind, text, machine } = self;
+        if !kind.is_named_by(text) || !kind.has_artifacts_for(machine) {
+            return Err(format!("its target is of the kind `{kind}` and says something else"));
+        }
+        machine.check(kind.least_capability())
+    }
+}
+
+fn read_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = KINDS.iter().copied().find(|kind| kind.code_name() == name);
+    found.ok_or_else(|| serde::de::Error::unknown_variant(&name, &CODE_NAMES))
+}
+
+impl Serialize for dyn TargetKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code_name())
+    }
+}
+
+impl PartialEq for dyn TargetKind {
+    fn eq(&self, other: &dyn TargetKind) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl fmt::Debug for dyn TargetKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for dyn TargetKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code_name())
+    }
+}
+
+/// Facts of a machine that a space depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Machine {
+    /// Cores with vectors.
+    Cpu(Cpu),
+    /// Blocks of threads.
+    Gpu(Gpu),
+    /// Products of blocks of bytes.
+    Core(accelerator::Core),
+}
+
+/// Facts of a GPU that a space depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// Threads of one block.
+    pub block_threads: i64,
+    /// Bytes of shared memory of one block.
+    pub shared_bytes: i64,
+    /// Threads that go in step.
+    pub warp_threads: i64,
+    /// Ten times the least compute capability that code is made for; 0 where nothing multiplies blocks at once.
+    pub capability: u32,
+}
+
+/// Facts of a CPU that a space depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// 32-bit floats in one vector.
+    pub vector_lanes: i64,
+    /// Vector registers.
+    pub vector_registers: i64,
+    /// Cores that may work at once.
+    pub cores: i64,
+    /// Whether a core computes vectors in two steps, half at a time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_halved: bool,
+    /// Whether it is Intel's, with vectors of 512 bits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_intel: bool,
+}
+
+/// A fact with the numbers that it may have.
+type Bound = (&'static str, i64, RangeInclusive<i64>);
+
+impl Machine {
+    /// Checks that these are facts of some machine.
+    fn check(self, least_capability: i64) -> Result<(), String> {
+        let bounds: Vec<Bound> = match self {
+            Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
+                ("vector_lanes", vector_lanes, 1..=1024),
+                ("vector_registers", vector_registers, 1..=1024),
+                ("cores", cores, 1..=65_536),
+            ],
+            Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
+            Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
+                ("block_threads", block_threads, 32..=65_536),
+                ("shared_bytes", shared_bytes, 1024..=1 << 30),
+                ("warp_threads", warp_threads, 1..=1024),
+                ("capability", capability.into(), least_capability..=9999),
+            ],
+        };
+        match bounds.iter().find(|(_, value, allowed)| !allowed.contains(value)) {
+            Some((name, value, allowed)) => Err(format!("the target's `{name}` is {value}; allowed are {allowed:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    #[test]
+    fn records_tell_their_kind() {
+        let kind = |target, unit: Option<&str>| {
+            let record = Record { target, unit: unit.map(str::to_owned), ..Record::default() };
+            of_record(&record).map(|kind| (kind.name(), kind.code_name()))
+        };
+        assert_eq!(kind(datasets::Target::Llvm, None), Some(("llvm", "llvm")));
+        assert_eq!(kind(datasets::Target::Pynq, Some("arm")), Some(("pynq", "llvm")));
+        assert_eq!(kind(datasets::Target::Pynq, None), Some(("pynq", "llvm")));
+        assert_eq!(kind(datasets::Target::Pynq, Some("fpga")), Some(("fpga", "pynq")));
+        assert_eq!(kind(datasets::Target::Other, None), Some(("mali", "opencl")));
+        assert_eq!(kind(datasets::Target::Torch, None), Some(("torch", "torch")));
+        assert_eq!(kind(datasets::Target::Tpu, None), None);
+    }
+
+    #[test]
+    fn targets_and_units_name_kinds() {
+        let kind = |target: &str, unit| find_unit(target, unit).map(|kind| kind.name());
+        assert_eq!(kind("pynq", None), Some("pynq"));
+        assert_eq!(kind("pynq", Some("fpga")), Some("fpga"));
+        assert_eq!(kind("pynq", Some("mali")), Some("pynq"));
+        assert_eq!(kind("llvm", Some("fpga")), Some("llvm"));
+        assert_eq!(kind(&fabric_text(None, None, None).unwrap(), None), Some("fpga"));
+        for unknown in ["torch", "fpga", "opencl", "cpu-vendor, llvm", r#"{"kind": "metal"}"#] {
+            assert_eq!(kind(unknown, None), None, "{unknown}");
+        }
+    }
+
+    #[track_caller]
+    fn check_read(json: &str, expected: Expect) {
+        let read: Result<Target, _> = serde_json::from_str(json);
+        let checked = read.map_err(|error| error.to_string()).and_then(|target| target.check());
+        expected.assert_eq(&checked.map_or_else(|why| why, |()| "sound".to_owned()));
+    }
+
+    #[test]
+    fn targets_of_files_are_checked() {
+        let cpu = r#"{"cpu": {"vector_lanes": 8, "vector_registers": 16, "cores": 2}}"#;
+        let target = |kind: &str, text: &str, machine: &str| {
+            format!(r#"{{"kind": "{kind}", "text": {}, "machine": {machine}}}"#, serde_json::json!(text))
+        };
+        check_read(&target("llvm", r#"{"kind": "llvm"}"#, cpu), expect!["sound"]);
+        check_read(
+            &target("cuda", r#"{"kind": "cuda"}"#, cpu),
+            expect!["its target is of the kind `cuda` and says something else"],
+        );
+        check_read(
+            &target("opencl", r#"{"kind": "llvm"}"#, cpu),
+            expect!["its target is of the kind `opencl` and says something else"],
+        );
+        check_read(
+            &target("llvm", "llvm", &cpu.replace("16", "0")),
+            expect!["the target's `vector_registers` is 0; allowed are 1..=1024"],
+        );
+        check_read(
+            &target("metal", "metal", cpu),
+            expect![
+                "unknown variant `metal`, expected one of `llvm`, `cuda`, `opencl`, `torch`, `pynq` at line 1 column 16"
+            ],
+        );
+        let target = mali("mali").unwrap();
+        assert_eq!(serde_json::to_value(&target).unwrap()["kind"], "opencl");
+    }
+
+    #[test]
+    fn allowed_names_are_those_of_the_kinds() {
+        expect!["give `llvm`, `cuda`, `pynq`, `mali` (which `build` takes), or TVM's JSON of such a target"]
+            .assert_eq(&allowed_names());
+    }
+}

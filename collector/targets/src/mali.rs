@@ -1,0 +1,118 @@
+//! `mali`: Mali GPUs, through OpenCL C. Kernels are compiled, and nothing here runs them.
+
+use crate::kind::{Generator, Host, HostCpu, Refusal, Resolved, TargetKind, TunerNeeds};
+use crate::{Form, Machine, Target, limits};
+use serde_json::{Value as Json, json};
+
+/// The name of the target that [`mali_text`] describes.
+pub(crate) const MALI: &str = "mali";
+
+/// Work-items of one group on the least of the Mali GPUs that know OpenCL, those of the Midgard family.
+const GROUP_ITEMS: u32 = 256;
+/// Bytes of local memory of one group there.
+const LOCAL_BYTES: u32 = 32 << 10;
+
+/// Kernels for Mali GPUs.
+pub struct Mali;
+
+impl TargetKind for Mali {
+    fn name(&self) -> &'static str {
+        MALI
+    }
+
+    fn code_name(&self) -> &'static str {
+        "opencl"
+    }
+
+    fn fields(&self) -> &'static [(&'static str, Form)] {
+        &[
+            ("device", Form::Word),
+            ("max_threads_per_block", Form::Number),
+            ("max_shared_memory_per_block", Form::Number),
+            ("thread_warp_size", Form::Number),
+        ]
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        mali(text)
+    }
+
+    fn resolve(&self, text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        Ok(Resolved { target: mali(text).map_err(Refusal::usage)?, is_host: false })
+    }
+
+    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        Ok(mali(text)?.machine)
+    }
+
+    fn has_artifacts_for(&self, machine: &Machine) -> bool {
+        matches!(machine, Machine::Gpu(_))
+    }
+
+    fn generator(&self) -> Option<Generator> {
+        Some(Generator::OpenclC)
+    }
+
+    fn run_refusal(&self) -> Option<Refusal> {
+        Some(Refusal::usage("nothing here runs kernels for a Mali GPU").with_hint(
+            "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs \
+             them",
+        ))
+    }
+
+    fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
+        Some(format!("`{}` measures, and nothing here runs OpenCL", tuner.name))
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Other
+    }
+}
+
+/// The text of a target for any Mali GPU.
+fn mali_text() -> String {
+    json!({ "kind": "opencl", "device": "mali" }).to_string()
+}
+
+/// The target of a description, with the limits every such GPU has where it says none. Nothing there goes in step.
+pub fn mali(text: &str) -> Result<Target, String> {
+    let any = mali_text();
+    let text = if text == MALI { &any } else { text };
+    let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
+    let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
+    limits::complete(
+        object,
+        &[
+            ("max_threads_per_block", GROUP_ITEMS),
+            ("max_shared_memory_per_block", LOCAL_BYTES),
+            ("thread_warp_size", 1),
+        ],
+    );
+    let machine = Machine::Gpu(limits::gpu(text, object, 0)?);
+    Ok(Target { kind: &Mali, text: fields.to_string(), machine })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mali, mali};
+    use crate::{Gpu, Machine, TargetKind};
+
+    #[test]
+    fn a_description_is_completed() {
+        let Machine::Gpu(Gpu { block_threads, shared_bytes, capability, .. }) = mali("mali").unwrap().machine else {
+            panic!("a GPU")
+        };
+        assert_eq!((block_threads, shared_bytes, capability), (256, 32 << 10, 0));
+        let larger = mali(r#"{"kind": "opencl", "device": "mali", "max_threads_per_block": 512}"#).unwrap();
+        assert!(
+            Mali.is_named_by(&larger.text) && matches!(larger.machine, Machine::Gpu(Gpu { block_threads: 512, .. }))
+        );
+        assert!(Mali.is_named_by("mali") && !Mali.is_named_by("opencl") && !Mali.is_named_by(r#"{"kind": "cuda"}"#));
+    }
+
+    #[test]
+    fn a_wrong_description_says_what_is_wrong() {
+        let refused = mali(r#"{"kind": "opencl", "max_threads_per_block": -1}"#).unwrap_err();
+        assert!(refused.contains("max_threads_per_block"), "{refused}");
+    }
+}

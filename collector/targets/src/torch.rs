@@ -1,0 +1,56 @@
+//! `torch`: PyTorch's library, which computes tasks on CPUs and compiles nothing.
+
+use crate::kind::{Host, HostCpu, Refusal, Resolved, TargetKind, TunerNeeds};
+use crate::llvm::of_host;
+use crate::{Machine, Target};
+
+/// A library on CPUs; `--backend torch` and partners choose it.
+pub struct Torch;
+
+impl TargetKind for Torch {
+    fn name(&self) -> &'static str {
+        "torch"
+    }
+
+    fn has_word(&self) -> bool {
+        false
+    }
+
+    fn parse(&self, text: &str) -> Result<Target, String> {
+        Err(format!("target `{text}`: a library is no target of compiled code"))
+    }
+
+    fn resolve(&self, text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
+        self.parse(text).map(|target| Resolved { target, is_host: false }).map_err(Refusal::usage)
+    }
+
+    fn guess(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
+        Ok(of_host(host).machine)
+    }
+
+    fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
+        Some(Ok(Target { kind: &Torch, text: text.to_owned(), machine: host }))
+    }
+
+    fn is_library(&self) -> bool {
+        true
+    }
+
+    fn has_host_peaks(&self) -> bool {
+        true
+    }
+
+    fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
+        Some(format!("`{}` searches schedules, and a library has none", tuner.name))
+    }
+
+    fn record_word(&self) -> datasets::Target {
+        datasets::Target::Torch
+    }
+}
+
+/// Returns the target of a version of the library on a CPU.
+pub fn torch(version: Option<&str>, host: &HostCpu) -> Target {
+    let text = serde_json::json!({ "kind": "torch", "version": version }).to_string();
+    Target { kind: &Torch, text, machine: of_host(host).machine }
+}

@@ -1,0 +1,118 @@
+//! Attention of queries to keys and values.
+
+use super::prelude::*;
+use crate::pairs::AttentionMask;
+
+/// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]` and perhaps a mask that is added and broadcasts to `[b, h, s, t]`; each of
+/// the `g` heads of keys serves `h / g` neighbouring heads of queries. The query of row `i` stands at place `i + t - s`: with
+/// `causal` it sees no later place, with `window` only the last so many up to its own. With `softcap` scores become
+/// `softcap · tanh(score / softcap)` before the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attention {
+    pub causal: bool,
+    pub scale: f64,
+    pub window: Option<i64>,
+    pub softcap: Option<f64>,
+}
+
+impl Attention {
+    /// Every query sees every place; scores are divided by the root of the width of a head.
+    pub fn of_width(width: i64) -> Attention {
+        Attention { causal: false, scale: 1.0 / (width as f64).sqrt(), window: None, softcap: None }
+    }
+
+    /// No query sees a place after its own.
+    pub fn causal_of_width(width: i64) -> Attention {
+        Attention { causal: true, ..Attention::of_width(width) }
+    }
+
+    /// The mask that the attributes make for so many queries and places.
+    pub fn mask(&self, queries: u64, places: u64) -> AttentionMask {
+        AttentionMask { queries, places, is_causal: self.causal, window: self.window }
+    }
+}
+
+impl Operator for Attention {
+    fn facts(&self) -> Facts {
+        Facts::new("attention", Class::Contraction, 3..=4)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        finite_positive(self.scale, "scale")?;
+        self.softcap.map_or(Ok(()), |softcap| finite_positive(softcap, "softcap"))?;
+        if let Some(window) = self.window.filter(|window| *window < 1) {
+            return Err(format!("a window of {window} places must be at least 1"));
+        }
+        let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
+        floating(q)?;
+        for (name, ty) in [("q", q), ("k", k), ("v", v)] {
+            same_dtype(q, ty)?;
+            if ty.rank() != 4 {
+                return Err(format!(
+                    "`{name}` must have 4 dimensions (batch, heads, places, width), has {}",
+                    ty.rank()
+                ));
+            }
+        }
+        let heads = known(&q.shape[1], "the heads of `q`")?;
+        let kept = known(&k.shape[1], "the heads of `k`")?;
+        if kept < 1 || heads % kept != 0 {
+            return Err(format!("{kept} heads of `k` do not divide {heads} heads of `q`"));
+        }
+        let agree = q.shape[0] == k.shape[0] && q.shape[3] == k.shape[3] && k.shape[..3] == v.shape[..3];
+        if !agree {
+            return Err("`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places".to_owned());
+        }
+        if k.shape[2] == Dim::Known(0) {
+            return Err("there are no places to look at".to_owned());
+        }
+        if let Some(mask) = inputs.get(3) {
+            same_dtype(q, mask)?;
+            let scores = [&q.shape[..3], &k.shape[2..3]].concat();
+            if broadcast(&mask.shape, &scores)? != scores {
+                return Err(format!("the mask {mask} does not broadcast to the scores"));
+            }
+        }
+        Ok(TensorType { dtype: q.dtype, shape: [&q.shape[..3], &v.shape[3..]].concat() })
+    }
+
+    fn arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
+        let heads = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?]);
+        let mask = self.mask(extent(inputs[0], 2)?, extent(inputs[1], 2)?);
+        let scores = heads.saturating_mul(mask.pairs());
+        let macs = scores.saturating_mul(extent(inputs[0], 3)?.saturating_add(extent(inputs[2], 3)?));
+        // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
+        let (each, exps) = if self.softcap.is_some() { (9, 2) } else { (6, 1) };
+        let each = each + u64::from(inputs.len() == 4);
+        let flops = macs.saturating_mul(2).saturating_add(scores.saturating_mul(each));
+        Ok(Work { macs, flops, exps: scores.saturating_mul(exps), ..Work::default() })
+    }
+
+    /// Of keys and values only the places that a query sees.
+    fn bytes_read(&self, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
+        if ![1, 2].contains(&input) {
+            return bytes_of(ty);
+        }
+        let places = extent(ty, 2)?;
+        let seen = self.mask(extent(output, 2)?, places).seen_places();
+        // Each place has the same number of bytes.
+        Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        span(inputs, 0, 3..4).saturating_add(span(inputs, 1, 2..3))
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        let is_sized = |ty: &&TensorType| is_number(ty, 1) && is_number(ty, 3);
+        let is_short = self.window.is_none() || (is_number(inputs[0], 2) && is_number(inputs[1], 2));
+        inputs[..3].iter().all(is_sized) && is_short
+    }
+
+    fn describe(&self, line: &mut String) {
+        flag(line, "causal", self.causal);
+        attribute(line, "scale", self.scale, true);
+        attribute(line, "window", self.window.unwrap_or(0), self.window.is_some());
+        attribute(line, "softcap", self.softcap.unwrap_or(0.0), self.softcap.is_some());
+    }
+}

@@ -1,0 +1,21 @@
+//! Batch normalisation.
+
+use super::prelude::*;
+
+/// `x, scale, shift, mean, variance`; channel is dimension 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchNorm {
+    pub epsilon: f64,
+}
+
+impl Operator for BatchNorm {
+    fn facts(&self) -> Facts {
+        Facts::new("batch_norm", Class::Normalisation, 5..=5).with_weights(1..5).with_flops(4)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        finite_positive(self.epsilon, "epsilon")?;
+        floating(inputs[0])?;
+        vectors(inputs[0], 1, &inputs[1..])
+    }
+}

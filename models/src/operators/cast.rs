@@ -1,0 +1,23 @@
+//! Conversion to another element type.
+
+use super::prelude::*;
+
+/// The same numbers in another type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cast {
+    pub to: DType,
+}
+
+impl Operator for Cast {
+    fn facts(&self) -> Facts {
+        Facts::new("cast", Class::Pointwise, 1..=1).with_identity()
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        Ok(TensorType { dtype: self.to, shape: inputs[0].shape.clone() })
+    }
+
+    fn numbers(&self) -> String {
+        format!("({})", self.to)
+    }
+}

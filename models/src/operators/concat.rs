@@ -1,0 +1,54 @@
+//! Several tensors as one.
+
+use super::prelude::*;
+
+/// The inputs behind each other along `axis`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Concat {
+    pub axis: i64,
+}
+
+impl Operator for Concat {
+    fn facts(&self) -> Facts {
+        Facts::new("concat", Class::Movement, 1..=4096)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let first = inputs[0];
+        let axis = axis_of(self.axis, first)?;
+        let mut joined: i64 = 0;
+        for input in inputs {
+            same_dtype(first, input)?;
+            let agree = input.rank() == first.rank()
+                && (0..first.rank()).all(|index| index == axis || input.shape[index] == first.shape[index]);
+            if !agree {
+                return Err(format!("{input} and {first} differ outside axis {axis}"));
+            }
+            if inputs.len() > 1 {
+                let extent = known(&input.shape[axis], "the joined extent")?;
+                joined = joined.checked_add(extent).ok_or("the joined extent is more than 64 bits can count")?;
+            }
+        }
+        let mut output = first.clone();
+        if inputs.len() > 1 {
+            output.shape[axis] = Dim::Known(joined);
+        }
+        Ok(output)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn changes_nothing(&self, inputs: &[&TensorType], _output: &TensorType) -> bool {
+        inputs.len() == 1
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        inputs.iter().all(|ty| is_number(ty, index(self.axis)))
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+    }
+}

@@ -1,0 +1,98 @@
+//! Convolution.
+
+use super::prelude::*;
+use super::window::ConvWindow;
+
+/// `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` holds all heads, then all tails. As in every contraction integers below 32
+/// bits are summed in `i32`, every other type in itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conv {
+    pub strides: Vec<i64>,
+    pub pads: Vec<i64>,
+    pub dilations: Vec<i64>,
+    pub groups: i64,
+}
+
+impl Operator for Conv {
+    fn facts(&self) -> Facts {
+        Facts::new("conv", Class::Contraction, 2..=2).with_weights(1..2)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        convolve(inputs[0], inputs[1], &self.own_window())
+    }
+
+    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        count(inputs, output)
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        span(inputs, 1, 1..usize::MAX)
+    }
+
+    fn window(&self) -> Option<ConvWindow<'_>> {
+        Some(self.own_window())
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        numbers_from(inputs[0], 1) && numbers_from(inputs[1], 0)
+    }
+
+    fn kind(&self, inputs: &[&TensorType]) -> String {
+        kind(self.strides.len(), self.groups, inputs)
+    }
+
+    fn describe(&self, line: &mut String) {
+        self.own_window().describe(line);
+        attribute(line, "g", self.groups, self.groups != 1);
+    }
+}
+
+impl Conv {
+    fn own_window(&self) -> ConvWindow<'_> {
+        let Conv { strides, pads, dilations, groups } = self;
+        ConvWindow { kernel: &[], strides, pads, dilations, groups: *groups, is_transposed: false }
+    }
+}
+
+pub(super) fn convolve(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>) -> Rule<TensorType> {
+    same_dtype(x, w)?;
+    numeric(x)?;
+    let rank = window.spatial_rank(x)?;
+    if w.rank() != rank + 2 {
+        return Err(format!("`w` must have {} dimensions, has {}", rank + 2, w.rank()));
+    }
+    let channels_in = known(&x.shape[1], "the channel count of `x`")?;
+    let channels_out = known(&w.shape[0], "the output channel count of `w`")?;
+    let per_group = known(&w.shape[1], "the input channel count of `w`")?;
+    let groups = window.groups;
+    if groups < 1 || channels_in % groups != 0 || channels_out % groups != 0 {
+        return Err(format!("{groups} groups do not divide {channels_in} input and {channels_out} output channels"));
+    }
+    if channels_in / groups != per_group {
+        return Err(format!(
+            "`x` has {channels_in} channels in {groups} groups, so `w` must take {}, takes {per_group}",
+            channels_in / groups
+        ));
+    }
+    let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
+    for axis in 0..rank {
+        let kernel = known(&w.shape[axis + 2], "a kernel extent")?;
+        shape.push(Dim::Known(window.places(x, axis, kernel, false)?));
+    }
+    Ok(TensorType { dtype: accumulator(x.dtype), shape })
+}
+
+/// Each output element sums over one filter.
+pub(super) fn count(inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
+    Ok(contraction(elements(output)?.saturating_mul(filter)))
+}
+
+pub(super) fn kind(rank: usize, groups: i64, inputs: &[&TensorType]) -> String {
+    let is_depthwise = groups > 1
+        && inputs
+            .get(1)
+            .is_some_and(|w| w.shape.get(1) == Some(&Dim::Known(1)) && w.shape.first() == Some(&Dim::Known(groups)));
+    format!("{}conv{rank}d", if is_depthwise { "depthwise_" } else { "" })
+}

@@ -1,0 +1,35 @@
+//! Numbers from quantised ones.
+
+use super::prelude::*;
+use super::quantised::{check_zero, narrow, per_channel};
+
+/// `x, scale` and perhaps the zero point, of the type of `x`: `(x - zero) · scale` in the type of the scale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dequantize {
+    pub axis: i64,
+}
+
+impl Operator for Dequantize {
+    fn facts(&self) -> Facts {
+        Facts::new("dequantize", Class::Pointwise, 2..=3).with_weights(1..3).with_flops(2)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, scales) = (inputs[0], &inputs[1..]);
+        if x.dtype != DType::I32 {
+            narrow(x.dtype)?;
+        }
+        floating(scales[0])?;
+        per_channel(x, scales[0], self.axis)?;
+        check_zero(scales, x.dtype)?;
+        Ok(TensorType { dtype: scales[0].dtype, shape: x.shape.clone() })
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+    }
+}

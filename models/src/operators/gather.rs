@@ -1,0 +1,37 @@
+//! Look-up of slices.
+
+use super::lookup::{bytes_found, looked_up_axis};
+use super::prelude::*;
+
+/// `x, indices`: dimension `axis` becomes the dimensions of the indices. Here and in all look-ups negative indices count from the
+/// end, and an index outside of its dimension is undefined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gather {
+    pub axis: i64,
+}
+
+impl Operator for Gather {
+    /// The first input usually is a table of embeddings.
+    fn facts(&self) -> Facts {
+        Facts::new("gather", Class::Movement, 2..=2).with_weights(0..1)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, at) = (inputs[0], inputs[1]);
+        let axis = looked_up_axis(x, at, self.axis)?;
+        let shape = [&x.shape[..axis], &at.shape, &x.shape[axis + 1..]].concat();
+        Ok(TensorType { dtype: x.dtype, shape })
+    }
+
+    fn bytes_read(&self, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
+        bytes_found(input, ty, output)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+    }
+}

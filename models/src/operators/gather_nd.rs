@@ -1,0 +1,35 @@
+//! Look-up by tuples of indices.
+
+use super::lookup::{bytes_found, tuple};
+use super::prelude::*;
+
+/// `x, indices[b…, i…, k]`: the first `batch` dimensions go together, the next `k` are looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatherNd {
+    pub batch: i64,
+}
+
+impl Operator for GatherNd {
+    fn facts(&self) -> Facts {
+        Facts::new("gather_nd", Class::Movement, 2..=2).with_numbers_from(0)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, at, batch) = (inputs[0], inputs[1], self.batch);
+        let batch = usize::try_from(batch).map_err(|_| format!("{batch} batch dimensions must not be negative"))?;
+        let looked_up = tuple(x, at, batch)?;
+        if at.shape.get(..batch) != x.shape.get(..batch) || batch >= at.rank() {
+            return Err(format!("the first {batch} dimensions of {x} and {at} must agree"));
+        }
+        let shape = [&at.shape[..at.rank() - 1], &x.shape[batch + looked_up..]].concat();
+        Ok(TensorType { dtype: x.dtype, shape })
+    }
+
+    fn bytes_read(&self, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
+        bytes_found(input, ty, output)
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "batch", self.batch, self.batch != 0);
+    }
+}

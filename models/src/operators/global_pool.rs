@@ -1,0 +1,41 @@
+//! Pooling over all of space.
+
+use super::pool::PoolMode;
+use super::prelude::*;
+
+/// Over all spatial dimensions, which stay with extent 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlobalPool {
+    pub mode: PoolMode,
+}
+
+impl Operator for GlobalPool {
+    fn facts(&self) -> Facts {
+        Facts::new("global_pool", Class::Pool, 1..=1).with_numbers_from(2)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let x = inputs[0];
+        self.mode.check(x)?;
+        if x.rank() < 3 {
+            return Err(format!("`x` has {} dimensions; batch, channel and at least one more are needed", x.rank()));
+        }
+        let mut shape = x.shape[..2].to_vec();
+        shape.resize(x.rank(), Dim::Known(1));
+        Ok(TensorType { dtype: x.dtype, shape })
+    }
+
+    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Ok(self.mode.work(elements(inputs[0])?, elements(output)?))
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        if self.mode == PoolMode::Max { 1 } else { span(inputs, 0, 2..usize::MAX) }
+    }
+
+    fn kind(&self, _inputs: &[&TensorType]) -> String {
+        format!("global_{}_pool", self.mode.name())
+    }
+
+    fn describe(&self, _line: &mut String) {}
+}

@@ -1,0 +1,37 @@
+//! Layer normalisation.
+
+use super::prelude::*;
+
+/// `x, scale, shift`, both of the shape of the dimensions from `axis` on, over which it normalises.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerNorm {
+    pub axis: i64,
+    pub epsilon: f64,
+}
+
+impl Operator for LayerNorm {
+    /// Mean: one per element. Variance: subtraction, square, sum. Result: subtraction, division, scale, shift.
+    fn facts(&self) -> Facts {
+        Facts::new("layer_norm", Class::Normalisation, 3..=3).with_weights(1..3).with_flops(8)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        normalised(inputs[0], self.axis, self.epsilon, &inputs[1..])
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        span(inputs, 0, index(self.axis)..usize::MAX)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        numbers_from(inputs[0], index(self.axis))
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+    }
+}

@@ -1,0 +1,28 @@
+//! Pieces of the line that describes a task.
+
+use std::fmt::{Display, Write};
+
+pub(super) fn attribute(line: &mut String, key: &str, value: impl Display, is_shown: bool) {
+    if is_shown {
+        let _ = write!(line, " {key}={value}");
+    }
+}
+
+pub(super) fn flag(line: &mut String, name: &str, is_set: bool) {
+    if is_set {
+        let _ = write!(line, " {name}");
+    }
+}
+
+/// One number when all are equal, else all of them.
+pub(super) fn list(numbers: &[i64]) -> String {
+    match numbers {
+        [first, rest @ ..] if rest.iter().all(|number| number == first) => first.to_string(),
+        _ => join(numbers, "x"),
+    }
+}
+
+/// Items with a separator between them.
+pub fn join<T: Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+}

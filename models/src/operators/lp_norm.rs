@@ -1,0 +1,37 @@
+//! Division by a norm.
+
+use super::prelude::*;
+
+/// `x / (sum |x|^order)^(1/order)` along `axis`, zeros where that is zero; the order is 1 or 2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LpNorm {
+    pub axis: i64,
+    pub order: i64,
+}
+
+impl Operator for LpNorm {
+    fn facts(&self) -> Facts {
+        Facts::new("lp_norm", Class::Normalisation, 1..=1).with_flops(3)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        axis_of(self.axis, inputs[0])?;
+        if !(1..=2).contains(&self.order) {
+            return Err(format!("the order {} is neither 1 nor 2", self.order));
+        }
+        floating(inputs[0])
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        along(inputs, self.axis)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+        attribute(line, "order", self.order, true);
+    }
+}

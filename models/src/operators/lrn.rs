@@ -1,0 +1,47 @@
+//! Local response normalisation.
+
+use super::prelude::*;
+
+/// `x / (bias + alpha / size · sum x²)^beta`, the sum over `size` neighbouring channels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lrn {
+    pub size: i64,
+    pub alpha: f64,
+    pub beta: f64,
+    pub bias: f64,
+}
+
+impl Operator for Lrn {
+    fn facts(&self) -> Facts {
+        Facts::new("lrn", Class::Normalisation, 1..=1).with_numbers_from(1)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, size) = (inputs[0], self.size);
+        if x.rank() < 2 {
+            return Err(format!("`x` has {} dimensions; batch and channel are needed", x.rank()));
+        }
+        let channels = known(&x.shape[1], "the channel count of `x`")?;
+        if !(1..=channels.saturating_mul(2).max(1)).contains(&size) {
+            return Err(format!("{size} neighbours must be at least 1 and at most twice the {channels} channels"));
+        }
+        let numbers = [("alpha", self.alpha), ("beta", self.beta), ("bias", self.bias)];
+        if let Some((name, number)) = numbers.iter().find(|(_, number)| !number.is_finite()) {
+            return Err(format!("{name} {number} must be finite"));
+        }
+        floating(x)
+    }
+
+    /// A square, the sum of the neighbours, scale, addition, power, division.
+    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Ok(Work { exps: elements(output)?, ..pointwise(output, self.size.unsigned_abs().saturating_add(4))? })
+    }
+
+    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+        self.size
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "size", self.size, true);
+    }
+}

@@ -1,0 +1,39 @@
+//! Normalisation by mean and variance.
+
+use super::prelude::*;
+
+/// `(x - mean) / (sqrt(variance) + epsilon)` over these dimensions, which stand in ascending order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeanVarianceNorm {
+    pub axes: Vec<i64>,
+    pub epsilon: f64,
+}
+
+impl Operator for MeanVarianceNorm {
+    fn facts(&self) -> Facts {
+        Facts::new("mean_variance_norm", Class::Normalisation, 1..=1).with_flops(6)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        finite_positive(self.epsilon, "epsilon")?;
+        ascending(inputs[0], &self.axes)?;
+        floating(inputs[0])
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        along_all(inputs, &self.axes)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        self.axes.iter_mut().for_each(|axis| front(axis, rank));
+        self.axes.sort_unstable();
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        self.axes.iter().all(|&axis| is_number(inputs[0], index(axis)))
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axes", join(&self.axes, "x"), true);
+    }
+}

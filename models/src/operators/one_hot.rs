@@ -1,0 +1,47 @@
+//! Indices as vectors.
+
+use super::lookup::indices;
+use super::prelude::*;
+
+/// `indices`: a new dimension `axis` of extent `depth`, `on` at the index and `off` elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OneHot {
+    pub axis: i64,
+    pub depth: i64,
+    pub on: f64,
+    pub off: f64,
+    pub to: DType,
+}
+
+impl Operator for OneHot {
+    fn facts(&self) -> Facts {
+        Facts::new("one_hot", Class::Movement, 1..=1)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (at, values) = (inputs[0], [self.on, self.off]);
+        indices(at)?;
+        let Some(axis) = usize::try_from(self.axis).ok().filter(|&axis| axis <= at.rank()) else {
+            return Err(format!("axis {} is above the rank {}", self.axis, at.rank()));
+        };
+        if self.depth < 1 {
+            return Err(format!("depth {} must be at least 1", self.depth));
+        }
+        if values.iter().any(|value| !value.is_finite()) {
+            return Err(format!("the values {values:?} must be finite"));
+        }
+        let mut shape = at.shape.clone();
+        shape.insert(axis, Dim::Known(self.depth));
+        Ok(TensorType { dtype: self.to, shape })
+    }
+
+    /// The new dimension counts too.
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank.saturating_add(1));
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+        attribute(line, "depth", self.depth, true);
+    }
+}

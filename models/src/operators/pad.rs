@@ -1,0 +1,60 @@
+//! Padding with a number.
+
+use super::prelude::*;
+
+/// Surrounds with a number; `pads` holds all heads, then all tails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pad {
+    pub pads: Vec<i64>,
+    pub value: f64,
+}
+
+impl Operator for Pad {
+    fn facts(&self) -> Facts {
+        Facts::new("pad", Class::Movement, 1..=1).with_identity()
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, pads, value) = (inputs[0], &self.pads, self.value);
+        let rank = x.rank();
+        if pads.len() != 2 * rank {
+            return Err(format!("{rank} dimensions need {} pads, got {}", 2 * rank, pads.len()));
+        }
+        if !value.is_finite() {
+            return Err(format!("the pad value {value} must be finite"));
+        }
+        padded(x, pads)
+    }
+
+    fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
+        let rank = inputs[0].rank();
+        (0..rank).all(|d| is_number(inputs[0], d) || self.pads[d] + self.pads[rank + d] == 0)
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "p", join(&self.pads, "x"), true);
+        attribute(line, "value", self.value, self.value != 0.0);
+    }
+}
+
+/// The type with so many elements more at each side.
+pub(super) fn padded(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
+    let rank = x.rank();
+    if pads.len() != 2 * rank {
+        return Err(format!("{rank} dimensions need {} pads, got {}", 2 * rank, pads.len()));
+    }
+    let mut output = x.clone();
+    for (index, dim) in output.shape.iter_mut().enumerate() {
+        let (head, tail) = (pads[index], pads[index + rank]);
+        if head < 0 || tail < 0 {
+            return Err(format!("pads {head} and {tail} of dimension {index} must not be negative"));
+        }
+        if head == 0 && tail == 0 {
+            continue;
+        }
+        let extent = known(dim, "a padded extent")?;
+        let padded = extent.checked_add(head).and_then(|extent| extent.checked_add(tail));
+        *dim = Dim::Known(padded.ok_or("the padded extent is more than 64 bits can count")?);
+    }
+    Ok(output)
+}

@@ -1,0 +1,129 @@
+//! Pooling by sliding windows.
+
+use super::prelude::*;
+use super::window::ConvWindow;
+
+/// How a window becomes one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolMode {
+    Max,
+    Average,
+    /// `(sum |x|^order)^(1/order)`; the order is at least 1, and padding counts as zero.
+    Lp {
+        order: i64,
+    },
+}
+
+impl PoolMode {
+    /// The mode's name in texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            PoolMode::Max => "max",
+            PoolMode::Average => "average",
+            PoolMode::Lp { .. } => "lp",
+        }
+    }
+
+    /// Refuses element types that the mode cannot reduce.
+    pub(super) fn check(self, x: &TensorType) -> Rule<()> {
+        const MAX_ORDER: i64 = 16;
+        numeric(x)?;
+        match self {
+            PoolMode::Average if !x.dtype.is_float() => {
+                Err(format!("an average needs a floating type, not {}", x.dtype))
+            }
+            PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating type, not {}", x.dtype)),
+            PoolMode::Lp { order } if !(1..=MAX_ORDER).contains(&order) => {
+                Err(format!("the order {order} must be 1 to {MAX_ORDER}"))
+            }
+            PoolMode::Average | PoolMode::Max | PoolMode::Lp { .. } => Ok(()),
+        }
+    }
+
+    /// Operations that reduce so many elements to so many results.
+    pub(super) fn work(self, reads: u64, results: u64) -> Work {
+        flops(match self {
+            PoolMode::Max => reads.saturating_sub(results),
+            PoolMode::Average => reads,
+            PoolMode::Lp { .. } => reads.saturating_mul(2).saturating_add(results),
+        })
+    }
+}
+
+/// An average divides by the kernel's elements inside the data, with `count_pad` also by those inside the pads; those that only
+/// `ceil` reaches never count. Padding never is a maximum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    pub mode: PoolMode,
+    pub kernel: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub pads: Vec<i64>,
+    pub dilations: Vec<i64>,
+    pub ceil: bool,
+    pub count_pad: bool,
+}
+
+impl Operator for Pool {
+    fn facts(&self) -> Facts {
+        Facts::new("pool", Class::Pool, 1..=1).with_numbers_from(2)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let x = inputs[0];
+        self.mode.check(x)?;
+        let window = self.own_window();
+        let rank = window.spatial_rank(x)?;
+        if self.kernel.len() != rank {
+            return Err(format!("the kernel has {} extents, the strides {rank}", self.kernel.len()));
+        }
+        let mut shape = x.shape[..2].to_vec();
+        for (axis, &extent) in self.kernel.iter().enumerate() {
+            for side in [axis, axis + rank] {
+                let pad = self.pads[side];
+                // A window of nothing but padding has no maximum.
+                if pad >= extent {
+                    return Err(format!("pad {pad} must be smaller than the kernel extent {extent}"));
+                }
+            }
+            shape.push(Dim::Known(window.places(x, axis, extent, self.ceil)?));
+        }
+        Ok(TensorType { dtype: x.dtype, shape })
+    }
+
+    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        let window = self.kernel.iter().fold(1u64, |product, &k| product.saturating_mul(k.unsigned_abs()));
+        pointwise(output, self.mode.work(window, 1).flops)
+    }
+
+    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+        match self.mode {
+            PoolMode::Max => 1,
+            PoolMode::Average | PoolMode::Lp { .. } => {
+                self.kernel.iter().fold(1, |product, &extent| product.saturating_mul(extent))
+            }
+        }
+    }
+
+    fn window(&self) -> Option<ConvWindow<'_>> {
+        Some(self.own_window())
+    }
+
+    fn kind(&self, _inputs: &[&TensorType]) -> String {
+        format!("{}_pool", self.mode.name())
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "k", list(&self.kernel), true);
+        self.own_window().describe(line);
+        flag(line, "ceil", self.ceil);
+        flag(line, "count_pad", self.count_pad);
+    }
+}
+
+impl Pool {
+    fn own_window(&self) -> ConvWindow<'_> {
+        let Pool { kernel, strides, pads, dilations, .. } = self;
+        ConvWindow { kernel, strides, pads, dilations, groups: 1, is_transposed: false }
+    }
+}

@@ -1,0 +1,49 @@
+//! What operators of quantised numbers share.
+
+use super::prelude::*;
+
+/// Quantised numbers and their scale: one for all, or one per channel.
+pub(super) fn per_channel(x: &TensorType, scale: &TensorType, axis: i64) -> Rule<()> {
+    match scale.shape.as_slice() {
+        [] if axis == 0 => Ok(()),
+        [] => Err(format!("one scale for all has no axis; give 0 and not {axis}")),
+        [channels] if x.shape.get(axis_of(axis, x)?) == Some(channels) => Ok(()),
+        _ => Err(format!("{scale} must be a scalar or a vector along dimension {axis} of {x}")),
+    }
+}
+
+pub(super) fn check_zero(scales: &[&TensorType], dtype: DType) -> Rule<()> {
+    match scales.get(1) {
+        None => Ok(()),
+        Some(zero) if zero.dtype == dtype && zero.shape == scales[0].shape => Ok(()),
+        Some(zero) => Err(format!("the zero point {zero} must be {dtype} and shaped like the scale {}", scales[0])),
+    }
+}
+
+/// The range of a type that numbers are quantised to.
+pub(super) fn narrow(dtype: DType) -> Rule<(i64, i64)> {
+    dtype
+        .integer_range()
+        .filter(|_| dtype.bytes() <= 2)
+        .ok_or_else(|| format!("needs an integer of 8 or 16 bits, not {dtype}"))
+}
+
+/// Operands of a quantised contraction, as the plain contraction of the same shapes sees them.
+pub(super) fn as_plain(operands: [(&TensorType, i64); 2]) -> Rule<[TensorType; 2]> {
+    for (operand, zero) in operands {
+        let (low, high) = match operand.dtype {
+            DType::I8 | DType::U8 => narrow(operand.dtype)?,
+            other => return Err(format!("needs integers of 8 bits, not {other}")),
+        };
+        if !(low..=high).contains(&zero) {
+            return Err(format!("the zero point {zero} does not fit {}", operand.dtype));
+        }
+    }
+    // The signs of the two may differ; only their shapes matter from here on.
+    Ok(operands.map(|(operand, _)| TensorType { dtype: DType::I8, shape: operand.shape.clone() }))
+}
+
+/// Appends the zero points of two operands to the line that describes a task.
+pub(super) fn describe_zeros(line: &mut String, zeros: [i64; 2]) {
+    attribute(line, "zero", join(&zeros, ","), zeros != [0, 0]);
+}

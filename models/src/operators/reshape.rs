@@ -1,0 +1,55 @@
+//! Another shape of the same elements.
+
+use super::prelude::*;
+
+/// One extent may be -1 (deduced); 0 keeps the input's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reshape {
+    pub shape: Vec<i64>,
+}
+
+impl Operator for Reshape {
+    fn facts(&self) -> Facts {
+        Facts::new("reshape", Class::View, 1..=1).with_numbers_from(0).with_identity()
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, shape) = (inputs[0], &self.shape);
+        let mut kept = vec![false; x.rank()];
+        let mut deduced = None;
+        let mut output = Vec::with_capacity(shape.len());
+        for (index, &extent) in shape.iter().enumerate() {
+            output.push(match extent {
+                0 => {
+                    let dim = x.shape.get(index);
+                    let dim = dim.ok_or_else(|| format!("0 keeps dimension {index}, `x` has {}", x.rank()))?;
+                    kept[index] = true;
+                    dim.clone()
+                }
+                -1 if deduced.replace(index).is_some() => return Err("more than one extent is -1".to_owned()),
+                -1 => Dim::Known(1),
+                extent if extent > 0 => Dim::Known(extent),
+                extent => return Err(format!("extent {extent} is neither positive, 0 nor -1")),
+            });
+        }
+        // Kept dimensions stand on both sides and cancel; the rest must hold equally many elements.
+        let rest: Vec<&Dim> = x.shape.iter().zip(&kept).filter(|(_, kept)| !**kept).map(|(dim, _)| dim).collect();
+        let asked = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
+        let symbols: Vec<&Dim> = rest.iter().copied().filter(|dim| matches!(dim, Dim::Symbol(_))).collect();
+        let numbers = element_count(rest.iter().filter_map(|dim| known(dim, "an extent").ok()))?;
+        match (deduced, symbols.as_slice()) {
+            (Some(index), [symbol]) if numbers == asked => output[index] = (*symbol).clone(),
+            (Some(index), []) if asked != 0 && numbers % asked == 0 => output[index] = Dim::Known(numbers / asked),
+            (None, []) if numbers == asked => {}
+            (_, []) => return Err(format!("{x} cannot be seen as {shape:?}: the element counts differ")),
+            (_, symbols) => {
+                return Err(format!("{shape:?} does not say where {} goes; bind it to a number", symbols[0]));
+            }
+        }
+        Ok(TensorType { dtype: x.dtype, shape: output })
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "shape", join(&self.shape, "x"), true);
+    }
+}

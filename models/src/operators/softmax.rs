@@ -1,0 +1,42 @@
+//! Softmax and its logarithm.
+
+use super::prelude::*;
+
+/// Exponentials along `axis` over their sum, or the logarithm of that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Softmax {
+    pub axis: i64,
+    pub log: bool,
+}
+
+impl Operator for Softmax {
+    fn facts(&self) -> Facts {
+        Facts::new("softmax", Class::Normalisation, 1..=1)
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        axis_of(self.axis, inputs[0])?;
+        floating(inputs[0])
+    }
+
+    /// Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
+    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Ok(Work { exps: elements(output)?, ..pointwise(output, 5)? })
+    }
+
+    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+        along(inputs, self.axis)
+    }
+
+    fn count_axes_from_front(&mut self, rank: usize) {
+        front(&mut self.axis, rank);
+    }
+
+    fn kind(&self, _inputs: &[&TensorType]) -> String {
+        if self.log { "log_softmax" } else { "softmax" }.to_owned()
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "axis", self.axis, true);
+    }
+}

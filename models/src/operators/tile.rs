@@ -1,0 +1,37 @@
+//! Repetition of dimensions.
+
+use super::prelude::*;
+
+/// Each dimension so many times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tile {
+    pub repeats: Vec<i64>,
+}
+
+impl Operator for Tile {
+    fn facts(&self) -> Facts {
+        Facts::new("tile", Class::Movement, 1..=1).with_identity()
+    }
+
+    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let (x, repeats) = (inputs[0], &self.repeats);
+        if repeats.len() != x.rank() {
+            return Err(format!("{} dimensions need as many repeats, got {}", x.rank(), repeats.len()));
+        }
+        let mut output = x.clone();
+        for (dim, &repeat) in output.shape.iter_mut().zip(repeats) {
+            if repeat < 1 {
+                return Err(format!("{repeat} repeats must be at least 1"));
+            }
+            if repeat > 1 {
+                let repeated = known(dim, "a repeated extent")?.checked_mul(repeat);
+                *dim = Dim::Known(repeated.ok_or("the repeated extent is more than 64 bits can count")?);
+            }
+        }
+        Ok(output)
+    }
+
+    fn describe(&self, line: &mut String) {
+        attribute(line, "times", join(&self.repeats, "x"), true);
+    }
+}

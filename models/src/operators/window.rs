@@ -1,0 +1,90 @@
+//! How operators slide windows over the spatial dimensions of their first input.
+
+use super::line::{attribute, list};
+use crate::shapes::{Rule, known};
+use crate::types::TensorType;
+
+/// Strides, pads, dilations and kernels beyond this are mistakes; below it their sums and products need no checks.
+pub(super) const MAX_ATTRIBUTE: i64 = 1 << 31;
+
+/// The attributes of a sliding window. Spatial attributes have one entry per spatial dimension (1 to 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvWindow<'a> {
+    /// Extents of a window; none where its weight has them.
+    pub kernel: &'a [i64],
+    /// Elements from one window to the next.
+    pub strides: &'a [i64],
+    /// All heads, then all tails.
+    pub pads: &'a [i64],
+    /// Elements from one tap of a window to the next.
+    pub dilations: &'a [i64],
+    /// Groups of channels that do not mix; 1 where channels never mix.
+    pub groups: i64,
+    /// Whether strides are those of the output.
+    pub is_transposed: bool,
+}
+
+impl ConvWindow<'_> {
+    /// Returns the heads of the pads where the tails are equal.
+    pub fn even_pads(&self) -> Option<&[i64]> {
+        let (heads, tails) = self.pads.split_at(self.strides.len());
+        (heads == tails).then_some(heads)
+    }
+
+    /// Returns the number of spatial dimensions, once the attributes and `x` agree on it.
+    pub(super) fn spatial_rank(&self, x: &TensorType) -> Rule<usize> {
+        let rank = self.strides.len();
+        if !(1..=3).contains(&rank) {
+            return Err(format!("there are {rank} strides; 1 to 3 spatial dimensions are possible"));
+        }
+        if self.pads.len() != 2 * rank || self.dilations.len() != rank {
+            return Err(format!(
+                "{rank} strides need {} pads and {rank} dilations, got {} and {}",
+                2 * rank,
+                self.pads.len(),
+                self.dilations.len()
+            ));
+        }
+        if x.rank() != rank + 2 {
+            return Err(format!("`x` must have {} dimensions for {rank} strides, has {}", rank + 2, x.rank()));
+        }
+        let bounds = [("stride", self.strides, 1), ("dilation", self.dilations, 1), ("pad", self.pads, 0)];
+        for (name, values, low) in bounds {
+            if let Some(value) = values.iter().find(|value| !(low..=MAX_ATTRIBUTE).contains(*value)) {
+                return Err(format!("{name} {value} must be at least {low} and at most {MAX_ATTRIBUTE}"));
+            }
+        }
+        Ok(rank)
+    }
+
+    /// Returns how many places a window has along one spatial axis.
+    pub(super) fn places(&self, x: &TensorType, axis: usize, kernel: i64, ceil: bool) -> Rule<i64> {
+        if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
+            return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));
+        }
+        let extent = i128::from(known(&x.shape[axis + 2], "a spatial extent of `x`")?);
+        let stride = i128::from(self.strides[axis]);
+        let head = i128::from(self.pads[axis]);
+        let tail = i128::from(self.pads[axis + self.strides.len()]);
+        let reach = i128::from(self.dilations[axis]) * (i128::from(kernel) - 1) + 1;
+        let room = extent + head + tail - reach;
+        if room < 0 {
+            return Err(format!(
+                "a window of {reach} does not fit into {extent} + {head} + {tail} elements of spatial dimension {axis}"
+            ));
+        }
+        let mut places = room / stride + 1;
+        // With `ceil` a last, partial window counts if it starts inside the data or its leading pad.
+        if ceil && room % stride != 0 && places * stride < extent + head {
+            places += 1;
+        }
+        i64::try_from(places).map_err(|_| format!("{places} window places are more than 64 bits can count"))
+    }
+
+    /// Appends strides, pads and dilations to the line that describes a task.
+    pub(super) fn describe(&self, line: &mut String) {
+        attribute(line, "s", list(self.strides), self.strides.iter().any(|&stride| stride != 1));
+        attribute(line, "p", list(self.pads), self.pads.iter().any(|&pad| pad != 0));
+        attribute(line, "d", list(self.dilations), self.dilations.iter().any(|&dilation| dilation != 1));
+    }
+}
