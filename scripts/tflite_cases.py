@@ -140,7 +140,7 @@ def pooled(x):
     """A pool over pads that are no maximum, as exporters of PyTorch models write them, and such pads alone."""
     x = tf.nn.relu(x) - 1.0
     y = tf.pad(x, [[0, 0], [1, 1], [1, 2], [0, 0]], constant_values=-np.inf)
-    return tf.nn.max_pool2d(y, 3, 2, "VALID"), tf.reduce_max(tf.pad(x, [[0, 0], [2, 0], [0, 0], [0, 1]], constant_values=-np.inf), 1) * 0.5
+    return tf.nn.max_pool2d(y, 3, 2, "VALID"), tf.reduce_max(tf.pad(x, [[0, 0], [2, 0], [0, 0], [0, 0]], constant_values=-np.inf), 1) * 0.5
 
 
 def others(x):
