@@ -7,23 +7,6 @@ use crate::{Outcome, Refusal, malformed, unsupported};
 use models::graph::ValueId;
 use serde_json::Value;
 
-/// Names of tensors in an argument.
-pub(super) fn names_of(union: &Union) -> Vec<&str> {
-    let (variant, value) = union.parts();
-    match variant {
-        "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
-        "as_tensors" => {
-            let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            list.iter().filter_map(|tensor| tensor.get("name")?.as_str()).collect()
-        }
-        "as_optional_tensors" => {
-            let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 impl<'a> Importer<'a> {
     pub(super) fn argument(&self, union: &'a Union) -> Outcome<Argument> {
         let (variant, value) = union.parts();

@@ -4,10 +4,9 @@
 //! of the same memory. Each name points to a cell, and a cell may be a window on another; a write goes through slices
 //! to the tensor they are cut from. Writes that would have to go any other way are refused when somebody looks later.
 
-use super::arguments::names_of;
 use super::call::Call;
 use super::rules::{self, Made};
-use super::schema::{Input, Meta, Node, Program, Union};
+use super::schema::{Input, Meta, Node, Program, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
 use models::builder::GraphBuilder;

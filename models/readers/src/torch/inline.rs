@@ -3,7 +3,7 @@
 //! `torch.export` wraps what stands inside `no_grad` or `autocast` in a program of its own. Its nodes become nodes of the
 //! program around it, under names that say where they come from.
 
-use super::schema::{Graph, Input, Node, Union};
+use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn insert(graph: &mut Graph, node: &Node, mut part: Graph, depth: usize) -> Resu
 
 /// Names of tensors in the order of their variants.
 fn names(unions: &[Union]) -> Vec<String> {
-    unions.iter().flat_map(super::arguments::names_of).map(str::to_owned).collect()
+    unions.iter().flat_map(names_of).map(str::to_owned).collect()
 }
 
 /// Another name for a tensor.

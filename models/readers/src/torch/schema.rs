@@ -209,3 +209,20 @@ pub(super) fn dtype(code: i64) -> Result<DType, String> {
         other => return Err(format!("element type {other} is unknown")),
     })
 }
+
+/// Names of tensors in an argument.
+pub(super) fn names_of(union: &Union) -> Vec<&str> {
+    let (variant, value) = union.parts();
+    match variant {
+        "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
+        "as_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("name")?.as_str()).collect()
+        }
+        "as_optional_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
