@@ -82,6 +82,182 @@ class Steps(nn.Module):
         return nn.functional.gelu(self.norm(x), approximate="tanh"), last
 
 
+class Norms(nn.Module):
+    """Norms, and what is normalised by its own statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3), dim=2)
+        self.batch = nn.BatchNorm1d(6, track_running_stats=False)
+        self.instance = nn.InstanceNorm1d(6, affine=True)
+        self.kernel = nn.Parameter(torch.randn(5, 4, 3))
+
+    def forward(self, x):
+        weight = nn.functional.batch_norm(self.kernel.reshape(1, 5, -1), None, None, training=True, momentum=0.0).reshape(5, 4, 3)
+        y = self.normed(x)
+        lengths = [torch.linalg.vector_norm(x, order, dim=(0, 2), keepdim=True) for order in (0, 1, 2, 3.5, float("inf"), -float("inf"))]
+        variance, mean = torch.var_mean(x, dim=(0, 2), correction=0, keepdim=True)
+        deviation, _ = torch.std_mean(x, dim=1)
+        near = nn.functional.cosine_similarity(x, x.flip(2), dim=1), nn.functional.pairwise_distance(x[:, 0], x[:, 1])
+        apart = torch.cdist(x, x.roll(1, 2)), x.norm(dim=1), x.norm(p=1), torch.count_nonzero(x > 0, dim=1)
+        return nn.functional.conv1d(x, weight), self.batch(y), self.instance(y), *lengths, variance, mean, deviation, *near, *apart
+
+
+class Grids(nn.Module):
+    """Images that are looked at in computed places."""
+
+    def forward(self, x, theta, grid, volume):
+        moved = [nn.functional.affine_grid(theta, (2, 3, 4, 5), align_corners=aligned) for aligned in (False, True)]
+        seen = []
+        for mode in ("bilinear", "nearest", "bicubic"):
+            for padding in ("zeros", "border", "reflection"):
+                for aligned in (False, True):
+                    seen.append(nn.functional.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=aligned))
+        deep = nn.functional.grid_sample(volume, torch.cat([grid, grid[..., :1]], -1).unsqueeze(1), align_corners=False)
+        ij = torch.meshgrid(torch.arange(3) * 0.5, theta[0, 0], indexing="ij")
+        xy = torch.meshgrid(torch.linspace(-1, 1, 4), theta[0, 1], indexing="xy")
+        return *moved, *seen, deep, ij[0] + ij[1], xy[0] - xy[1]
+
+
+class Resized(nn.Module):
+    """Changes of resolution of all kinds."""
+
+    def forward(self, x, volume):
+        resize = nn.functional.interpolate
+        resized = []
+        for aligned in (False, True):
+            resized.append(resize(x, (9, 7), mode="bicubic", align_corners=aligned))
+            resized.append(resize(volume, (5, 4, 6), mode="trilinear", align_corners=aligned))
+        for mode in ("bilinear", "bicubic"):
+            resized.append(resize(x, (3, 4), mode=mode, antialias=True))
+            resized.append(resize(x, (11, 13), mode=mode, antialias=True))
+            resized.append(resize(x, scale_factor=(1.7, 0.6), mode=mode))
+        resized.append(resize(x, scale_factor=1.7, mode="nearest"))
+        resized.append(resize(x, (9, 4), mode="nearest-exact"))
+        resized.append(nn.functional.max_pool2d(nn.functional.pad(x, (1, 2, 0, 1), value=-torch.inf), 3, 2))
+        return tuple(resized)
+
+
+class Blocks(nn.Module):
+    """Blocks, windows and other ways to look at the same elements."""
+
+    def forward(self, x):
+        blocks = nn.functional.unfold(x, 3, dilation=2, padding=1, stride=2)
+        back = nn.functional.fold(nn.functional.unfold(x, (2, 3), padding=1), (6, 8), (2, 3), padding=1)
+        tiles = nn.functional.fold(nn.functional.unfold(x, 2, stride=2), (6, 8), 2, stride=2)
+        windows = x.unfold(2, 3, 2), x.unfold(3, 4, 4), x.unfold(-1, 8, 1)
+        turned = torch.rot90(x, 1, (2, 3)), torch.rot90(x, 3, (-2, -1)), x.swapaxes(0, 3), x.movedim((0, 1), (-1, 0)), x.mT
+        lines = x.diagonal(1, 2, 3), x[0, 0].diag(), torch.diag_embed(x[0, 0])
+        parts = torch.tensor_split(x, 3, dim=3)[1], torch.tensor_split(x, (1, 4), dim=3)[2], torch.hstack([x, x]), torch.vstack([x, x])
+        repeated = x.tile(2, 1), x.roll(5), x.repeat_interleave(2), x.repeat_interleave(torch.tensor([1, 0, 3, 2]), 1)
+        others = nn.functional.channel_shuffle(x, 2), torch.eye(4, 8) + x[0, 0, :4], x.reshape_as(x.flatten()), torch.triu_indices(3, 4, 1)
+        empty = torch.cat([x[:, :0], x, x[:, 4:].reshape(2, 0, 6, 8)], dim=1), x.as_strided((2, 3), (5, 2), 3)
+        flipped = x.fliplr(), torch.take_along_dim(x, x.argmax(1, keepdim=True), 1), torch.atleast_1d(x), x.ravel()
+        return blocks, back, tiles, *windows, *turned, *lines, *parts, *repeated, *others, *empty, *flipped
+
+
+class Counts(nn.Module):
+    """Counts, bags of rows, places among sorted numbers, and running results."""
+
+    def __init__(self):
+        super().__init__()
+        self.bags = nn.ModuleList([nn.EmbeddingBag(9, 3, mode=mode, padding_idx=2) for mode in ("sum", "mean", "max")])
+        self.register_buffer("starts", torch.tensor([0, 2, 2, 5]))
+
+    def forward(self, x, numbers, weights):
+        counted = torch.histc(numbers.float(), 9, 0, 8), torch.histc(x, 7, -1.0, 1.5), torch.isin(numbers, torch.tensor([3, 5]))
+        bags = [bag(numbers) for bag in self.bags] + [bag(numbers.flatten(), self.starts) for bag in self.bags]
+        weighted = nn.functional.embedding_bag(numbers, self.bags[0].weight, mode="sum", per_sample_weights=weights)
+        bounds = torch.tensor([-1.0, 0.0, 0.5])
+        places = torch.bucketize(x, bounds), torch.bucketize(x, bounds, right=True), torch.searchsorted(x.sort(-1)[0], x)
+        running = x.cumprod(1), *x.cummax(1), *x.cummin(0), x.median(), *x.median(1), *x.kthvalue(2, 0), *torch.aminmax(x, dim=1)
+        added = x.index_add(1, numbers[0, :2] % 5, x[:, :2], alpha=2), x.index_copy(0, torch.tensor([3, 1]), x[:2]), x.index_fill(1, numbers[0, :1] % 5, 7)
+        joined = x.scatter_reduce(1, numbers % 5, x[:3, :4], "amax"), x.take(numbers), torch.bincount(torch.tensor([1, 3, 1]), minlength=5)
+        return *counted, *bags, weighted, *places, *running, *added, *joined
+
+
+class Cells(nn.Module):
+    """Recurrent layers of every kind, and single steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.projected = nn.LSTM(5, 6, num_layers=2, proj_size=3, bidirectional=True)
+        self.relu = nn.RNN(6, 4, num_layers=2, nonlinearity="relu", batch_first=True)
+        self.tanh = nn.RNN(5, 4, bias=False)
+        self.steps = nn.ModuleList([nn.LSTMCell(5, 4), nn.GRUCell(5, 4), nn.RNNCell(5, 4), nn.RNNCell(5, 4, nonlinearity="relu", bias=False)])
+
+    def forward(self, x):
+        y, (state, memory) = self.projected(x)
+        z, last = self.relu(y)
+        alone, _ = self.tanh(x[:, 0])
+        steps = [step(x[0]) for step in self.steps]
+        return y, state, memory, z, last, alone, *steps[0], *steps[1:]
+
+
+class Points(nn.Module):
+    """Functions of elements."""
+
+    def forward(self, a, b):
+        c = torch.where(a > 1, float("inf"), torch.where(b > 1, float("nan"), a))
+        joined = torch.lerp(a, b, 0.3), torch.lerp(a, b, b), torch.addcmul(a, a, b, value=0.5), torch.addcdiv(a, b, a, value=2)
+        bent = torch.atan2(a, b), torch.atan2(a, b * 0), torch.hypot(a, b), torch.logaddexp(a, b), torch.erfc(a), torch.heaviside(a, b), a.frac()
+        cut = nn.functional.threshold(a, 0.2, -3), torch.logit(a.sigmoid(), 1e-6), nn.functional.rrelu(a), c.isfinite(), c.nan_to_num(2, 3)
+        whole = (a * 8).int(), (a * 8).int() << 2, (a * 8).int() >> 1
+        products = torch.outer(a[0], b[0]), torch.inner(a, b), torch.tensordot(a, b, ([1], [1])), torch.linalg.cross(a[:, :3], b[:, :3]), torch.dot(a[0], b[0])
+        sums = torch.addmv(a[:, 0], a, b[0]), nn.functional.bilinear(a, b, torch.ones(2, 5, 5) * 0.1), torch.linalg.vecdot(a, b)
+        windows = torch.hann_window(7), torch.hamming_window(6, periodic=False), torch.blackman_window(5)
+        return *joined, *bent, *cut, *whole, *products, *sums, *[a[0, 0] + window for window in windows]
+
+
+class Regions(nn.Module):
+    """Regions of images, and windows that move by what they see."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Conv2d(4, 18, 3, padding=1, stride=2)
+        self.mask = nn.Conv2d(4, 9, 3, padding=1, stride=2)
+        self.deformed = torchvision.ops.DeformConv2d(4, 5, 3, padding=1, stride=2)
+
+    def forward(self, x, boxes):
+        regions = [torchvision.ops.roi_align(x, boxes, (3, 2), 0.5, 2, aligned) for aligned in (False, True)]
+        return *regions, self.deformed(x, self.offset(x)), self.deformed(x, self.offset(x), self.mask(x).sigmoid())
+
+
+class Modes(nn.Module):
+    """Parts that run without gradients, whose programs stand within the program, and a product with a vector."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)
+        with torch.no_grad():
+            z = y * 2 + x
+            w = z.sin()
+        with torch.autocast("cpu", enabled=False):
+            v = (w + y).cos()
+        return v + z, nn.functional.linear(x, self.layer.weight[0])
+
+
+class Signals(nn.Module):
+    """Fourier transforms and complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(12))
+        self.register_buffer("turns", torch.polar(torch.ones(7, 4), torch.rand(7, 4)))
+
+    def forward(self, x, y):
+        spectrum = torch.stft(x, 16, 5, 12, window=self.window, return_complex=True)
+        back = torch.istft(spectrum, 16, 5, 12, window=self.window, length=40)
+        plain = torch.stft(x[0], 16, center=False, normalized=True, onesided=False, return_complex=True, window=torch.ones(16))
+        turned = torch.view_as_real(torch.view_as_complex(y.reshape(3, 7, 4, 2)) * self.turns).flatten(2)
+        shaped = (torch.fft.fft(y).unsqueeze(-1).transpose(0, 1) * 0.5 + 0.25 * torch.fft.fft(y, 9, dim=1, norm="ortho")[:, :7].unsqueeze(-1).transpose(0, 1)).reshape(7, -1)
+        other = torch.fft.irfft(torch.fft.rfft(y, dim=1) * 2, 7, dim=1), torch.fft.ifft(torch.fft.fftn(y, dim=(0, 2)), dim=0).imag
+        return spectrum.abs(), spectrum.angle().cos(), back, torch.view_as_real(plain), turned, shaped.real, shaped.conj().imag, torch.fft.fft2(y).real, *other
+
+
 class Answers(nn.Module):
     """A library model that answers with one tensor."""
 
@@ -100,6 +276,21 @@ def cases():
     yield "small_moves", lambda: Moves(), (torch.randn(2, 6, 9), torch.tensor([1, 0, 2]))
     yield "small_order", lambda: Order(), (torch.randn(4, 5, 6),)
     yield "small_steps", lambda: Steps(), (torch.randint(0, 11, (2, 5)),)
+    theta = torch.tensor([[1.0, 0.2, -0.1], [0.3, 0.8, 0.2]]).expand(2, 2, 3) + torch.randn(2, 2, 3) * 0.1
+    grid = torch.rand(2, 3, 4, 2) * 3 - 1.5
+    for end in ("", "_core"):
+        yield "small_modes" + end, Modes, (torch.randn(2, 4),)
+        yield "small_signals" + end, Signals, (torch.randn(2, 40), torch.randn(3, 7, 8))
+        yield "small_norms" + end, Norms, (torch.randn(2, 4, 7),)
+        yield "small_grids" + end, Grids, (torch.randn(2, 2, 5, 6), theta.clone(), grid, torch.randn(2, 2, 3, 4, 5))
+        yield "small_resized" + end, Resized, (torch.randn(1, 2, 6, 8), torch.randn(1, 2, 3, 4, 5))
+        yield "small_blocks" + end, Blocks, (torch.randn(2, 4, 6, 8),)
+        numbers = torch.randint(0, 9, (3, 4))
+        yield "small_counts" + end, Counts, (torch.randn(4, 5), numbers, torch.rand(3, 4))
+        yield "small_cells" + end, Cells, (torch.randn(4, 2, 5),)
+        yield "small_points" + end, Points, (torch.randn(3, 5), torch.randn(3, 5))
+        boxes = torch.tensor([[0, 1.0, 2, 20, 30], [1, 5, 5, 14, 11], [0, -9, 3, 4, 40]])
+        yield "small_regions" + end, Regions, (torch.randn(2, 4, 8, 10), boxes)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)
     yield "small_gpt2", lambda: Answers(hf.GPT2LMHeadModel(small), "logits"), (tokens,)

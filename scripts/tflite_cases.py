@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small TFLite models with inputs and what the TFLite interpreter makes of them.
 
-usage: tflite_cases.py FOLDER     (needs the packages tensorflow-cpu, ai-edge-litert and onnx)
+usage: tflite_cases.py FOLDER [NAME…]     (needs the packages tensorflow-cpu, ai-edge-litert and onnx)
 
 Of single quantised layers it also writes what other tools make of the same layer, in ONNX: `qdq.onnx` computes in real
 numbers between dequantisations and a quantisation, `dynamic.onnx` does so and quantises its weight at run time too, and
@@ -13,11 +13,13 @@ import json
 import sys
 from pathlib import Path
 
+import flatbuffers
 import numpy as np
 import onnx
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import TensorProto, helper, numpy_helper
+from tensorflow.lite.python import schema_py_generated as schema
 
 random = np.random.default_rng(7)
 
@@ -134,6 +136,41 @@ def matrices(x):
     return tf.matmul(scores, x), tf.reduce_sum(q * k, 2)
 
 
+def pooled(x):
+    """A pool over pads that are no maximum, as exporters of PyTorch models write them, and such pads alone."""
+    x = tf.nn.relu(x) - 1.0
+    y = tf.pad(x, [[0, 0], [1, 1], [1, 2], [0, 0]], constant_values=-np.inf)
+    return tf.nn.max_pool2d(y, 3, 2, "VALID"), tf.reduce_max(tf.pad(x, [[0, 0], [2, 0], [0, 0], [0, 0]], constant_values=-np.inf), 1) * 0.5
+
+
+def others(x):
+    """Operators that few networks have."""
+    blocks = tf.space_to_batch_nd(x, [2, 2], [[0, 0], [1, 1]])
+    rows = tf.reshape(x, [16, 16])
+    return (
+        blocks,
+        tf.batch_to_space(tf.concat([x, x, x, x], 0), [2, 2], [[1, 0], [0, 2]]),
+        tf.nn.relu(tf.minimum(x, 1.0)),
+        tf.reduce_any(x > 0.9, 1),
+        tf.reduce_all(x > -0.9, [1, 2]),
+        tf.scatter_nd([[3], [1]], rows[:2], [5, 16]),
+        tf.tensor_scatter_nd_update(rows, [[3], [1]], rows[:2]),
+        tf.bitwise.bitwise_xor(tf.cast(rows * 9.0, tf.int32), tf.cast(rows * 5.0, tf.int32)),
+        tf.linalg.diag(rows[0]),
+        tf.nn.conv3d(tf.reshape(x, [1, 4, 4, 4, 4]), weight(2, 3, 3, 4, 5), [1, 1, 2, 1, 1], "SAME"),
+        tf.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]], "SYMMETRIC"),
+        tf.compat.v1.image.resize_nearest_neighbor(x, [11, 5], half_pixel_centers=True),
+        tf.compat.v1.image.resize_bilinear(x, [11, 5]),
+        tf.reverse_sequence(rows, [3] * 16, 1, 0) + tf.cast(tf.range(16), tf.float32),
+    )
+
+
+def layers(x):
+    x = tf.nn.relu(tf.nn.conv2d(x, weight(3, 3, 4, 8), 1, "SAME") + weight(8))
+    x = tf.nn.depthwise_conv2d(x, weight(3, 3, 8, 1), [1, 1, 1, 1], "SAME") + weight(8)
+    return tf.matmul(tf.reshape(x, [8, 64]), weight(64, 32)) + weight(32)
+
+
 IMAGE = (1, 8, 8, 4)
 # Name, function, input shape, how it is quantised.
 CASES = [
@@ -153,6 +190,15 @@ CASES = [
     ("reductions", reductions, (1, 4, 6), None),
     ("matrices", matrices, (1, 4, 6), None),
     ("matrices_int8", matrices, (1, 4, 6), "int8"),
+    ("pooled", pooled, IMAGE, None),
+    ("infinite", pooled, IMAGE, "infinite"),
+    ("others", others, IMAGE, None),
+    ("layers_int16", layers, IMAGE, "int16"),
+    ("layers_weights", layers, IMAGE, "weights"),
+    ("layers_bias", layers, IMAGE, "bias"),
+    ("layers_int4", layers, IMAGE, "int4"),
+    ("layers_sparse", layers, IMAGE, "sparse"),
+    ("words", layers, IMAGE, "words"),
 ]
 
 # Strides and pads of the cases that are one layer.
@@ -165,16 +211,135 @@ def convert(function, shape, how):
     model.call = tf.function(function, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")])
     concrete = model.call.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], model)
-    if how:
+    if how and how not in EDITS:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if how == "half":
         converter.target_spec.supported_types = [tf.float16]
+    if how == "int16":
+        converter.representative_dataset = lambda: ([floats(*shape)] for _ in range(20))
+        converter.target_spec.supported_ops = [
+            tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
+        ]
     if how in ("int8", "uint8"):
         converter.representative_dataset = lambda: ([floats(*shape)] for _ in range(20))
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_input_type = getattr(tf, how)
         converter.inference_output_type = getattr(tf, how)
-    return converter.convert()
+    model = converter.convert()
+    return EDITS[how](model) if how in EDITS else model
+
+
+def edited(edit):
+    """Returns a change of a file's tables that no converter here makes."""
+
+    def change(model):
+        tables = schema.ModelT.InitFromPackedBuf(model, 0)
+        edit(tables, tables.subgraphs[0])
+        builder = flatbuffers.Builder(len(model))
+        builder.Finish(tables.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+    return change
+
+
+def constant(tables, tensor):
+    return tables.buffers[tensor.buffer].data
+
+
+def widen_biases(tables, graph):
+    """Biases as [1, 1, 1, n], as some converters write them."""
+    for operator in graph.operators:
+        code = tables.operatorCodes[operator.opcodeIndex].builtinCode
+        if code in (3, 9) and len(operator.inputs) > 2:
+            tensor = graph.tensors[operator.inputs[2]]
+            tensor.shape = [1, 1, 1, *tensor.shape] if code != 9 else [1, *tensor.shape]
+
+
+def open_pads(tables, graph):
+    """Pads of negative infinity, where the converter writes the lowest number."""
+    for buffer in tables.buffers:
+        if buffer.data is not None and bytes(buffer.data) == np.float32(np.finfo(np.float32).min).tobytes():
+            buffer.data = np.frombuffer(np.float32(-np.inf).tobytes(), np.uint8)
+
+
+def pack_int4(tables, graph):
+    """Weights of dense layers in four bits, two to a byte."""
+    for operator in graph.operators:
+        if tables.operatorCodes[operator.opcodeIndex].builtinCode != 9:
+            continue
+        tensor = graph.tensors[operator.inputs[1]]
+        numbers = np.frombuffer(bytes(constant(tables, tensor)), np.float32 if tensor.type == 0 else np.int8)
+        scale = np.abs(numbers).max() / 7
+        small = np.clip(np.round(numbers / scale), -7, 7).astype(np.int8)
+        packed = (small[0::2] & 15) | ((small[1::2] & 15) << 4)
+        tables.buffers[tensor.buffer].data = packed.astype(np.uint8)
+        tensor.quantization = schema.QuantizationParametersT()
+        tensor.quantization.scale, tensor.quantization.zeroPoint = [float(scale)], [0]
+        tensor.type = schema.TensorType.INT4
+
+
+def make_sparse(tables, graph):
+    """Weights of dense layers with the numbers that are not zero and where they stand."""
+    for operator in graph.operators:
+        if tables.operatorCodes[operator.opcodeIndex].builtinCode != 9:
+            continue
+        tensor = graph.tensors[operator.inputs[1]]
+        matrix = np.frombuffer(bytes(constant(tables, tensor)), np.float32).reshape(tensor.shape).copy()
+        matrix[np.abs(matrix) < 0.3] = 0
+        segments, indices, values = [0], [], []
+        for row in matrix:
+            places = np.flatnonzero(row)
+            indices += places.tolist()
+            values += row[places].tolist()
+            segments.append(len(indices))
+        tables.buffers[tensor.buffer].data = np.frombuffer(np.array(values, np.float32).tobytes(), np.uint8)
+        rows, columns = schema.DimensionMetadataT(), schema.DimensionMetadataT()
+        rows.format, rows.denseSize = 0, matrix.shape[0]
+        columns.format = 1
+        columns.arraySegmentsType, columns.arraySegments = 1, schema.Int32VectorT()
+        columns.arraySegments.values = segments
+        columns.arrayIndicesType, columns.arrayIndices = 1, schema.Int32VectorT()
+        columns.arrayIndices.values = indices
+        tensor.sparsity = schema.SparsityParametersT()
+        tensor.sparsity.traversalOrder, tensor.sparsity.dimMetadata = [0, 1], [rows, columns]
+        # Sparse tensors are made dense where they are read.
+        dense = schema.TensorT()
+        dense.shape, dense.type, dense.name, dense.buffer = list(tensor.shape), tensor.type, b"dense", 0
+        graph.tensors.append(dense)
+        code = schema.OperatorCodeT()
+        code.deprecatedBuiltinCode, code.builtinCode, code.version = 124, 124, 1
+        tables.operatorCodes.append(code)
+        densify = schema.OperatorT()
+        densify.opcodeIndex = len(tables.operatorCodes) - 1
+        densify.inputs, densify.outputs = [operator.inputs[1]], [len(graph.tensors) - 1]
+        operator.inputs = [operator.inputs[0], len(graph.tensors) - 1, *operator.inputs[2:]]
+        graph.operators.insert(graph.operators.index(operator), densify)
+        break
+
+
+def look_words_up(tables, graph):
+    """Only a table of embeddings, in eight bits with a scale for each row, and integers that choose rows."""
+    random_table = floats(11, 6)
+    scales = (np.abs(random_table).max(1) / 127).astype(np.float32)
+    table = np.round(random_table / scales[:, None]).astype(np.int8)
+    tables.buffers = [schema.BufferT(), schema.BufferT()]
+    tables.buffers[1].data = np.frombuffer(table.tobytes(), np.uint8)
+    tensors = [schema.TensorT() for _ in range(3)]
+    for tensor, name, shape, kind, buffer in zip(
+        tensors, (b"words", b"table", b"rows"), ([5], [11, 6], [5, 6]), (2, 9, 0), (0, 1, 0)
+    ):
+        tensor.name, tensor.shape, tensor.type, tensor.buffer = name, shape, kind, buffer
+    tensors[1].quantization = schema.QuantizationParametersT()
+    tensors[1].quantization.scale, tensors[1].quantization.zeroPoint = scales.tolist(), [0] * 11
+    code = schema.OperatorCodeT()
+    code.deprecatedBuiltinCode, code.builtinCode, code.version = 7, 7, 3
+    tables.operatorCodes, tables.signatureDefs, tables.metadata, tables.metadataBuffer = [code], None, None, None
+    operator = schema.OperatorT()
+    operator.opcodeIndex, operator.inputs, operator.outputs = 0, [0, 1], [2]
+    graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], [2]
+
+
+EDITS = {how: edited(edit) for how, edit in [("bias", widen_biases), ("infinite", open_pads), ("int4", pack_int4), ("sparse", make_sparse), ("words", look_words_up)]}
 
 
 def tensor(array, detail):
@@ -198,6 +363,8 @@ def run(model, shape):
     inputs = []
     for detail in interpreter.get_input_details():
         x = floats(*detail["shape"])
+        if detail["dtype"] == np.int32:
+            x = (np.abs(x) * 10).round()
         scale, zero = detail["quantization"]
         if scale:
             limits = np.iinfo(detail["dtype"])
@@ -278,8 +445,10 @@ class Layer:
         path.write_bytes(model.SerializeToString())
 
 
-def main(folder):
+def main(folder, wanted):
     for name, function, shape, how in CASES:
+        if wanted and name not in wanted:
+            continue
         model = convert(function, shape, how)
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -293,6 +462,6 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

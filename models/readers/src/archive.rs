@@ -45,11 +45,12 @@ pub enum ArchiveBytes {
 impl ArchiveBytes {
     /// Opens a regular file.
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
+        // Opening a pipe waits for its writer, so its kind is asked for first.
+        if !path.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
         Ok(ArchiveBytes::File { path: path.canonicalize()?, file, length: metadata.len() })
     }
 

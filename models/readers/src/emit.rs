@@ -3,7 +3,10 @@
 use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
-use models::operators::{Binary, BinaryOp, Cast, Concat, MatMul, Op, Reshape, Slice, Transpose, Unary, UnaryOp};
+use models::operators::{
+    Binary, BinaryOp, Cast, Compare, CompareOp, Concat, MatMul, Op, Pad, Reshape, Slice, Transpose, Unary, UnaryOp,
+    Where,
+};
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
@@ -163,7 +166,51 @@ impl Emit<'_> {
         }
     }
 
+    /// Surrounds a tensor with a number: `pads` holds all heads, then all tails. The operator for pads has finite numbers
+    /// alone, so infinite ones are constants beside the data.
+    pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
+        if !value.is_infinite() {
+            return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);
+        }
+        let (rank, dtype) = (self.rank(x)?, self.dtype(x)?);
+        if pads.len() != 2 * rank || pads.iter().any(|&pad| pad < 0) {
+            return malformed(format!("pads {pads:?} do not fit {rank} dimensions"));
+        }
+        let mut y = x;
+        for axis in 0..rank {
+            let mut extents = self.extents(y)?;
+            let mut part = |pad: i64| -> Outcome<Option<ValueId>> {
+                extents[axis] = pad;
+                if pad > 0 { self.filled(dtype, &extents, value).map(Some) } else { Ok(None) }
+            };
+            let (head, tail) = (part(pads[axis])?, part(pads[rank + axis])?);
+            let parts: Vec<ValueId> = head.into_iter().chain([y]).chain(tail).collect();
+            y = self.concat(&parts, axis)?;
+        }
+        Ok(y)
+    }
+
     pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
         self.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[a, b])
+    }
+
+    /// The angle of `x + iy`, from -π to π.
+    pub fn angle(&mut self, y: ValueId, x: ValueId) -> Outcome<ValueId> {
+        use std::f64::consts::PI;
+        let dtype = self.dtype(x)?;
+        let zero = self.scalar(dtype, 0.0)?;
+        let quotient = self.binary(BinaryOp::Div, y, x)?;
+        let slope = self.unary(UnaryOp::Atan, quotient)?;
+        let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
+        let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
+        let (half, minus_half) = (self.scalar(dtype, PI)?, self.scalar(dtype, -PI)?);
+        let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
+        let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
+        let turned = self.binary(BinaryOp::Add, slope, turn)?;
+        // Above and below zero the quotient has no sign to go by.
+        let is_upright = self.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
+        let side = self.unary(UnaryOp::Sign, y)?;
+        let upright = self.binary_with(BinaryOp::Mul, side, PI / 2.0)?;
+        self.push(Op::Where(Where {}), &[is_upright, upright, turned])
     }
 }

@@ -16,6 +16,7 @@ mod tests;
 mod weight;
 mod write;
 
+pub(crate) use rules::resize::{Axis, Filter};
 pub use write::write;
 
 use crate::{Imported, Options};

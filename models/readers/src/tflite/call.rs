@@ -95,9 +95,23 @@ impl<'a> Call<'a, '_> {
             return malformed(format!("scales belong to axis {}, its tensor is {ty}", scales.axis));
         }
         let scale = self.scales(scales)?;
+        if ty.dtype == DType::I64 {
+            return self.scaled(x, scale, axis as usize);
+        }
         let mut inputs = vec![x, scale];
         inputs.extend(self.zeros(scales, ty.dtype)?);
         self.emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
+    }
+
+    /// Wide integers times their scales: biases of layers whose data has 16 bits.
+    fn scaled(&mut self, x: ValueId, scale: ValueId, axis: usize) -> Outcome<ValueId> {
+        let mut shape = vec![1; self.emit.rank(x)?];
+        if let (Some(extent), [count]) = (shape.get_mut(axis), &self.emit.extents(scale)?[..]) {
+            *extent = *count;
+        }
+        let scale = if shape.is_empty() { scale } else { self.emit.reshape(scale, &shape)? };
+        let x = self.emit.cast(x, DType::F32)?;
+        self.emit.binary(BinaryOp::Mul, x, scale)
     }
 
     /// The result as the file wants to have it stored.
@@ -197,6 +211,21 @@ impl<'a> Call<'a, '_> {
                 self.emit.push(op, &[y])
             }
             Activation::Tanh => self.emit.unary(UnaryOp::Tanh, y),
+        }
+    }
+
+    /// The bias as a vector, as it is stored or as real numbers: some converters give it more dimensions.
+    pub fn bias(&mut self, index: usize, is_stored: bool) -> Outcome<Option<ValueId>> {
+        if self.optional(index).is_none() {
+            return Ok(None);
+        }
+        let bias = if is_stored { self.input(index)? } else { self.real(index)? };
+        let extents = self.emit.extents(bias)?;
+        match extents.split_last() {
+            Some((&count, rest)) if !rest.is_empty() && rest.iter().all(|&extent| extent == 1) => {
+                self.emit.reshape(bias, &[count]).map(Some)
+            }
+            _ => Ok(Some(bias)),
         }
     }
 

@@ -155,6 +155,16 @@ impl<'a> Table<'a> {
         self.list(number, i32::from_le_bytes)
     }
 
+    /// Numbers of 16 bits as wider ones.
+    pub(super) fn u16s(&self, number: usize) -> Read<Vec<i32>> {
+        self.list(number, |bytes| u16::from_le_bytes(bytes).into())
+    }
+
+    /// Numbers of 8 bits as wider ones.
+    pub(super) fn u8s(&self, number: usize) -> Read<Vec<i32>> {
+        self.list(number, |[byte]| byte.into())
+    }
+
     pub(super) fn i64s(&self, number: usize) -> Read<Vec<i64>> {
         self.list(number, i64::from_le_bytes)
     }

@@ -3,13 +3,17 @@
 use super::call::Call;
 use super::rules;
 use super::schema::{Model, Operator, Tensor};
-use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed};
+use super::stored;
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
+use bytes::Bytes;
 use models::builder::GraphBuilder;
 use models::check::Limits;
 use models::contents::Contents;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, Origin, ValueId};
 use models::types::TensorType;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// What stands for a tensor of the file.
 #[derive(Clone, Copy)]
@@ -61,18 +65,27 @@ impl<'a> Importer<'a> {
         for (index, tensor) in self.model.tensors.iter().enumerate() {
             let Some(range) = &tensor.data else { continue };
             let place = || format!("tensor `{}`", tensor.name);
-            if tensor.is_sparse {
-                return Err(self.unsupported(place(), "it is sparse".to_owned()));
-            }
             // A constant of a type without a form here matters only to who reads it.
-            let Ok(dtype) = tensor.dtype() else { continue };
+            let packed = tensor.packed();
+            let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else { continue };
             let ty = TensorType::new(dtype, &extents(&tensor.shape));
             models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
-            if ty.bytes() != Some(range.len() as u64) {
-                let reason = format!("{ty} is given {} bytes", range.len());
+            let bytes = self.model.slice(range.clone());
+            let count = ty.elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+            let bytes = match (packed, &tensor.sparsity) {
+                (Some(packed), None) => stored::unpack(&bytes, packed, count).map(Bytes::from),
+                (None, Some(sparsity)) => sparsity.dense(&bytes, &ty).map(Bytes::from),
+                (None, None) => Ok(bytes),
+                (Some(_), Some(_)) => {
+                    return Err(self.unsupported(place(), "it is sparse and has less than 8 bits".to_owned()));
+                }
+            };
+            let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
+            if ty.bytes() != Some(bytes.len() as u64) {
+                let reason = format!("{ty} is given {} bytes", bytes.len());
                 return Err(self.malformed(place(), reason));
             }
-            let data = Const::Bytes(Contents::new(self.model.slice(range.clone())));
+            let data = Const::Bytes(Contents::new(bytes));
             self.slots[index] = Slot::Value(self.emit.builder.constant(&tensor.name, ty, data)?);
         }
         Ok(())
@@ -139,12 +152,14 @@ impl<'a> Importer<'a> {
                 }
             }
         }
-        self.emit
-            .builder
-            .set_origin(Origin { source_op: rules::name(operator).to_owned(), scope: self.spot(operator).to_owned() });
+        self.emit.builder.set_origin(Origin {
+            source_op: rules::name(operator).into_owned(),
+            scope: self.spot(operator).to_owned(),
+        });
         let first_new = self.emit.builder.next();
         let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
         let made = rules::rule(operator).and_then(|rule| {
+            let Some(rule) = rule else { return unsupported(without_rule(self.model)) };
             let values = rule(&mut call)?;
             if values.len() < operator.outputs.len() {
                 return malformed(format!("it has {} outputs", operator.outputs.len()));
@@ -206,7 +221,7 @@ impl<'a> Importer<'a> {
     /// Leaves an operator out: what it reads becomes a result, what it makes is given from outside where its type is
     /// known.
     fn skip(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
-        let (place, name) = (self.spot(operator).to_owned(), rules::name(operator).to_owned());
+        let (place, name) = (self.spot(operator).to_owned(), rules::name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
             if let Slot::Value(id) = self.slots[self.tensor(index)?.0] {
@@ -266,6 +281,16 @@ impl<'a> Importer<'a> {
     fn unsupported(&self, place: String, reason: String) -> Error {
         Error::Unsupported { file: self.file.to_owned(), place, reason }
     }
+}
+
+/// Why an operator that merely lacks a rule is refused, with all of the file that do.
+fn without_rule(model: &Model<'_>) -> String {
+    let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
+    for operator in model.operators.iter().filter(|operator| matches!(rules::rule(operator), Ok(None))) {
+        *counts.entry(rules::name(operator)).or_default() += 1;
+    }
+    let listed: Vec<String> = counts.iter().take(16).map(|(name, count)| format!("`{name}` ({count})")).collect();
+    format!("this version has no rule for {}; leave them out with `--skip-unsupported`", listed.join(", "))
 }
 
 fn extents(shape: &[i32]) -> Vec<i64> {

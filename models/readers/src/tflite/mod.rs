@@ -14,6 +14,7 @@ mod flatbuffer;
 mod import;
 mod rules;
 mod schema;
+mod stored;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,7 @@
 //! The tables of a TFLite model, with the numbers of their fields.
 
 use super::flatbuffer::{Buffer, Read, Table};
+use super::stored::Sparsity;
 use bytes::Bytes;
 use models::types::DType;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub(super) struct Tensor {
     pub data: Option<Range<usize>>,
     pub quantisation: Option<Quantisation>,
     pub is_variable: bool,
-    pub is_sparse: bool,
+    pub sparsity: Option<Sparsity>,
 }
 
 /// `real = scale · (stored - zero)`, with one scale or one per element of an axis.
@@ -111,9 +112,19 @@ impl Tensor {
             data,
             quantisation: table.table(4)?.map_or(Ok(None), |table| Quantisation::read(&table))?,
             is_variable: table.bool(5)?,
-            is_sparse: table.table(6)?.is_some(),
+            sparsity: table.table(6)?.map(|table| Sparsity::read(&table)).transpose()?,
             signature: table.i32s(7)?,
         })
+    }
+
+    /// Bits of an element, and its type once each has a byte, where several elements share one.
+    pub(super) fn packed(&self) -> Option<(u32, DType)> {
+        match self.code {
+            17 => Some((4, DType::I8)),
+            19 => Some((2, DType::I8)),
+            20 => Some((4, DType::U8)),
+            _ => None,
+        }
     }
 
     pub(super) fn dtype(&self) -> Read<DType> {

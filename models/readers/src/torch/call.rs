@@ -27,6 +27,8 @@ pub(super) struct Call<'a, 'b> {
     /// After `aten.`, without the underscore of operators that write to their input.
     pub operator: &'a str,
     pub arguments: HashMap<&'a str, Argument>,
+    /// Names of arguments whose elements are complex numbers.
+    pub complex: Vec<&'a str>,
     /// Types that the file states for the outputs, where they have numbers.
     pub stated: Vec<Option<TensorType>>,
 }

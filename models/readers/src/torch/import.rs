@@ -4,11 +4,11 @@
 //! of the same memory. Each name points to a cell, and a cell may be a window on another; a write goes through slices
 //! to the tensor they are cut from. Writes that would have to go any other way are refused when somebody looks later.
 
-use super::call::{Argument, Call};
+use super::call::Call;
 use super::rules::{self, Made};
-use super::schema::{Meta, Node, Program, Union, integer_of};
+use super::schema::{Input, Meta, Node, Program, Union, names_of};
 use super::weights::{Weights, type_of};
-use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
 use models::builder::GraphBuilder;
 use models::check::Limits;
 use models::error::{Error, Result};
@@ -16,14 +16,14 @@ use models::graph::{Graph, Origin, ValueId};
 use models::types::TensorType;
 use passes::fold::contents_of;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Tensors of one program.
 const MAX_VALUES: u32 = 1 << 21;
 
 /// What a cell holds.
 #[derive(Clone, Copy)]
-enum Slot {
+pub(super) enum Slot {
     Value(ValueId),
     /// The result of a node that was left out.
     Skipped,
@@ -32,8 +32,8 @@ enum Slot {
 }
 
 /// Memory that one or more names stand for.
-struct Cell {
-    slot: Slot,
+pub(super) struct Cell {
+    pub(super) slot: Slot,
     /// The cell it shares memory with, and where it lies in it.
     parent: Option<(usize, SharedPart)>,
 }
@@ -47,15 +47,15 @@ enum SharedPart {
     Other,
 }
 
-struct Importer<'a> {
+pub(super) struct Importer<'a> {
     file: &'a str,
-    program: &'a Program,
+    pub(super) program: &'a Program,
     options: &'a Options,
     emit: Emit<'a>,
-    cells: Vec<Cell>,
-    cell_of: HashMap<&'a str, usize>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) cell_of: HashMap<&'a str, usize>,
     /// Integers that the program computes from shapes.
-    numbers: HashMap<&'a str, i64>,
+    pub(super) numbers: HashMap<&'a str, i64>,
     /// The last node that reads a name; outputs are read after all nodes.
     last_read: HashMap<&'a str, usize>,
     skipped: Vec<Skipped>,
@@ -91,23 +91,6 @@ pub(super) fn import(
         importer.node(index, node)?;
     }
     importer.finish()
-}
-
-/// Names of tensors in an argument.
-fn names_of(union: &Union) -> Vec<&str> {
-    let (variant, value) = union.parts();
-    match variant {
-        "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
-        "as_tensors" => {
-            let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            list.iter().filter_map(|tensor| tensor.get("name")?.as_str()).collect()
-        }
-        "as_optional_tensors" => {
-            let list = value.as_array().map_or(&[][..], Vec::as_slice);
-            list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 fn last_reads(program: &Program) -> HashMap<&str, usize> {
@@ -150,6 +133,13 @@ impl<'a> Importer<'a> {
                     self.bind(name, cell)?;
                 }
                 "user_input" => given.push(argument),
+                "constant_input" => {
+                    // Flags and other constants of the call that was exported; nodes have them written in.
+                    let number = spec.get("value").and_then(|value| value.get("as_int")?.as_i64());
+                    if let (Some(name), Some(number)) = (spec.get("name").and_then(Value::as_str), number) {
+                        self.numbers.insert(name, number);
+                    }
+                }
                 "token" => {}
                 other => {
                     let reason = format!("an input of the kind `{}` has no form here", shortened(other));
@@ -218,11 +208,19 @@ impl<'a> Importer<'a> {
                 }
                 Ok(())
             }
+            // A number that cannot be known matters only to who reads it.
+            Err(Refusal::Unsupported(_)) if rules::is_number(target) => Ok(()),
             Err(refusal) => self.refuse(node, refusal),
         }
     }
 
     fn results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
+        // Of what is refused for its operator, arguments need not be read.
+        if let Some((operator, _)) = rules::operator(target)
+            && let Some(reason) = rules::reason(operator)
+        {
+            return unsupported(reason);
+        }
         let mut arguments = HashMap::new();
         for input in &node.inputs {
             arguments.insert(input.name.as_str(), self.argument(&input.arg)?);
@@ -231,69 +229,47 @@ impl<'a> Importer<'a> {
             return Ok(Results::Number(number));
         }
         let Some((operator, is_written)) = rules::operator(target) else {
-            return unsupported("only operators of ATen are known");
-        };
-        let Some(rule) = rules::rule(operator) else {
-            return unsupported(rules::reason(operator));
+            return unsupported(self.without_rule());
         };
         let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
+        let is_complex = |name: &&str| self.meta(name).is_some_and(Meta::is_complex);
+        let reads_complex = |input: &&'a Input| names_of(&input.arg).iter().any(is_complex);
+        let complex: Vec<&str> = node.inputs.iter().filter(reads_complex).map(|input| input.name.as_str()).collect();
+        let rule = match complex.is_empty() && !names.iter().any(is_complex) {
+            true => rules::rule(operator),
+            false => match rules::complex::rule(operator) {
+                None if rules::rule(operator).is_some() => return unsupported("its elements are complex numbers"),
+                rule => rule,
+            },
+        };
+        let Some(rule) = rule else {
+            return unsupported(self.without_rule());
+        };
         let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
-        let mut call = Call { emit: &mut self.emit, operator, arguments, stated };
+        let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         Ok(Results::Tensors { made: rule(&mut call)?, is_written })
     }
 
-    fn argument(&self, union: &'a Union) -> Outcome<Argument> {
-        let (variant, value) = union.parts();
-        let list = || value.as_array().map_or(&[][..], Vec::as_slice);
-        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shortened(variant)));
-        let each = |read: &dyn Fn(&'a Value) -> Option<i64>| -> Outcome<Vec<i64>> {
-            list().iter().map(|value| read(value).ok_or_else(wrong)).collect()
+    /// Why an operator that merely lacks a rule is refused, with all of the program that do.
+    fn without_rule(&self) -> String {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for node in &self.program.graph_module.graph.nodes {
+            let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
+            if !rules::is_known(target) {
+                *counts.entry(shortened(target)).or_default() += 1;
+            }
+        }
+        let listed: Vec<String> =
+            counts.iter().take(16).map(|(target, count)| format!("`{target}` ({count})")).collect();
+        let more = match counts.len().saturating_sub(16) {
+            0 => String::new(),
+            more => format!(" and {more} others"),
         };
-        Ok(match variant {
-            "as_none" => Argument::None,
-            "as_tensor" => Argument::Tensor(self.named(value)?),
-            "as_tensors" => {
-                let ids = list().iter().map(|value| Ok(Some(self.named(value)?)));
-                Argument::Tensors(ids.collect::<Outcome<_>>()?)
-            }
-            "as_optional_tensors" => {
-                let ids = list().iter().map(|value| value.get("as_tensor").map(|value| self.named(value)).transpose());
-                Argument::Tensors(ids.collect::<Outcome<_>>()?)
-            }
-            "as_int" => Argument::Int(value.as_i64().ok_or_else(wrong)?),
-            "as_ints" => Argument::Ints(each(&|value| value.as_i64())?),
-            "as_sym_int" => Argument::Int(self.number(value).ok_or_else(wrong)?),
-            "as_sym_ints" => Argument::Ints(each(&|value| self.number(value))?),
-            "as_float" => Argument::Float(float(value).ok_or_else(wrong)?),
-            "as_floats" => Argument::Floats(list().iter().map(float).collect::<Option<_>>().ok_or_else(wrong)?),
-            "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
-            "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
-            "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
-            other => return unsupported(format!("an argument of the kind `{}` has no form here", shortened(other))),
-        })
-    }
-
-    fn named(&self, value: &Value) -> Outcome<ValueId> {
-        let name = value.get("name").and_then(Value::as_str).unwrap_or("");
-        match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
-            Some(Slot::Value(id)) => Ok(id),
-            Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
-            Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
-            None => malformed(format!("it reads `{}`, which nothing before it makes", shortened(name))),
-        }
-    }
-
-    /// A number that stands there, or one that the program has computed, or what it was in the program's example.
-    fn number(&self, value: &'a Value) -> Option<i64> {
-        if let Some(number) = value.get("as_int") {
-            return number.as_i64();
-        }
-        let name = value.get("as_name")?.as_str()?;
-        self.numbers.get(name).copied().or_else(|| {
-            let symbol = self.program.graph_module.graph.sym_int_values.get(name)?.as_object()?;
-            let (variant, value) = symbol.iter().next()?;
-            integer_of(variant, value)
-        })
+        format!(
+            "this version has no rule for {}{more}; leave them out with `--skip-unsupported`, or export the model after \
+             `run_decompositions()`",
+            listed.join(", ")
+        )
     }
 
     fn bind_outputs(
@@ -469,19 +445,10 @@ enum Results {
     Number(i64),
 }
 
-/// The name of an integer that a node makes.
+/// The name of a number that a node makes.
 fn number_name(union: &Union) -> Option<&str> {
-    union.of("as_sym_int")?.get("as_name")?.as_str()
-}
-
-/// A number; those that JSON has no sign for are texts.
-fn float(value: &Value) -> Option<f64> {
-    match value.as_str() {
-        Some("Infinity") => Some(f64::INFINITY),
-        Some("-Infinity") => Some(f64::NEG_INFINITY),
-        Some("NaN") => Some(f64::NAN),
-        _ => value.as_f64(),
-    }
+    let kinds = ["as_sym_int", "as_sym_bool", "as_sym_float"];
+    kinds.iter().find_map(|kind| union.of(kind))?.get("as_name")?.as_str()
 }
 
 /// The module a node stands in, such as `layer3.0.conv1`.
@@ -505,6 +472,6 @@ fn place(node: &Node) -> String {
     format!("node `{}` (`{}`)", shortened(&spot(node)), shortened(target))
 }
 
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

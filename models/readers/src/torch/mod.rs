@@ -5,8 +5,10 @@
 //! file states about shapes is compared with them. Weights stay in the archive until they are wanted. Operators that
 //! write to their input are followed to whatever else shares its memory, or refused.
 
+mod arguments;
 mod call;
 mod import;
+mod inline;
 mod rules;
 mod schema;
 #[cfg(test)]
@@ -27,6 +29,8 @@ const MEMORY_PER_BYTE: u64 = 60;
 const MEMORY_BYTES_FIXED: u64 = 224 << 20;
 /// The major version of the program's format that is understood.
 const MAJOR: i64 = 8;
+/// The version of the archive around a program that is understood.
+const ARCHIVE_VERSION: &str = "0";
 
 /// Reads a file.
 pub fn load(path: &Path, options: &Options) -> Result<Imported> {
@@ -62,6 +66,7 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
     }
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    check_version(&archive, file)?;
     archive
         .check_stored()
         .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
@@ -79,17 +84,36 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
-    let program: Program = serde_json::from_slice(&text)
+    let mut program: Program = serde_json::from_slice(&text)
         .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);
         let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
+    inline::inline(&mut program.graph_module.graph).map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
     let weights = weights::Weights::read(&archive, &name).map_err(|reason| malformed("weights", reason))?;
     let (graph, skipped) = import::import(&program, weights, file, options)?;
     let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
     Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+}
+
+/// Refuses archives of another version than the known one.
+fn check_version(archive: &Archive, file: &str) -> Result<()> {
+    let is_version = |name: &&str| *name == "archive_version" || name.ends_with("/archive_version");
+    let Some(entry) = archive.names().find(is_version) else { return Ok(()) };
+    let place = format!("entry `{entry}`");
+    let bytes = archive.bytes(entry, 64).map_err(|reason| Error::Malformed {
+        file: file.to_owned(),
+        place: place.clone(),
+        reason,
+    })?;
+    let version = String::from_utf8_lossy(&bytes).trim().to_owned();
+    if version == ARCHIVE_VERSION {
+        return Ok(());
+    }
+    let reason = format!("its archive version is {version}, this program reads {ARCHIVE_VERSION}; export it again");
+    Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 
 /// Returns an upper bound of the memory that a text takes as JSON values. Each map that is not empty has a node with room for 11

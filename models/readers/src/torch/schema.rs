@@ -25,11 +25,17 @@ pub(super) struct GraphModule {
 
 #[derive(Deserialize)]
 pub(super) struct Graph {
+    #[serde(default)]
+    pub inputs: Vec<Union>,
     pub outputs: Vec<Union>,
     pub nodes: Vec<Node>,
     pub tensor_values: BTreeMap<String, Meta>,
     #[serde(default)]
     pub sym_int_values: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub sym_bool_values: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub sym_float_values: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -108,10 +114,19 @@ pub(super) struct Payload {
 }
 
 /// An object of one key.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Union(Map<String, Value>);
 
 impl Union {
+    pub fn new(variant: &str, value: Value) -> Union {
+        Union(Map::from_iter([(variant.to_owned(), value)]))
+    }
+
+    /// Gives every name in it another one.
+    pub fn rename(&mut self, renamed: &impl Fn(&str) -> String) {
+        self.0.values_mut().for_each(|value| rename(value, renamed));
+    }
+
     /// The variant and what it holds.
     pub fn parts(&self) -> (&str, &Value) {
         self.0.iter().next().map_or(("nothing", &Value::Null), |(variant, value)| (variant, value))
@@ -120,6 +135,21 @@ impl Union {
     /// What it holds when it is this variant.
     pub fn of(&self, variant: &str) -> Option<&Value> {
         self.0.get(variant)
+    }
+}
+
+fn rename(value: &mut Value, renamed: &impl Fn(&str) -> String) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(name) if key == "name" || key == "as_name" => *name = renamed(name),
+                    value => rename(value, renamed),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| rename(value, renamed)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -144,6 +174,11 @@ impl Meta {
         self.sizes.iter().map(integer).collect()
     }
 
+    /// Whether elements are complex numbers.
+    pub fn is_complex(&self) -> bool {
+        (9..=11).contains(&self.dtype)
+    }
+
     /// Whether all extents are numbers, whatever the example was.
     pub fn is_static(&self) -> bool {
         self.sizes.iter().all(|size| size.of("as_int").is_some())
@@ -166,8 +201,28 @@ pub(super) fn dtype(code: i64) -> Result<DType, String> {
         28 => DType::U16,
         34 => DType::U32,
         35 => DType::U64,
-        9..=11 => return Err("elements are complex numbers".to_owned()),
+        // Parts of complex numbers.
+        9 => DType::F16,
+        10 => DType::F32,
+        11 => DType::F64,
         29..=33 => return Err("elements are 8-bit floats".to_owned()),
         other => return Err(format!("element type {other} is unknown")),
     })
+}
+
+/// Names of tensors in an argument.
+pub(super) fn names_of(union: &Union) -> Vec<&str> {
+    let (variant, value) = union.parts();
+    match variant {
+        "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
+        "as_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("name")?.as_str()).collect()
+        }
+        "as_optional_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
+        }
+        _ => Vec::new(),
+    }
 }

@@ -15,7 +15,7 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 7);
+    assert_eq!(cases.len(), 21);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -170,9 +170,84 @@ fn programs_that_cannot_be_represented_name_the_node() {
     assert_eq!(imported.skipped.len(), 1);
     assert_eq!(imported.skipped[0].operator, "aten.hardswash.default");
     assert_eq!(imported.graph.inputs.len(), 2);
+    let several = with_program("torch.ops.aten.max_pool2d.default", "torch.ops.aten.max_pool2x.default");
+    check_refused(
+        several,
+        "no rule for `aten.max_pool2x.default` (1); leave them out with `--skip-unsupported`, or export",
+    );
     check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are never read");
     check_refused(with_program("\"major\":8", "\"major\":9"), "its format is 9.");
     check_refused(with_program("{\"as_tensor\":{\"name\":\"add\"}}", "{\"as_tensor\":{\"name\":\"odd\"}}"), "odd");
+}
+
+/// A case with one text changed at the same length wherever it stands.
+fn changed_case(name: &str, from: &str, to: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch").join(name).with_extension("pt2");
+    let mut bytes = std::fs::read(path).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
+    assert!(!places.is_empty() && from.len() == to.len(), "{from}");
+    places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
+    set_checksums(&mut bytes);
+    bytes
+}
+
+/// Writes the checksums that entries have after a change. All of them are stored.
+fn set_checksums(bytes: &mut [u8]) {
+    let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut at = directory_of(bytes);
+    while bytes[at..].starts_with(b"PK\x01\x02") {
+        let (size, place) = (number(bytes, at + 24) as usize, number(bytes, at + 42) as usize);
+        let short = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
+        let data = place + 30 + short(bytes, place + 26) + short(bytes, place + 28);
+        let mut crc = flate2::Crc::new();
+        crc.update(&bytes[data..data + size]);
+        let sum = crc.sum().to_le_bytes();
+        bytes[at + 16..at + 20].copy_from_slice(&sum);
+        bytes[place + 14..place + 18].copy_from_slice(&sum);
+        at += 46 + short(bytes, at + 28) + short(bytes, at + 30) + short(bytes, at + 32);
+    }
+}
+
+#[test]
+fn another_version_of_the_archive_is_refused() {
+    let name = "small_modes/archive_version";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_modes.pt2");
+    let mut bytes = std::fs::read(path).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - name.len()).filter(|&at| bytes[at..].starts_with(name.as_bytes())).collect();
+    let after = places[0] + name.len();
+    let at = (after..after + 80).find(|&at| bytes[at] == b'0').unwrap();
+    bytes[at] = b'9';
+    set_checksums(&mut bytes);
+    check_refused(bytes, "its archive version is 9, this program reads 0");
+}
+
+#[test]
+fn parts_of_programs_in_another_precision_are_refused() {
+    let bytes = changed_case("small_modes", "{\"as_bool\":false}", "{\"as_bool\":true} ");
+    check_refused(bytes, "it computes in another precision; export the model after `run_decompositions()`");
+}
+
+#[test]
+fn a_step_of_a_layer_has_the_same_tasks_as_the_next() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_steps.pt2");
+    let graph = passes::simplify(&load(&path, &Options::default()).unwrap().graph).unwrap();
+    let tasks = models::tasks(&graph, models::Fuse::Epilogue).unwrap();
+    let rows = tasks.iter().filter(|one| one.task.name() == "gather" && one.task.describe().contains("[5,2,"));
+    assert_eq!(rows.map(|one| one.places.len()).collect::<Vec<_>>(), [20, 5]);
+}
+
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe.pt2");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = load(&path, &Options::default()).unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(format!("{error}{source:?}").contains("it is not a file"), "{error}");
+    assert!(!is_torchscript(&path));
 }
 
 #[test]

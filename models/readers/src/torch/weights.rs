@@ -58,7 +58,7 @@ impl<'a> Weights<'a> {
         let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state its type")?;
         let ty = type_of(meta)?;
         let entry = format!("{folder}{}", payload.path_name);
-        let size = ty.dtype.bytes();
+        let size = ty.dtype.bytes() * if meta.is_complex() { 2 } else { 1 };
         let offset = meta.storage_offset.as_ref().and_then(integer).unwrap_or(0);
         let start = u64::try_from(offset).ok().and_then(|offset| offset.checked_mul(size));
         let start = start.ok_or_else(|| format!("its elements begin at {offset}"))?;
@@ -70,9 +70,12 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The type that a file states, of known and sensible extents.
+/// The type that a file states, of known and sensible extents. Complex numbers are pairs of real ones.
 pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
-    let extents = meta.extents().ok_or("an extent is no number")?;
+    let mut extents = meta.extents().ok_or("an extent is no number")?;
+    if meta.is_complex() {
+        extents.push(2);
+    }
     let ty = TensorType::new(dtype(meta.dtype)?, &extents);
     check_type(&ty)?;
     Ok(ty)
@@ -82,9 +85,13 @@ pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
 fn order_of(meta: &Meta, ty: &TensorType) -> Result<Vec<usize>, String> {
     let extents = ty.extents().unwrap_or_default();
     let mut order: Vec<usize> = (0..extents.len()).collect();
-    let Some(strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
+    let Some(mut strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
         return Err("a stride is no number".to_owned());
     };
+    if meta.is_complex() && strides.len() + 1 == extents.len() {
+        strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
+        strides.push(1);
+    }
     if strides.is_empty() || ty.elements() == Some(0) {
         return Ok(order);
     }

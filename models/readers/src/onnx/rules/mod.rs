@@ -10,7 +10,7 @@ mod pointwise;
 mod quantise;
 mod recurrent;
 mod reduce;
-mod resize;
+pub(crate) mod resize;
 mod shape;
 mod window;
 

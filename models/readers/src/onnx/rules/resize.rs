@@ -17,12 +17,12 @@ type Outputs = Outcome<Vec<ValueId>>;
 const MAX_WEIGHTS: i64 = 1 << 24;
 
 /// What is asked of one axis.
-struct Axis {
-    old: i64,
-    new: i64,
-    scale: f64,
+pub(crate) struct Axis {
+    pub old: i64,
+    pub new: i64,
+    pub scale: f64,
     /// Part of the data that is looked at, for `tf_crop_and_resize`.
-    region: (f64, f64),
+    pub region: (f64, f64),
 }
 
 pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -144,14 +144,14 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) ->
 }
 
 /// How old elements make new ones.
-struct Filter<'a> {
-    mode: &'a str,
-    rule: &'a str,
-    nearest: &'a str,
-    cubic: f64,
-    excludes_outside: bool,
-    antialias: bool,
-    outside: f64,
+pub(crate) struct Filter<'a> {
+    pub mode: &'a str,
+    pub rule: &'a str,
+    pub nearest: &'a str,
+    pub cubic: f64,
+    pub excludes_outside: bool,
+    pub antialias: bool,
+    pub outside: f64,
 }
 
 impl Filter<'_> {
@@ -173,7 +173,7 @@ impl Filter<'_> {
         }
     }
 
-    fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis) -> Outcome<ValueId> {
+    pub(crate) fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis) -> Outcome<ValueId> {
         if axis.old < 1 || axis.new < 0 {
             return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
         }

@@ -26,15 +26,14 @@ pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
     let Some(factor) = factor else {
         let mut y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
-        if call.optional(2).is_some() {
-            let bias = call.real(2)?;
+        if let Some(bias) = call.bias(2, false)? {
             y = call.emit.push(Op::BiasAdd(BiasAdd { axis }), &[y, bias])?;
         }
         return Ok(vec![call.activate(y, activation)?]);
     };
     let op = Op::QDense(QDense { x_zero: factor.x.zeros[0], w_zero: factor.w.zeros[0] });
     let mut y = call.emit.push(op, &[x, w])?;
-    if let Some(bias) = call.optional(2) {
+    if let Some(bias) = call.bias(2, true)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis }), &[y, bias])?;
     }
     Ok(vec![call.requantised(y, factor, axis, activation)?])

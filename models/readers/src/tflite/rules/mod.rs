@@ -2,7 +2,9 @@
 
 mod contraction;
 mod movement;
+mod names;
 mod pointwise;
+mod rearrange;
 mod reduce;
 mod resize;
 mod window;
@@ -11,6 +13,7 @@ use super::call::Call;
 use super::schema::Operator;
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
+use std::borrow::Cow;
 
 /// Adds an operator to the graph and answers with its outputs, as real numbers or already as the file stores them.
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outcome<Vec<ValueId>>;
@@ -18,149 +21,163 @@ pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outcome<Vec<ValueId>>;
 /// Number of operators that are not TFLite's own.
 const CUSTOM: i32 = 32;
 
-/// The rule of an operator.
-pub(super) fn rule(operator: &Operator<'_>) -> Outcome<Rule> {
-    match find(operator.code) {
-        Some((_, _, rule)) => Ok(*rule),
-        None if operator.code == CUSTOM => unsupported("operators outside of TFLite's own set are not known"),
-        None => match REFUSED.iter().find(|(code, _, _)| *code == operator.code) {
-            Some((_, _, reason)) => unsupported(*reason),
-            None => unsupported(format!("there is no rule for operator {}", operator.code)),
-        },
+/// The rule of an operator; nothing for one that merely lacks a rule.
+pub(super) fn rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
+    if operator.code == CUSTOM {
+        return unsupported("operators outside of TFLite's own set are not known");
     }
+    let Some(name) = names::name(operator.code) else { return Ok(None) };
+    if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        return unsupported(*reason);
+    }
+    let found = RULES.binary_search_by_key(&name, |(name, _)| name);
+    Ok(found.ok().map(|found| RULES[found].1))
 }
 
 /// The name of an operator.
-pub(super) fn name<'a>(operator: &'a Operator<'_>) -> &'a str {
-    if operator.code == CUSTOM {
-        return &operator.custom;
+pub(super) fn name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
+    match names::name(operator.code) {
+        _ if operator.code == CUSTOM => operator.custom.as_str().into(),
+        Some(name) => name.into(),
+        None => format!("operator {}", operator.code).into(),
     }
-    let refused = || REFUSED.iter().find(|(code, _, _)| *code == operator.code).map(|(_, name, _)| *name);
-    find(operator.code).map(|(_, name, _)| *name).or_else(refused).unwrap_or("unknown")
 }
 
-fn find(code: i32) -> Option<&'static (i32, &'static str, Rule)> {
-    let found = RULES.binary_search_by_key(&code, |(code, _, _)| *code).ok()?;
-    Some(&RULES[found])
-}
-
-/// By number.
-const RULES: &[(i32, &str, Rule)] = &[
-    (0, "ADD", pointwise::add),
-    (1, "AVERAGE_POOL_2D", window::average_pool),
-    (2, "CONCATENATION", movement::concat),
-    (3, "CONV_2D", window::conv),
-    (4, "DEPTHWISE_CONV_2D", window::depthwise_conv),
-    (5, "DEPTH_TO_SPACE", movement::depth_to_space),
-    (6, "DEQUANTIZE", pointwise::identity),
-    (8, "FLOOR", pointwise::floor),
-    (9, "FULLY_CONNECTED", contraction::fully_connected),
-    (11, "L2_NORMALIZATION", reduce::l2_normalise),
-    (13, "LOCAL_RESPONSE_NORMALIZATION", reduce::local_response),
-    (14, "LOGISTIC", pointwise::sigmoid),
-    (17, "MAX_POOL_2D", window::max_pool),
-    (18, "MUL", pointwise::mul),
-    (19, "RELU", pointwise::relu),
-    (20, "RELU_N1_TO_1", pointwise::relu1),
-    (21, "RELU6", pointwise::relu6),
-    (22, "RESHAPE", movement::reshape),
-    (23, "RESIZE_BILINEAR", resize::bilinear),
-    (25, "SOFTMAX", reduce::softmax),
-    (26, "SPACE_TO_DEPTH", movement::space_to_depth),
-    (28, "TANH", pointwise::tanh),
-    (34, "PAD", movement::pad),
-    (36, "GATHER", movement::gather),
-    (39, "TRANSPOSE", movement::transpose),
-    (40, "MEAN", reduce::mean),
-    (41, "SUB", pointwise::sub),
-    (42, "DIV", pointwise::div),
-    (43, "SQUEEZE", movement::squeeze),
-    (45, "STRIDED_SLICE", movement::strided_slice),
-    (47, "EXP", pointwise::exp),
-    (48, "TOPK_V2", reduce::top_k),
-    (49, "SPLIT", movement::split),
-    (50, "LOG_SOFTMAX", reduce::log_softmax),
-    (53, "CAST", pointwise::cast),
-    (54, "PRELU", pointwise::p_relu),
-    (55, "MAXIMUM", pointwise::maximum),
-    (56, "ARG_MAX", reduce::arg_max),
-    (57, "MINIMUM", pointwise::minimum),
-    (58, "LESS", pointwise::less),
-    (59, "NEG", pointwise::neg),
-    (60, "PADV2", movement::pad),
-    (61, "GREATER", pointwise::greater),
-    (62, "GREATER_EQUAL", pointwise::greater_equal),
-    (63, "LESS_EQUAL", pointwise::less_equal),
-    (64, "SELECT", pointwise::select),
-    (65, "SLICE", movement::slice),
-    (66, "SIN", pointwise::sin),
-    (67, "TRANSPOSE_CONV", window::transpose_conv),
-    (69, "TILE", movement::tile),
-    (70, "EXPAND_DIMS", movement::expand_dims),
-    (71, "EQUAL", pointwise::equal),
-    (72, "NOT_EQUAL", pointwise::not_equal),
-    (73, "LOG", pointwise::log),
-    (74, "SUM", reduce::sum),
-    (75, "SQRT", pointwise::sqrt),
-    (76, "RSQRT", pointwise::rsqrt),
-    (77, "SHAPE", movement::shape),
-    (78, "POW", pointwise::pow),
-    (79, "ARG_MIN", reduce::arg_min),
-    (81, "REDUCE_PROD", reduce::prod),
-    (82, "REDUCE_MAX", reduce::max),
-    (83, "PACK", movement::pack),
-    (84, "LOGICAL_OR", pointwise::or),
-    (85, "ONE_HOT", movement::one_hot),
-    (86, "LOGICAL_AND", pointwise::and),
-    (87, "LOGICAL_NOT", pointwise::not),
-    (88, "UNPACK", movement::unpack),
-    (89, "REDUCE_MIN", reduce::min),
-    (90, "FLOOR_DIV", pointwise::floor_div),
-    (92, "SQUARE", pointwise::square),
-    (93, "ZEROS_LIKE", movement::zeros_like),
-    (94, "FILL", movement::fill),
-    (95, "FLOOR_MOD", pointwise::floor_mod),
-    (97, "RESIZE_NEAREST_NEIGHBOR", resize::nearest),
-    (98, "LEAKY_RELU", pointwise::leaky_relu),
-    (99, "SQUARED_DIFFERENCE", pointwise::squared_difference),
-    (100, "MIRROR_PAD", movement::mirror_pad),
-    (101, "ABS", pointwise::abs),
-    (102, "SPLIT_V", movement::split_v),
-    (104, "CEIL", pointwise::ceil),
-    (105, "REVERSE_V2", movement::reverse),
-    (106, "ADD_N", pointwise::add_n),
-    (107, "GATHER_ND", movement::gather_nd),
-    (108, "COS", pointwise::cos),
-    (111, "ELU", pointwise::elu),
-    (114, "QUANTIZE", pointwise::quantize),
-    (116, "ROUND", pointwise::round),
-    (117, "HARD_SWISH", pointwise::hard_swish),
-    (123, "SELECT_V2", pointwise::select),
-    (126, "BATCH_MATMUL", contraction::batch_mat_mul),
-    (128, "CUMSUM", reduce::cum_sum),
-    (130, "BROADCAST_TO", movement::broadcast_to),
-    (150, "GELU", pointwise::gelu),
-    (158, "SIGN", pointwise::sign),
+/// By name, in alphabetical order.
+const RULES: &[(&str, Rule)] = &[
+    ("ABS", pointwise::abs),
+    ("ADD", pointwise::add),
+    ("ADD_N", pointwise::add_n),
+    ("ARG_MAX", reduce::arg_max),
+    ("ARG_MIN", reduce::arg_min),
+    ("ATAN2", pointwise::atan2),
+    ("AVERAGE_POOL_2D", window::average_pool),
+    ("BATCH_MATMUL", contraction::batch_mat_mul),
+    ("BATCH_TO_SPACE_ND", rearrange::batch_to_space),
+    ("BITWISE_XOR", pointwise::bit_xor),
+    ("BROADCAST_ARGS", rearrange::broadcast_shapes),
+    ("BROADCAST_TO", movement::broadcast_to),
+    ("CAST", pointwise::cast),
+    ("CEIL", pointwise::ceil),
+    ("CONCATENATION", movement::concat),
+    ("CONV_2D", window::conv),
+    ("CONV_3D", window::conv_3d),
+    ("COS", pointwise::cos),
+    ("CUMSUM", reduce::cum_sum),
+    ("DENSIFY", rearrange::densify),
+    ("DEPTHWISE_CONV_2D", window::depthwise_conv),
+    ("DEPTH_TO_SPACE", movement::depth_to_space),
+    ("DEQUANTIZE", pointwise::identity),
+    ("DIV", pointwise::div),
+    ("DYNAMIC_UPDATE_SLICE", rearrange::dynamic_update),
+    ("ELU", pointwise::elu),
+    ("EMBEDDING_LOOKUP", rearrange::embedding_lookup),
+    ("EQUAL", pointwise::equal),
+    ("EXP", pointwise::exp),
+    ("EXPAND_DIMS", movement::expand_dims),
+    ("FILL", movement::fill),
+    ("FLOOR", pointwise::floor),
+    ("FLOOR_DIV", pointwise::floor_div),
+    ("FLOOR_MOD", pointwise::floor_mod),
+    ("FULLY_CONNECTED", contraction::fully_connected),
+    ("GATHER", movement::gather),
+    ("GATHER_ND", movement::gather_nd),
+    ("GELU", pointwise::gelu),
+    ("GREATER", pointwise::greater),
+    ("GREATER_EQUAL", pointwise::greater_equal),
+    ("HARD_SWISH", pointwise::hard_swish),
+    ("L2_NORMALIZATION", reduce::l2_normalise),
+    ("LEAKY_RELU", pointwise::leaky_relu),
+    ("LESS", pointwise::less),
+    ("LESS_EQUAL", pointwise::less_equal),
+    ("LOCAL_RESPONSE_NORMALIZATION", reduce::local_response),
+    ("LOG", pointwise::log),
+    ("LOGICAL_AND", pointwise::and),
+    ("LOGICAL_NOT", pointwise::not),
+    ("LOGICAL_OR", pointwise::or),
+    ("LOGISTIC", pointwise::sigmoid),
+    ("LOG_SOFTMAX", reduce::log_softmax),
+    ("MATRIX_DIAG", rearrange::matrix_diagonal),
+    ("MAXIMUM", pointwise::maximum),
+    ("MAX_POOL_2D", window::max_pool),
+    ("MEAN", reduce::mean),
+    ("MINIMUM", pointwise::minimum),
+    ("MIRROR_PAD", movement::mirror_pad),
+    ("MUL", pointwise::mul),
+    ("NEG", pointwise::neg),
+    ("NOT_EQUAL", pointwise::not_equal),
+    ("ONE_HOT", movement::one_hot),
+    ("PACK", movement::pack),
+    ("PAD", movement::pad),
+    ("PADV2", movement::pad),
+    ("POW", pointwise::pow),
+    ("PRELU", pointwise::p_relu),
+    ("QUANTIZE", pointwise::quantize),
+    ("RANGE", rearrange::range),
+    ("RANK", rearrange::rank),
+    ("REDUCE_ALL", reduce::all),
+    ("REDUCE_ANY", reduce::any),
+    ("REDUCE_MAX", reduce::max),
+    ("REDUCE_MIN", reduce::min),
+    ("REDUCE_PROD", reduce::prod),
+    ("RELU", pointwise::relu),
+    ("RELU6", pointwise::relu6),
+    ("RELU_0_TO_1", pointwise::relu0),
+    ("RELU_N1_TO_1", pointwise::relu1),
+    ("RESHAPE", movement::reshape),
+    ("RESIZE_BILINEAR", resize::bilinear),
+    ("RESIZE_NEAREST_NEIGHBOR", resize::nearest),
+    ("REVERSE_SEQUENCE", rearrange::reverse_sequence),
+    ("REVERSE_V2", movement::reverse),
+    ("RIGHT_SHIFT", pointwise::right_shift),
+    ("ROUND", pointwise::round),
+    ("RSQRT", pointwise::rsqrt),
+    ("SCATTER_ND", rearrange::scatter_nd),
+    ("SELECT", pointwise::select),
+    ("SELECT_V2", pointwise::select),
+    ("SHAPE", movement::shape),
+    ("SIGN", pointwise::sign),
+    ("SIN", pointwise::sin),
+    ("SLICE", movement::slice),
+    ("SOFTMAX", reduce::softmax),
+    ("SPACE_TO_BATCH_ND", rearrange::space_to_batch),
+    ("SPACE_TO_DEPTH", movement::space_to_depth),
+    ("SPLIT", movement::split),
+    ("SPLIT_V", movement::split_v),
+    ("SQRT", pointwise::sqrt),
+    ("SQUARE", pointwise::square),
+    ("SQUARED_DIFFERENCE", pointwise::squared_difference),
+    ("SQUEEZE", movement::squeeze),
+    ("STRIDED_SLICE", movement::strided_slice),
+    ("SUB", pointwise::sub),
+    ("SUM", reduce::sum),
+    ("TANH", pointwise::tanh),
+    ("TILE", movement::tile),
+    ("TOPK_V2", reduce::top_k),
+    ("TRANSPOSE", movement::transpose),
+    ("TRANSPOSE_CONV", window::transpose_conv),
+    ("UNPACK", movement::unpack),
+    ("ZEROS_LIKE", movement::zeros_like),
 ];
 
-/// Operators that are known, and why they have no rule.
-const REFUSED: &[(i32, &str, &str)] = &[
-    (15, "LSH_PROJECTION", "it looks up strings"),
-    (16, "LSTM", "it keeps a state from run to run"),
-    (24, "RNN", "it keeps a state from run to run"),
-    (27, "SVDF", "it keeps a state from run to run"),
-    (35, "UNIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
-    (44, "UNIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
-    (46, "BIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
-    (52, "BIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
-    (68, "SPARSE_TO_DENSE", "the shape of its result depends on data"),
-    (103, "UNIQUE", "the shape of its result depends on data"),
-    (109, "WHERE", "the shape of its result depends on data"),
-    (118, "IF", "branches decided at run time"),
-    (119, "WHILE", "a loop that ends at run time"),
-    (120, "NON_MAX_SUPPRESSION_V4", "the shape of its result depends on data"),
-    (121, "NON_MAX_SUPPRESSION_V5", "the shape of its result depends on data"),
-    (129, "CALL_ONCE", "it keeps a state from run to run"),
+/// Operators that can have no rule, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("LSH_PROJECTION", "it looks up strings"),
+    ("LSTM", "it keeps a state from run to run"),
+    ("RNN", "it keeps a state from run to run"),
+    ("SVDF", "it keeps a state from run to run"),
+    ("UNIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
+    ("UNIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
+    ("BIDIRECTIONAL_SEQUENCE_RNN", "it keeps a state from run to run"),
+    ("BIDIRECTIONAL_SEQUENCE_LSTM", "it keeps a state from run to run"),
+    ("SPARSE_TO_DENSE", "the shape of its result depends on data"),
+    ("UNIQUE", "the shape of its result depends on data"),
+    ("WHERE", "the shape of its result depends on data"),
+    ("IF", "branches decided at run time"),
+    ("WHILE", "a loop that ends at run time"),
+    ("NON_MAX_SUPPRESSION_V4", "the shape of its result depends on data"),
+    ("NON_MAX_SUPPRESSION_V5", "the shape of its result depends on data"),
+    ("CALL_ONCE", "it keeps a state from run to run"),
 ];
 
 #[cfg(test)]
@@ -169,6 +186,6 @@ mod tests {
 
     #[test]
     fn rules_are_in_order() {
-        assert!(RULES.is_sorted_by(|(a, ..), (b, ..)| a < b));
+        assert!(RULES.is_sorted_by(|(a, _), (b, _)| a < b));
     }
 }

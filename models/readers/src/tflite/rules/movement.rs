@@ -4,9 +4,7 @@ use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operators::{
-    Border, BorderPad, Expand, Gather, GatherNd, OneHot, Op, Pad, Reshape, Slice, Tile, Transpose,
-};
+use models::operators::{Border, BorderPad, Expand, Gather, GatherNd, OneHot, Op, Reshape, Slice, Tile, Transpose};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -262,15 +260,15 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
         (None, Some(scales)) if is_stored => scales.zeros[0] as f64,
         (None, _) => 0.0,
     };
-    Ok(vec![call.emit.push(Op::Pad(Pad { pads, value }), &[x])?])
+    Ok(vec![call.emit.pad(x, &pads, value)?])
 }
 
 pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
-    if call.byte(0)? != 0 {
-        return unsupported("a mirror that repeats the outermost element");
-    }
     let x = moved(call)?;
     let pads = pads(call, x)?;
+    if call.byte(0)? != 0 {
+        return Ok(vec![super::rearrange::mirrored(call, x, &pads)?]);
+    }
     Ok(vec![call.emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[x])?])
 }
 

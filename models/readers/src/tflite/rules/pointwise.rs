@@ -61,6 +61,8 @@ binary! {
     floor_mod => Mod,
     or => Or,
     and => And,
+    bit_xor => BitXor,
+    right_shift => ShiftRight,
 }
 
 /// Two operands. Sums, differences, products and quotients can have an activation; it is the first field of theirs.
@@ -86,6 +88,10 @@ pub(super) fn quantize(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn relu1(call: &mut Call<'_, '_>) -> Outputs {
     bounded(call, -1.0, 1.0)
+}
+
+pub(super) fn relu0(call: &mut Call<'_, '_>) -> Outputs {
+    bounded(call, 0.0, 1.0)
 }
 
 pub(super) fn relu6(call: &mut Call<'_, '_>) -> Outputs {
@@ -175,4 +181,9 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
         return malformed("the condition must be bool");
     }
     Ok(vec![call.emit.push(Op::Where(Where {}), &[condition, yes, no])?])
+}
+
+pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {
+    let (y, x) = (call.real(0)?, call.real(1)?);
+    Ok(vec![call.emit.angle(y, x)?])
 }

@@ -6,6 +6,7 @@ use models::graph::ValueId;
 use models::operators::{
     ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, LpNorm, Lrn, Op, Reduce, ReduceOp, Softmax,
 };
+use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -28,13 +29,37 @@ reduce! {
 fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.real(0)?;
     let rank = call.emit.rank(x)?;
+    let axes = axes(call, rank)?;
+    Ok(vec![call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?])
+}
+
+/// The dimensions of the second input, in ascending order.
+fn axes(call: &Call<'_, '_>, rank: usize) -> Outcome<Vec<i64>> {
     let mut axes = Vec::new();
     for axis in call.emit.known_integers(call.input(1)?, "axes")? {
         axes.push(call.emit.axis(axis, rank)? as i64);
     }
     axes.sort_unstable();
     axes.dedup();
-    Ok(vec![call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?])
+    Ok(axes)
+}
+
+pub(super) fn any(call: &mut Call<'_, '_>) -> Outputs {
+    flags(call, ReduceOp::Max)
+}
+
+pub(super) fn all(call: &mut Call<'_, '_>) -> Outputs {
+    flags(call, ReduceOp::Min)
+}
+
+/// Of flags: whether any, or all, are set.
+fn flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
+    let x = call.input(0)?;
+    let rank = call.emit.rank(x)?;
+    let axes = axes(call, rank)?;
+    let x = call.emit.cast(x, DType::I32)?;
+    let y = call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?;
+    Ok(vec![call.emit.cast(y, DType::Bool)?])
 }
 
 pub(super) fn arg_max(call: &mut Call<'_, '_>) -> Outputs {

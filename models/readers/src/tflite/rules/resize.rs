@@ -14,7 +14,9 @@ pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
     let mode = match (is_aligned, is_centred) {
         (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
         (false, true) => ResizeMode::Linear,
-        _ => return unsupported("pixels that are counted from their corner"),
+        // With one element left, aligned corners are the first one.
+        (true, _) => return unsupported("corners that cannot be aligned"),
+        (false, false) => return Ok(vec![super::rearrange::blended(call, x, &extents)?]),
     };
     resize(call, x, mode, extents)
 }
@@ -27,7 +29,7 @@ pub(super) fn nearest(call: &mut Call<'_, '_>) -> Outputs {
     // Where every pixel is repeated, its centre and its corner choose alike.
     let is_repeated = old.len() == 4 && (1..3).all(|axis| old[axis] > 0 && extents[axis - 1] % old[axis] == 0);
     if is_aligned || (is_centred && !is_repeated) {
-        return unsupported("the nearest pixel by its corner or its centre");
+        return Ok(vec![super::rearrange::nearest(call, x, &extents, (is_aligned, is_centred))?]);
     }
     resize(call, x, ResizeMode::Nearest, extents)
 }

@@ -36,7 +36,7 @@ impl WindowOptions {
     /// Pads so that there is an output per stride; of an odd number the larger half comes after the data.
     fn pads(&self, spatial: &[i64], kernel: &[i64]) -> Outcome<Vec<i64>> {
         let (mut heads, mut tails) = (vec![], vec![]);
-        for axis in 0..2 {
+        for axis in 0..self.strides.len() {
             let total = if self.is_same { self.same(axis, spatial[axis], kernel[axis])? } else { 0 };
             heads.push(total / 2);
             tails.push(total - total / 2);
@@ -94,8 +94,7 @@ fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activat
     let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
     let Some(factor) = factor else {
         let mut y = call.emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])?;
-        if call.optional(2).is_some() {
-            let bias = call.real(2)?;
+        if let Some(bias) = call.bias(2, false)? {
             y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
         }
         let y = call.activate(y, activation)?;
@@ -103,10 +102,42 @@ fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activat
     };
     let (x_zero, w_zero) = (factor.x.zeros[0], factor.w.zeros[0]);
     let mut y = call.emit.push(Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }), &[x, w])?;
-    if let Some(bias) = call.optional(2) {
+    if let Some(bias) = call.bias(2, true)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.requantised(y, factor, 1, activation)?;
+    Ok(vec![call.channels_last(y)?])
+}
+
+/// A window over depth, height and width. Filters lie as depth, height, width, input, output.
+pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
+    let window = Window {
+        strides: vec![call.int(1, 1)?, call.int(3, 1)?, call.int(2, 1)?],
+        dilations: vec![call.int(5, 1)?, call.int(7, 1)?, call.int(6, 1)?],
+        is_same: call.byte(0)? == 0,
+    };
+    if window.strides.iter().chain(&window.dilations).any(|&step| step < 1) {
+        return malformed("strides and dilations must be at least 1");
+    }
+    let activation = call.activation(4)?;
+    let (x, w) = (call.real(0)?, call.real(1)?);
+    let (data, filter) = (call.emit.extents(x)?, call.emit.extents(w)?);
+    let (&[_, _, _, _, channels], &[_, _, _, per_group, _]) = (&data[..], &filter[..]) else {
+        return malformed("a volume and its filter have 5 dimensions");
+    };
+    if per_group < 1 || channels % per_group != 0 {
+        return malformed(format!("{channels} channels cannot be cut into groups of {per_group}"));
+    }
+    let pads = window.pads(&data[1..4], &filter[..3])?;
+    let w = call.emit.transpose(w, &[4, 3, 0, 1, 2])?;
+    let x = call.channels_first(x)?;
+    let Window { strides, dilations, .. } = window;
+    let op = Op::Conv(Conv { strides, pads, dilations, groups: channels / per_group });
+    let mut y = call.emit.push(op, &[x, w])?;
+    if let Some(bias) = call.bias(2, false)? {
+        y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
+    }
+    let y = call.activate(y, activation)?;
     Ok(vec![call.channels_last(y)?])
 }
 
@@ -143,8 +174,7 @@ pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
         groups: 1,
     });
     let mut y = call.emit.push(op, &[x, w])?;
-    if call.optional(3).is_some() {
-        let bias = call.real(3)?;
+    if let Some(bias) = call.bias(3, false)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
     let y = call.activate(y, activation)?;

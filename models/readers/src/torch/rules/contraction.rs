@@ -4,12 +4,17 @@ use super::{Call, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::compose;
 use models::graph::ValueId;
-use models::operators::{Attention, BiasAdd, BinaryOp, Conv, ConvTranspose, Dense, Einsum, Op, Where};
+use models::operators::{
+    Attention, BiasAdd, BinaryOp, Conv, ConvTranspose, Dense, Einsum, Gather, Op, Reduce, ReduceOp, Where,
+};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
 pub(super) fn linear(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    if call.emit.rank(w)? == 1 && !call.has("bias") {
+        return own(product(call, x, w)?);
+    }
     let y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
     match call.optional_tensor("bias")? {
         Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
@@ -33,7 +38,8 @@ fn product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<ValueId> 
 
 /// `beta · self + alpha · a · b`
 pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
-    let names = if call.arguments.contains_key("mat1") { ["mat1", "mat2"] } else { ["batch1", "batch2"] };
+    let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"]];
+    let names = names.into_iter().find(|names| call.arguments.contains_key(names[0])).unwrap_or(["mat1", "mat2"]);
     let (added, a, b) = (call.tensor("self")?, call.tensor(names[0])?, call.tensor(names[1])?);
     let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
     let mut y = product(call, a, b)?;
@@ -206,4 +212,106 @@ fn added(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueI
     }
     let (open, hidden) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, f64::NEG_INFINITY)?);
     call.emit.push(Op::Where(Where {}), &[mask, open, hidden])
+}
+
+/// A sum of products over the last dimension of both operands.
+pub(super) fn inner(call: &mut Call<'_, '_>) -> Outputs {
+    let a = call.tensor("self")?;
+    let b = call.tensor(if call.arguments.contains_key("tensor") { "tensor" } else { "other" })?;
+    let rank = call.emit.rank(b)?;
+    if rank > 2 || call.emit.rank(a)? == 0 || rank == 0 {
+        return unsupported(format!("an operand of {rank} dimensions"));
+    }
+    let b = if rank == 2 { call.emit.transpose(b, &[1, 0])? } else { b };
+    own(product(call, a, b)?)
+}
+
+/// `bias + x1 · weight · x2`, one matrix per output.
+pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b, w) = (call.tensor("input1")?, call.tensor("input2")?, call.tensor("weight")?);
+    let equation = "...i,oij,...j->...o".to_owned();
+    let y = call.emit.push(Op::Einsum(Einsum { equation }), &[a, w, b])?;
+    match call.optional_tensor("bias")? {
+        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
+        None => own(y),
+    }
+}
+
+/// Products summed over these dimensions of both operands.
+pub(super) fn tensor_dot(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b) = (call.tensor("self")?, call.tensor("other")?);
+    let mut sides = Vec::new();
+    for (x, name, is_first) in [(a, "dims_self", true), (b, "dims_other", false)] {
+        let extents = call.emit.extents(x)?;
+        let summed = call.ints(name)?;
+        let summed =
+            summed.into_iter().map(|axis| call.emit.axis(axis, extents.len())).collect::<Outcome<Vec<usize>>>()?;
+        let kept: Vec<usize> = (0..extents.len()).filter(|axis| !summed.contains(axis)).collect();
+        let of = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).collect::<Vec<i64>>();
+        let order = if is_first { [kept.as_slice(), &summed].concat() } else { [summed.as_slice(), &kept].concat() };
+        let (rows, width) = (of(&kept).iter().product(), of(&summed).iter().product());
+        let turned = call.emit.transpose(x, &order)?;
+        let matrix = call.emit.reshape(turned, &if is_first { [rows, width] } else { [width, rows] })?;
+        sides.push((matrix, of(&kept)));
+    }
+    let y = call.emit.mat_mul(sides[0].0, sides[1].0)?;
+    let shape = [sides[0].1.as_slice(), &sides[1].1].concat();
+    own(call.emit.reshape(y, &shape)?)
+}
+
+/// The product of vectors of three elements that is upright on both.
+pub(super) fn cross(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let (a, b) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
+    let extents = call.emit.extents(a)?;
+    let axis = match call.optional_int("dim")? {
+        Some(axis) => call.emit.axis(axis, extents.len())?,
+        None if call.operator == "linalg_cross" => extents.len().saturating_sub(1),
+        None => extents.iter().position(|&extent| extent == 3).unwrap_or(0),
+    };
+    if extents.get(axis) != Some(&3) || extents != call.emit.extents(b)? {
+        return unsupported("its vectors do not have three elements each");
+    }
+    let emit = &mut *call.emit;
+    // Elements 1, 2, 0 and 2, 0, 1.
+    let places = [emit.integers(&[1, 2, 0])?, emit.integers(&[2, 0, 1])?];
+    let mut turned =
+        |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
+    let (a1, b2, a2, b1) = (turned(a, 0)?, turned(b, 1)?, turned(a, 1)?, turned(b, 0)?);
+    let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
+    own(call.emit.binary(BinaryOp::Sub, first, second)?)
+}
+
+/// Products of elements summed over one dimension.
+pub(super) fn vector_dot(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
+    let z = call.emit.binary(BinaryOp::Mul, x, y)?;
+    let axes = vec![call.axis(z, "dim", -1)? as i64];
+    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[z])
+}
+
+/// Three tensors multiplied after each got new dimensions, and summed.
+pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
+    let mut product = None;
+    for (tensor, added) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let x = call.tensor(tensor)?;
+        let mut shape = call.emit.extents(x)?;
+        let mut axes = call.ints(added)?;
+        axes.sort_unstable();
+        for axis in axes {
+            let axis = call.emit.axis(axis, shape.len() + 1)?;
+            shape.insert(axis, 1);
+        }
+        let x = call.emit.reshape(x, &shape)?;
+        product = Some(match product {
+            Some(product) => call.emit.binary(BinaryOp::Mul, product, x)?,
+            None => x,
+        });
+    }
+    let Some(product) = product else { return malformed("it has no tensors") };
+    if call.ints("sumdim")?.is_empty() {
+        return own(product);
+    }
+    let axes = call.axes(product, "sumdim")?;
+    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[product])
 }

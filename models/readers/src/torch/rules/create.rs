@@ -123,3 +123,40 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     };
     Ok(vec![Made { id, window: Memory::Own }])
 }
+
+/// Numbers at equal distances, both ends included.
+pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = stated(call)?.dtype;
+    let (start, end, steps) = (call.float("start", 0.0)?, call.float("end", 0.0)?, call.int("steps", 0)?);
+    if !(1..=MAX_SMALL as i64).contains(&steps) {
+        return unsupported(format!("{steps} numbers"));
+    }
+    let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
+    // The second half is counted from the end, so both ends are exact.
+    let number = |at: i64| {
+        if at < steps / 2 { start + at as f64 * step } else { end - (steps - 1 - at) as f64 * step }
+    };
+    let numbers: Vec<f64> = (0..steps).map(|at| if steps == 1 { start } else { number(at) }).collect();
+    own(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[steps]), &numbers)?)?)
+}
+
+/// A window of cosines, by its coefficients.
+pub(super) fn cosine_window(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = stated(call)?.dtype;
+    let (length, is_periodic) = (call.int("window_length", 0)?, call.flag("periodic", true)?);
+    let coefficients = match call.operator {
+        "hann_window" => [0.5, 0.5, 0.0],
+        "hamming_window" => [call.float("alpha", 0.54)?, call.float("beta", 0.46)?, 0.0],
+        _ => [0.42, 0.5, 0.08],
+    };
+    if !(1..=MAX_SMALL as i64).contains(&length) {
+        return unsupported(format!("a window of {length} numbers"));
+    }
+    let period = if is_periodic { length } else { length - 1 }.max(1) as f64;
+    let number = |at: i64| {
+        let turn = 2.0 * std::f64::consts::PI * at as f64 / period;
+        coefficients[0] - coefficients[1] * turn.cos() + coefficients[2] * (2.0 * turn).cos()
+    };
+    let numbers: Vec<f64> = (0..length).map(|at| if length == 1 { 1.0 } else { number(at) }).collect();
+    own(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[length]), &numbers)?)?)
+}

@@ -40,6 +40,8 @@ struct Places {
     rank: usize,
     /// Where they stand in the result.
     at: usize,
+    /// Dimensions of the original data in the order that `data` has.
+    order: Vec<usize>,
 }
 
 fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
@@ -79,7 +81,7 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     let data = call.emit.transpose(x, &order)?;
     // Neighbouring indices keep their place; others move to the front.
     let is_together = axes.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-    Ok(Some(Places { data, numbers, rank: shape.len(), at: if is_together { first } else { 0 } }))
+    Ok(Some(Places { data, numbers, rank: shape.len(), at: if is_together { first } else { 0 }, order }))
 }
 
 pub(super) fn index(call: &mut Call<'_, '_>) -> Outputs {
@@ -105,19 +107,42 @@ pub(super) fn index(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let (x, values) = (call.tensor("self")?, call.tensor("values")?);
     let combine = if call.flag("accumulate", false)? { ScatterOp::Add } else { ScatterOp::Replace };
-    let Some(places) = places(call, x)? else { return unsupported("it has no indices") };
-    if call.emit.extents(places.data)? != call.emit.extents(x)? || places.at != 0 {
-        return unsupported("its indices are not those of the first dimensions");
-    }
-    let mut shape = call.emit.extents(places.numbers)?;
-    let count = shape.pop().unwrap_or(0);
-    shape.extend(&call.emit.extents(x)?[usize::try_from(count).unwrap_or(0)..]);
     let dtype = call.emit.dtype(x)?;
     let mut values = call.emit.cast(values, dtype)?;
-    if call.emit.extents(values)? != shape {
-        values = call.emit.push(Op::Expand(Expand { shape }), &[values])?;
+    if let Some(mask) = single_mask(call, x)?
+        && call.emit.ty(values)?.elements() == Some(1)
+        && combine == ScatterOp::Replace
+    {
+        let value = call.emit.reshape(values, &[])?;
+        return push(call, Op::Where(Where {}), &[mask, value, x]);
     }
-    push(call, Op::ScatterNd(ScatterNd { combine }), &[x, places.numbers, values])
+    let Some(places) = places(call, x)? else { return unsupported("it has no indices") };
+    // Values have the shape of what the same indices would read: `[rest before, places…, rest after]`.
+    let mut found = call.emit.extents(places.numbers)?;
+    let count = usize::try_from(found.pop().unwrap_or(0)).unwrap_or(0);
+    let rest = call.emit.extents(places.data)?[count..].to_vec();
+    let shape = [&rest[..places.at], &found, &rest[places.at..]].concat();
+    if call.emit.extents(values)? != shape {
+        values = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[values])?;
+    }
+    let own_places = places.at..places.at + places.rank;
+    let to_front: Vec<usize> = own_places.clone().chain(0..places.at).chain(own_places.end..shape.len()).collect();
+    let values = call.emit.transpose(values, &to_front)?;
+    let y = call.emit.push(Op::ScatterNd(ScatterNd { combine }), &[places.data, places.numbers, values])?;
+    let mut back = vec![0; places.order.len()];
+    places.order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
+    own(call.emit.transpose(y, &back)?)
+}
+
+/// The only index, when it is a mask of the first dimensions, with the rank of the data.
+fn single_mask(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<ValueId>> {
+    let [Some(mask)] = call.optional_tensors("indices")?[..] else { return Ok(None) };
+    let (mut extents, whole) = (call.emit.extents(mask)?, call.emit.extents(x)?);
+    if call.emit.dtype(mask)? != DType::Bool || !whole.starts_with(&extents) {
+        return Ok(None);
+    }
+    extents.resize(whole.len(), 1);
+    call.emit.reshape(mask, &extents).map(Some)
 }
 
 pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
@@ -170,4 +195,90 @@ pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (yes, no) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
     push(call, Op::Where(Where {}), &[condition, yes, no])
+}
+
+/// Rows of a dimension that are added to, or replaced, at places of that dimension.
+pub(super) fn index_rows(call: &mut Call<'_, '_>, combine: ScatterOp) -> Outputs {
+    let (x, numbers, mut source) = (call.tensor("self")?, call.tensor("index")?, call.tensor("source")?);
+    let axis = call.axis(x, "dim", 0)?;
+    let alpha = call.float("alpha", 1.0)?;
+    let emit = &mut *call.emit;
+    if alpha != 1.0 {
+        source = emit.binary_with(models::operators::BinaryOp::Mul, source, alpha)?;
+    }
+    let mut order: Vec<usize> = (0..emit.rank(x)?.max(1)).collect();
+    order.swap(0, axis);
+    let count = emit.extents(numbers)?.iter().product::<i64>();
+    let places = emit.reshape(numbers, &[count, 1])?;
+    let places = emit.cast(places, DType::I64)?;
+    let (data, updates) = (emit.transpose(x, &order)?, emit.transpose(source, &order)?);
+    let y = emit.push(Op::ScatterNd(ScatterNd { combine }), &[data, places, updates])?;
+    own(emit.transpose(y, &order)?)
+}
+
+/// Rows of a dimension filled with one number.
+pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
+    let axis = call.axis(x, "dim", 0)?;
+    let dtype = call.emit.dtype(x)?;
+    let value = call.operand("value", dtype)?;
+    let emit = &mut *call.emit;
+    let mut shape = emit.extents(x)?;
+    shape[axis] = emit.extents(numbers)?.iter().product();
+    let source = emit.push(Op::Expand(Expand { shape }), &[value])?;
+    call.arguments.insert("source", super::Argument::Tensor(source));
+    index_rows(call, ScatterOp::Replace)
+}
+
+/// Elements by indices that broadcast to the data; without a dimension both are vectors.
+pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers) = (call.tensor("self")?, call.tensor("indices")?);
+    let Some(axis) = call.optional_int("dim")? else {
+        let count: i64 = call.emit.extents(x)?.iter().product();
+        let flat = call.emit.reshape(x, &[count])?;
+        let places = call.emit.extents(numbers)?.iter().product();
+        let numbers = call.emit.reshape(numbers, &[places])?;
+        return push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers]);
+    };
+    let emit = &mut *call.emit;
+    let (mut data_shape, mut shape) = (emit.extents(x)?, emit.extents(numbers)?);
+    let axis = emit.axis(axis, data_shape.len())?;
+    if shape.len() != data_shape.len() {
+        return malformed("`indices` has another number of dimensions than the data");
+    }
+    for at in (0..shape.len()).filter(|&at| at != axis) {
+        let most = shape[at].max(data_shape[at]);
+        (shape[at], data_shape[at]) = (most, most);
+    }
+    let x = emit.push(Op::Expand(Expand { shape: data_shape }), &[x])?;
+    let numbers = emit.push(Op::Expand(Expand { shape }), &[numbers])?;
+    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
+}
+
+/// Elements by their place in the tensor as one vector.
+pub(super) fn take(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
+    let count: i64 = call.emit.extents(x)?.iter().product();
+    let flat = call.emit.reshape(x, &[count])?;
+    push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
+}
+
+/// Elements that meet at a place are added, multiplied or compared.
+pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers, mut source) = (call.tensor("self")?, call.tensor("index")?, call.tensor("src")?);
+    let axis = call.axis(x, "dim", 0)? as i64;
+    if !call.flag("include_self", true)? {
+        return unsupported("`include_self` is false");
+    }
+    let combine = match call.text("reduce", "")?.as_str() {
+        "sum" => ScatterOp::Add,
+        "prod" => ScatterOp::Mul,
+        "amax" => ScatterOp::Max,
+        "amin" => ScatterOp::Min,
+        other => return unsupported(format!("`reduce` is `{other}`")),
+    };
+    for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
+        source = call.emit.slice(source, at, 0, extent)?;
+    }
+    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, source])
 }

@@ -4,13 +4,13 @@ use super::{Call, Made, Memory, Outputs, own, push, view};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operators::{Border, BorderPad, Expand, Op, Pad, Slice, Tile, Trilu};
+use models::operators::{Border, BorderPad, Expand, Op, Slice, Tile, Trilu};
 use models::types::DType;
 
 /// Parts of one tensor.
 const MAX_PARTS: usize = 1 << 12;
 
-fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
+pub(super) fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
     call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })
 }
 
@@ -27,9 +27,24 @@ fn shaped(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId
         _ => return malformed(format!("{shape:?} is no shape for {all} elements")),
     }
     if shape.contains(&0) {
-        return unsupported("it has no elements");
+        return nothing(call.emit, x, &shape);
     }
     call.emit.reshape(x, &shape)
+}
+
+/// A tensor without elements, of the type of another one.
+fn nothing(emit: &mut Emit<'_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+    emit.filled(emit.dtype(x)?, shape, 0.0)
+}
+
+/// Elements `start` to `stop` of one dimension, of which there may be none.
+fn range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64; 2]) -> Outcome<ValueId> {
+    if start < stop {
+        return emit.slice(x, axis, start, stop);
+    }
+    let mut shape = emit.extents(x)?;
+    shape[axis] = 0;
+    nothing(emit, x, &shape)
 }
 
 pub(super) fn view_as(call: &mut Call<'_, '_>) -> Outputs {
@@ -41,7 +56,7 @@ pub(super) fn view_as(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn reshape_as(call: &mut Call<'_, '_>) -> Outputs {
     let (x, other) = (input(call)?, call.tensor("other")?);
     let shape = call.emit.extents(other)?;
-    view(call.emit.reshape(x, &shape)?)
+    view(shaped(call, x, &shape)?)
 }
 
 pub(super) fn flatten(call: &mut Call<'_, '_>) -> Outputs {
@@ -149,33 +164,20 @@ pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
     push(call, Op::Tile(Tile { repeats }), &[x])
 }
 
-/// Each element of a dimension so many times in a row.
-pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    if !matches!(call.arguments.get("repeats"), Some(super::Argument::Int(_))) || !call.has("dim") {
-        return unsupported("how often elements are repeated depends on the data");
-    }
-    let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
-    let mut extents = call.emit.extents(x)?;
-    extents.insert(axis + 1, 1);
-    let wide = call.emit.reshape(x, &extents)?;
-    extents[axis + 1] = times;
-    let wide = call.emit.push(Op::Expand(Expand { shape: extents.clone() }), &[wide])?;
-    extents.remove(axis + 1);
-    extents[axis] = extents[axis].saturating_mul(times);
-    own(call.emit.reshape(wide, &extents)?)
-}
-
 pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let mut parts = Vec::new();
     for id in call.tensors("tensors")? {
-        // Empty vectors may be joined with anything.
-        if call.emit.extents(id)? != [0] {
+        // Nothing may be joined with anything.
+        if call.emit.ty(id)?.elements() != Some(0) {
             parts.push(call.emit.cast(id, dtype)?);
         }
     }
-    let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
+    let Some(&first) = parts.first() else {
+        let Some(Some(ty)) = call.stated.first() else { return malformed("there is nothing to join") };
+        let extents = ty.extents().unwrap_or_default();
+        return own(call.emit.filled(dtype, &extents, 0.0)?);
+    };
     let axis = call.axis(first, "dim", 0)?;
     own(call.emit.concat(&parts, axis)?)
 }
@@ -191,7 +193,7 @@ pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// A place in a dimension: negative ones count from the end, and those beyond it are the end.
-fn place(at: i64, extent: i64) -> i64 {
+pub(super) fn place(at: i64, extent: i64) -> i64 {
     if at < 0 { at.saturating_add(extent).max(0) } else { at.min(extent) }
 }
 
@@ -201,11 +203,9 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     let extent = call.emit.extents(x)?[axis];
     let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
     let step = call.int("step", 1)?;
-    if start >= stop {
-        return unsupported("it has no elements");
-    }
-    if step == 1 {
-        let id = call.emit.slice(x, axis, start, stop)?;
+    if step == 1 || start >= stop {
+        let stop = stop.max(start);
+        let id = range(call.emit, x, axis, [start, stop])?;
         return Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
@@ -218,7 +218,7 @@ pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let extent = call.emit.extents(x)?[axis];
     let start = place(call.int("start", 0)?, extent);
     let stop = start.saturating_add(call.int("length", 1)?);
-    let id = call.emit.slice(x, axis, start, stop)?;
+    let id = range(call.emit, x, axis, [start, stop])?;
     Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }])
 }
 
@@ -244,7 +244,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// Parts of a dimension as windows on it.
-fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
+pub(super) fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
     if sizes.len() > MAX_PARTS {
         return unsupported(format!("{} parts are too many", sizes.len()));
     }
@@ -252,7 +252,7 @@ fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Ou
     let mut made = Vec::new();
     for &size in sizes {
         let stop = start.saturating_add(size);
-        let id = call.emit.slice(x, axis, start, stop)?;
+        let id = range(call.emit, x, axis, [start, stop])?;
         made.push(Made { id, window: Memory::Range { axis, start, stop, is_row: false } });
         start = stop;
     }
@@ -355,9 +355,16 @@ pub(super) fn flip(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = input(call)?;
-    let (shifts, dims) = (call.ints("shifts")?, call.ints("dims")?);
-    if dims.is_empty() || dims.len() != shifts.len() {
-        return unsupported("it shifts without dimensions");
+    let (shifts, mut dims) = (call.ints("shifts")?, call.ints("dims")?);
+    let extents = call.emit.extents(x)?;
+    let is_flat = dims.is_empty() && shifts.len() == 1;
+    if is_flat {
+        // Without dimensions the elements move as one vector.
+        x = call.emit.reshape(x, &[extents.iter().product()])?;
+        dims = vec![0];
+    }
+    if dims.len() != shifts.len() {
+        return malformed(format!("{} shifts do not fit {} dimensions", shifts.len(), dims.len()));
     }
     for (shift, dim) in shifts.into_iter().zip(dims) {
         let axis = call.emit.axis(dim, call.emit.rank(x)?)?;
@@ -368,7 +375,7 @@ pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
             x = call.emit.concat(&[last, first], axis)?;
         }
     }
-    own(x)
+    own(if is_flat { call.emit.reshape(x, &extents)? } else { x })
 }
 
 /// Pads stand in pairs from the last dimension on; negative ones cut.
@@ -390,7 +397,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let border = match call.text("mode", "constant")?.as_str() {
         "constant" => {
             let value = call.float("value", 0.0)?;
-            return push(call, Op::Pad(Pad { pads, value }), &[x]);
+            return own(call.emit.pad(x, &pads, value)?);
         }
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,

@@ -4,7 +4,8 @@ use super::{Call, Made, Memory, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
-    BatchNorm, Compare, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, Softmax, Where,
+    BatchNorm, BinaryOp, Compare, CompareOp, GroupNorm, LayerNorm, Op, Reduce, ReduceOp, RmsNorm, ScaleShift, Softmax,
+    UnaryOp, Where,
 };
 
 /// A vector that may be left out.
@@ -25,19 +26,42 @@ fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
 
 pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
-    if call.flag("training", false)? {
+    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
+    let is_training = call.flag("training", call.operator == "_native_batch_norm_legit_functional")?;
+    let has_statistics = call.has("running_mean") && call.has("running_var");
+    // Standardised weights are normalised by their own statistics at inference, too.
+    if is_training && has_statistics && call.emit.builder.data(x).is_none() {
         return unsupported("it is in training; export the model after `eval()`");
     }
-    let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
-    if !call.has("running_mean") || !call.has("running_var") {
-        return unsupported("it has no running statistics");
+    let epsilon = call.float("eps", 1e-5)?;
+    if is_training || !has_statistics {
+        return own(normalised_by_batch(call, x, channels, epsilon)?);
     }
     let mut inputs = vec![x];
     for (name, default) in [("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)] {
         inputs.push(vector(call, name, x, &[channels], default)?);
     }
-    let epsilon = call.float("eps", 1e-5)?;
     push(call, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
+}
+
+/// Normalises each channel by mean and variance of the data itself.
+fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsilon: f64) -> Outcome<ValueId> {
+    let rank = call.emit.rank(x)?;
+    let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
+    if call.emit.extents(x)?[0] == 1 && rank > 2 {
+        return call.emit.push(Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift]);
+    }
+    let axes: Vec<i64> = (0..rank as i64).filter(|&axis| axis != 1).collect();
+    let emit = &mut *call.emit;
+    let mean = Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep: true });
+    let centre = emit.push(mean.clone(), &[x])?;
+    let apart = emit.binary(BinaryOp::Sub, x, centre)?;
+    let squares = emit.unary(UnaryOp::Square, apart)?;
+    let variance = emit.push(mean, &[squares])?;
+    let variance = emit.binary_with(BinaryOp::Add, variance, epsilon)?;
+    let factor = emit.unary(UnaryOp::Rsqrt, variance)?;
+    let y = emit.binary(BinaryOp::Mul, apart, factor)?;
+    emit.push(Op::ScaleShift(ScaleShift { axis: 1 }), &[y, scale, shift])
 }
 
 /// The extents of the last dimensions, over which is normalised, and the first of them.
@@ -76,10 +100,10 @@ pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
     if call.has("running_mean") && !call.flag("use_input_stats", true)? {
-        return unsupported("it uses running statistics");
+        return batch_norm(call);
     }
+    let x = input(call)?;
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
     let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
     let epsilon = call.float("eps", 1e-5)?;
@@ -103,4 +127,36 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     let zero = call.emit.scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
     Ok(vec![Made { id, window: Memory::Own }])
+}
+
+/// A weight as a direction and its lengths: `v · g / |v|`, the length over all dimensions but `dim`.
+pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
+    let (v, g) = (call.tensor("v")?, call.tensor("g")?);
+    let rank = call.emit.rank(v)? as i64;
+    let dim = call.int("dim", 0)?;
+    let kept = if dim == -1 { None } else { Some(call.emit.axis(dim, rank as usize)? as i64) };
+    let axes: Vec<i64> = (0..rank).filter(|&axis| Some(axis) != kept).collect();
+    let emit = &mut *call.emit;
+    let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
+    let factor = emit.binary(BinaryOp::Div, g, length)?;
+    let w = emit.binary(BinaryOp::Mul, v, factor)?;
+    Ok([w, length].map(|id| Made { id, window: Window::Own }).into())
+}
+
+/// The product of two vectors along a dimension, over their lengths.
+pub(super) fn cosine_similarity(call: &mut Call<'_, '_>) -> Outputs {
+    let (mut a, mut b) = (call.tensor("x1")?, call.tensor("x2")?);
+    let epsilon = call.float("eps", 1e-8)?;
+    let product = call.emit.binary(BinaryOp::Mul, a, b)?;
+    let axis = call.axis(product, "dim", 1)? as i64;
+    let emit = &mut *call.emit;
+    let from_end = axis - emit.rank(product)? as i64;
+    for x in [&mut a, &mut b] {
+        let axes = vec![emit.axis(from_end, emit.rank(*x)?)? as i64];
+        let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[*x])?;
+        let length = emit.binary_with(BinaryOp::Max, length, epsilon)?;
+        *x = emit.binary(BinaryOp::Div, *x, length)?;
+    }
+    let y = emit.binary(BinaryOp::Mul, a, b)?;
+    own(emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[y])?)
 }

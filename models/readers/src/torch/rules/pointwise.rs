@@ -3,7 +3,7 @@
 use super::{Call, Made, Memory, Outputs, own};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp};
+use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
@@ -321,4 +321,144 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     shape[0] = count;
     let slope = call.emit.reshape(slope, &shape)?;
     Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
+}
+
+/// `self + weight · (end - self)`
+pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let (start, end) = (call.operand("self", dtype)?, call.operand("end", dtype)?);
+    let weight = call.operand("weight", dtype)?;
+    let apart = call.emit.binary(BinaryOp::Sub, end, start)?;
+    let part = call.emit.binary(BinaryOp::Mul, apart, weight)?;
+    own(call.emit.binary(BinaryOp::Add, start, part)?)
+}
+
+/// `self + value · tensor1 · tensor2`, or with a quotient.
+pub(super) fn add_of(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let (x, a, b) = (call.operand("self", dtype)?, call.operand("tensor1", dtype)?, call.operand("tensor2", dtype)?);
+    let value = call.float("value", 1.0)?;
+    let mut part = call.emit.binary(function, a, b)?;
+    if value != 1.0 {
+        part = call.emit.binary_with(BinaryOp::Mul, part, value)?;
+    }
+    own(call.emit.binary(BinaryOp::Add, x, part)?)
+}
+
+/// Whether elements are neither infinite nor missing.
+pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    if !call.emit.dtype(x)?.is_float() {
+        let extents = call.emit.extents(x)?;
+        return own(call.emit.filled(DType::Bool, &extents, 1.0)?);
+    }
+    let size = call.emit.unary(UnaryOp::Abs, x)?;
+    let most = call.emit.scalar(call.emit.dtype(x)?, f64::INFINITY)?;
+    own(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
+}
+
+/// Numbers in place of missing and infinite ones.
+pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let dtype = call.emit.dtype(x)?;
+    if !dtype.is_float() {
+        return own(x);
+    }
+    let (least, most) = crate::range(dtype);
+    let emit = &mut *call.emit;
+    let is_missing = emit.unary(UnaryOp::IsNan, x)?;
+    let highest = emit.unary(UnaryOp::IsInf { negative: false, positive: true }, x)?;
+    let lowest = emit.unary(UnaryOp::IsInf { negative: true, positive: false }, x)?;
+    let mut y = x;
+    for (name, mask, default) in [("nan", is_missing, 0.0), ("posinf", highest, most), ("neginf", lowest, least)] {
+        let number = call.float(name, default)?;
+        let number = call.emit.scalar(dtype, number)?;
+        y = call.emit.push(Op::Where(Where {}), &[mask, number, y])?;
+    }
+    own(y)
+}
+
+/// The logarithm of the sum of two exponentials, whose larger one is taken out.
+pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
+    let [a, b] = operands(call)?;
+    let most = call.emit.binary(BinaryOp::Max, a, b)?;
+    let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
+    let apart = call.emit.unary(UnaryOp::Abs, apart)?;
+    let apart = call.emit.unary(UnaryOp::Neg, apart)?;
+    let part = call.emit.unary(UnaryOp::Exp, apart)?;
+    let part = call.emit.unary(UnaryOp::Log1p, part)?;
+    own(call.emit.binary(BinaryOp::Add, most, part)?)
+}
+
+/// The part behind the point, with the sign of the number.
+pub(super) fn fraction(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let whole = call.emit.unary(UnaryOp::Trunc, x)?;
+    own(call.emit.binary(BinaryOp::Sub, x, whole)?)
+}
+
+/// The number where it is above a threshold, else a value.
+pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let dtype = call.emit.dtype(x)?;
+    let (bound, value) = (call.operand("threshold", dtype)?, call.operand("value", dtype)?);
+    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, bound])?;
+    own(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
+}
+
+/// The inverse of the sigmoid.
+pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.tensor("self")?;
+    if let Some(epsilon) = call.optional_float("eps")? {
+        x = call.emit.push(Op::Clip(Clip { low: epsilon, high: 1.0 - epsilon }), &[x])?;
+    }
+    let one = call.emit.scalar(call.emit.dtype(x)?, 1.0)?;
+    let rest = call.emit.binary(BinaryOp::Sub, one, x)?;
+    let odds = call.emit.binary(BinaryOp::Div, x, rest)?;
+    own(call.emit.unary(UnaryOp::Log, odds)?)
+}
+
+/// At inference the slope is the middle of its bounds.
+pub(super) fn random_relu(call: &mut Call<'_, '_>) -> Outputs {
+    if call.flag("training", false)? {
+        return unsupported("its slope is random; export the model after `eval()`");
+    }
+    let alpha = (call.float("lower", 0.125)? + call.float("upper", 1.0 / 3.0)?) / 2.0;
+    unary(call, UnaryOp::LeakyRelu { alpha })
+}
+
+/// The length of the vector of two elements.
+pub(super) fn hypotenuse(call: &mut Call<'_, '_>) -> Outputs {
+    let [a, b] = operands(call)?;
+    let (a, b) = (call.emit.unary(UnaryOp::Square, a)?, call.emit.unary(UnaryOp::Square, b)?);
+    let sum = call.emit.binary(BinaryOp::Add, a, b)?;
+    own(call.emit.unary(UnaryOp::Sqrt, sum)?)
+}
+
+pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {
+    let [y, x] = operands(call)?;
+    own(call.emit.angle(y, x)?)
+}
+
+pub(super) fn bitwise_shift(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
+    binary(call, function)
+}
+
+/// The complement of the error function.
+pub(super) fn erfc(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let y = call.emit.unary(UnaryOp::Erf, x)?;
+    let one = call.emit.scalar(call.emit.dtype(x)?, 1.0)?;
+    own(call.emit.binary(BinaryOp::Sub, one, y)?)
+}
+
+/// Zero below zero, one above, and a given value at it.
+pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let (x, values) = (call.operand("self", dtype)?, call.operand("values", dtype)?);
+    let (zero, one) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, 1.0)?);
+    let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
+    let is_zero = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
+    let y = call.emit.push(Op::Where(Where {}), &[is_above, one, zero])?;
+    own(call.emit.push(Op::Where(Where {}), &[is_zero, values, y])?)
 }

@@ -3,8 +3,13 @@
 use super::{Call, Made, Memory, Outputs, own, push};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
-use models::operators::{ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp};
+use models::operators::{
+    ArgReduce, ArgTop, BinaryOp, Compare, CompareOp, CumSum, GatherElements, Identity, Op, Reduce, ReduceOp, UnaryOp,
+};
 use models::types::DType;
+
+/// Elements that running products and extremes go over one by one.
+const MAX_RUNNING: i64 = 1024;
 
 pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
@@ -90,6 +95,19 @@ pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
 
 /// Variance, or its root.
 pub(super) fn spread(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
+    own(spread_and_mean(call, has_root)?.0)
+}
+
+/// Variance, or its root, and the mean.
+pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
+    let (y, mean) = spread_and_mean(call, has_root)?;
+    let shape = call.emit.extents(y)?;
+    let mean = call.emit.reshape(mean, &shape)?;
+    Ok([y, mean].map(|id| Made { id, window: Window::Own }).into())
+}
+
+/// Variance, or its root, and the mean with all dimensions.
+fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId, ValueId)> {
     let x = call.tensor("self")?;
     let axes = call.axes(x, "dim")?;
     let correction = match call.arguments.get("unbiased") {
@@ -109,7 +127,158 @@ pub(super) fn spread(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
     if has_root {
         y = call.emit.unary(UnaryOp::Sqrt, y)?;
     }
-    own(y)
+    Ok((y, mean))
+}
+
+/// The norm of vectors: of any order.
+pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let name = if call.arguments.contains_key("ord") { "ord" } else { "p" };
+    if let Some(super::Argument::Text(order)) = call.arguments.get("ord")
+        && order != "fro"
+    {
+        return unsupported(format!("a norm of the order `{order}`"));
+    }
+    let is_text = matches!(call.arguments.get("ord"), Some(super::Argument::Text(_)));
+    let order = if is_text { 2.0 } else { call.float(name, 2.0)? };
+    if call.operator == "linalg_norm" && call.has("ord") && !is_text && call.axes(x, "dim")?.len() != 1 {
+        return unsupported("a norm of matrices");
+    }
+    let dtype = call.result_dtype()?;
+    let x = call.emit.cast(x, dtype)?;
+    own(norm(call, x, order)?)
+}
+
+fn norm(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<ValueId> {
+    if order == 2.0 || order == 1.0 {
+        return reduced(call, if order == 2.0 { ReduceOp::L2 } else { ReduceOp::L1 }, x);
+    }
+    if order == 0.0 {
+        let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
+        let is_something = call.emit.push(Op::Compare(Compare { function: CompareOp::NotEqual }), &[x, zero])?;
+        let ones = call.emit.cast(is_something, call.emit.dtype(x)?)?;
+        return reduced(call, ReduceOp::Sum, ones);
+    }
+    let sizes = call.emit.unary(UnaryOp::Abs, x)?;
+    if order.is_infinite() {
+        return reduced(call, if order > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, sizes);
+    }
+    let powers = call.emit.binary_with(BinaryOp::Pow, sizes, order)?;
+    let sum = reduced(call, ReduceOp::Sum, powers)?;
+    call.emit.binary_with(BinaryOp::Pow, sum, 1.0 / order)
+}
+
+/// The norm of the difference of two tensors along their last dimension.
+pub(super) fn pairwise_distance(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b) = (call.tensor("x1")?, call.tensor("x2")?);
+    let (order, epsilon) = (call.float("p", 2.0)?, call.float("eps", 1e-6)?);
+    let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
+    let apart = call.emit.binary_with(BinaryOp::Add, apart, epsilon)?;
+    call.arguments.insert("dim", super::Argument::Int(-1));
+    own(norm(call, apart, order)?)
+}
+
+/// Norms of all differences of a row of the one with a row of the other.
+pub(super) fn distances(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b, order) = (call.tensor("x1")?, call.tensor("x2")?, call.float("p", 2.0)?);
+    let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);
+    if rows.len() < 2 || columns.len() < 2 {
+        return unsupported("its rows do not stand in matrices");
+    }
+    rows.insert(rows.len() - 1, 1);
+    columns.insert(columns.len() - 2, 1);
+    let (a, b) = (call.emit.reshape(a, &rows)?, call.emit.reshape(b, &columns)?);
+    let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
+    call.arguments.insert("dim", super::Argument::Int(-1));
+    own(norm(call, apart, order)?)
+}
+
+/// How many elements are not zero.
+pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let flags = call.operand("self", DType::Bool)?;
+    let ones = call.emit.cast(flags, DType::I64)?;
+    if call.emit.rank(x)? == 0 {
+        return own(ones);
+    }
+    own(reduced(call, ReduceOp::Sum, ones)?)
+}
+
+/// The smallest and the largest element.
+pub(super) fn extremes(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let (least, most) = (reduced(call, ReduceOp::Min, x)?, reduced(call, ReduceOp::Max, x)?);
+    Ok([least, most].map(|id| Made { id, window: Window::Own }).into())
+}
+
+/// The element that stands in the middle by size, the lower one of two, with its place.
+pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.tensor("self")?;
+    let is_whole = !call.has("dim");
+    if is_whole {
+        let count = call.emit.extents(x)?.iter().product();
+        x = call.emit.reshape(x, &[count])?;
+    }
+    let axis = if is_whole { 0 } else { call.axis(x, "dim", 0)? };
+    let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
+    let at = if call.operator == "kthvalue" { call.int("k", 1)? - 1 } else { (extent - 1) / 2 };
+    if !(0..extent).contains(&at) || call.emit.rank(x)? == 0 {
+        return unsupported(format!("element {at} of {extent} by size"));
+    }
+    let order = call.emit.push(Op::ArgTop(ArgTop { count: at + 1, axis: axis as i64, largest: false }), &[x])?;
+    let place = call.emit.slice(order, axis, at, at + 1)?;
+    let value = call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, place])?;
+    let mut shape = call.emit.extents(x)?;
+    if call.flag("keepdim", false)? {
+        shape[axis] = 1;
+    } else {
+        shape.remove(axis);
+    }
+    let (value, place) = (call.emit.reshape(value, &shape)?, call.emit.reshape(place, &shape)?);
+    Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
+}
+
+/// The largest or smallest element up to each, with its place: the last of equals.
+pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
+    let x = call.tensor("self")?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extents = call.emit.extents(x)?;
+    let Some(&extent) = extents.get(axis) else { return own(x) };
+    if extent > MAX_RUNNING {
+        return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
+    }
+    let function = if largest { ReduceOp::Max } else { ReduceOp::Min };
+    let (mut values, mut places) = (Vec::new(), Vec::new());
+    for end in 1..=extent {
+        let part = call.emit.slice(x, axis, 0, end)?;
+        let axes = vec![axis as i64];
+        values.push(call.emit.push(Op::Reduce(Reduce { function, axes, keep: true }), &[part])?);
+        places.push(
+            call.emit.push(Op::ArgReduce(ArgReduce { largest, axis: axis as i64, keep: true, last: true }), &[part])?,
+        );
+    }
+    let (values, places) = (call.emit.concat(&values, axis)?, call.emit.concat(&places, axis)?);
+    Ok([values, places].map(|id| Made { id, window: Window::Own }).into())
+}
+
+/// The product of all elements up to each.
+pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let x = call.operand("self", dtype)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own(x) };
+    if extent > MAX_RUNNING {
+        return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
+    }
+    let mut products: Vec<ValueId> = Vec::new();
+    for at in 0..extent {
+        let one = call.emit.slice(x, axis, at, at + 1)?;
+        products.push(match products.last() {
+            Some(&before) => call.emit.binary(BinaryOp::Mul, before, one)?,
+            None => one,
+        });
+    }
+    own(call.emit.concat(&products, axis)?)
 }
 
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {

@@ -1,0 +1,306 @@
+//! Blocks, tables and windows of tensors that few networks have.
+
+use crate::onnx::{Axis, Filter};
+use crate::tflite::call::Call;
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{
+    BinaryOp, Compare, CompareOp, Expand, Gather, GatherElements, Op, Pad, ScatterNd, ScatterOp, Where,
+};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Numbers that a rule writes down, such as indices.
+const MAX_NUMBERS: i64 = 1 << 22;
+
+/// Rows of a table by their numbers. Each row may have a scale of its own.
+pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
+    let numbers = call.input(0)?;
+    let table = if call.scales_of_input(1) == call.scales_of_output(0).map(|(scales, _)| scales) {
+        call.input(1)?
+    } else {
+        call.real(1)?
+    };
+    Ok(vec![call.emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?])
+}
+
+/// A sparse constant, which was made dense when it was read.
+pub(super) fn densify(call: &mut Call<'_, '_>) -> Outputs {
+    Ok(vec![call.movable(&[0])?[0]])
+}
+
+/// Extents of blocks, and pairs of numbers of each, for the dimensions after the first.
+fn blocks(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
+    let blocks = call.emit.known_integers(call.input(1)?, "block_shape")?;
+    let pairs = call.emit.known_integers(call.input(2)?, what)?;
+    if blocks.len() + 1 > rank || pairs.len() != 2 * blocks.len() {
+        return malformed(format!("`{what}` does not fit {} blocks of {rank} dimensions", blocks.len()));
+    }
+    if blocks.iter().any(|&block| block < 1) || pairs.iter().any(|&number| number < 0) {
+        return malformed("a block has no extent");
+    }
+    Ok((blocks, pairs))
+}
+
+/// Elements of blocks become images of their own.
+pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.movable(&[0])?[0];
+    let rank = call.emit.rank(x)?;
+    let (blocks, pairs) = blocks(call, "paddings", rank)?;
+    let mut pads = vec![0; 2 * rank];
+    for (index, pair) in pairs.chunks(2).enumerate() {
+        (pads[index + 1], pads[rank + index + 1]) = (pair[0], pair[1]);
+    }
+    if pads.iter().any(|&pad| pad > 0) {
+        let is_stored = !call.emit.dtype(x)?.is_float();
+        let zero = call.scales_of_input(0).filter(|_| is_stored).map_or(0.0, |scales| scales.zeros[0] as f64);
+        x = call.emit.push(Op::Pad(Pad { pads, value: zero }), &[x])?;
+    }
+    let extents = call.emit.extents(x)?;
+    let (mut shape, mut after) = (vec![extents[0]], vec![]);
+    let (mut order, mut rest) = (vec![], vec![0]);
+    let mut batch = extents[0];
+    for (index, &block) in blocks.iter().enumerate() {
+        let extent = extents[index + 1];
+        if extent % block != 0 {
+            return malformed(format!("blocks of {block} do not divide {extent}"));
+        }
+        shape.extend([extent / block, block]);
+        rest.push(2 * index + 1);
+        order.push(2 * index + 2);
+        after.push(extent / block);
+        batch = batch.saturating_mul(block);
+    }
+    let kept = &extents[blocks.len() + 1..];
+    shape.extend(kept);
+    order.extend(rest);
+    order.extend(2 * blocks.len() + 1..shape.len());
+    let cut = call.emit.reshape(x, &shape)?;
+    let turned = call.emit.transpose(cut, &order)?;
+    Ok(vec![call.emit.reshape(turned, &[&[batch], after.as_slice(), kept].concat())?])
+}
+
+/// Images become elements of the blocks of larger ones.
+pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.movable(&[0])?[0];
+    let extents = call.emit.extents(x)?;
+    let (blocks, crops) = blocks(call, "crops", extents.len())?;
+    let area = blocks.iter().try_fold(1i64, |all, &block| all.checked_mul(block));
+    let Some(batch) = area.filter(|area| extents[0] % area == 0).map(|area| extents[0] / area) else {
+        return malformed(format!("blocks {blocks:?} do not divide {} images", extents[0]));
+    };
+    let count = blocks.len();
+    let shape = [blocks.as_slice(), &[batch], &extents[1..]].concat();
+    let mut order = vec![count];
+    let mut after = vec![batch];
+    for (index, block) in blocks.iter().enumerate() {
+        order.extend([count + 1 + index, index]);
+        after.push(extents[index + 1].saturating_mul(*block));
+    }
+    order.extend(2 * count + 1..shape.len());
+    after.extend(&extents[count + 1..]);
+    let cut = call.emit.reshape(x, &shape)?;
+    let turned = call.emit.transpose(cut, &order)?;
+    let mut y = call.emit.reshape(turned, &after)?;
+    for (index, pair) in crops.chunks(2).enumerate() {
+        let stop = after[index + 1].saturating_sub(pair[1]);
+        if stop <= pair[0] {
+            return malformed(format!("crops {crops:?} leave nothing"));
+        }
+        y = call.emit.slice(y, index + 1, pair[0], stop)?;
+    }
+    Ok(vec![y])
+}
+
+/// Numbers at equal distances, where they are known before the model runs.
+pub(super) fn range(call: &mut Call<'_, '_>) -> Outputs {
+    let mut numbers = [0.0; 3];
+    for (index, what) in ["start", "limit", "delta"].into_iter().enumerate() {
+        numbers[index] = call.emit.known_number(call.input(index)?, what)?;
+    }
+    let [start, limit, delta] = numbers;
+    let count = ((limit - start) / delta).ceil().max(0.0);
+    if !(count.is_finite() && count <= MAX_NUMBERS as f64) {
+        return unsupported(format!("{count} numbers"));
+    }
+    let numbers: Vec<f64> = (0..count as i64).map(|at| start + at as f64 * delta).collect();
+    let ty = TensorType::new(call.output_dtype(0)?, &[count as i64]);
+    Ok(vec![call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?])
+}
+
+/// How many dimensions a tensor has.
+pub(super) fn rank(call: &mut Call<'_, '_>) -> Outputs {
+    let rank = call.emit.rank(call.input(0)?)?;
+    let to = call.output_dtype(0)?;
+    Ok(vec![call.emit.scalar(to, rank as f64)?])
+}
+
+/// The shape that two known shapes broadcast to.
+pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
+    let mut shapes = Vec::new();
+    for index in 0..2 {
+        let extents = call.emit.known_integers(call.input(index)?, "shape")?;
+        shapes.push(TensorType::new(DType::I32, &extents).shape);
+    }
+    let shape = models::shapes::broadcast(&shapes[0], &shapes[1]).or_else(malformed)?;
+    let extents = TensorType { dtype: DType::I32, shape }.extents().unwrap_or_default();
+    let shape = call.emit.integers(&extents)?;
+    let to = call.output_dtype(0)?;
+    Ok(vec![call.emit.cast(shape, to)?])
+}
+
+/// Numbers from 0 on, along one dimension of several.
+fn counting(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
+    if !(0..=MAX_NUMBERS).contains(&extent) {
+        return unsupported(format!("{extent} numbers"));
+    }
+    let mut shape = vec![1; rank];
+    shape[axis] = extent;
+    let numbers: Vec<f64> = (0..extent).map(|number| number as f64).collect();
+    call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &numbers)?)
+}
+
+/// The first elements of each row in reverse order, as many as another tensor has numbers for.
+pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, lengths) = (call.movable(&[0])?[0], call.input(1)?);
+    let extents = call.emit.extents(x)?;
+    let (axis, batch) =
+        (call.emit.axis(call.int(0, 0)?, extents.len())?, call.emit.axis(call.int(1, 0)?, extents.len())?);
+    let mut shape = vec![1; extents.len()];
+    shape[batch] = extents[batch];
+    let lengths = call.emit.cast(lengths, DType::I64)?;
+    let lengths = call.emit.reshape(lengths, &shape)?;
+    let places = counting(call, extents.len(), axis, extents[axis])?;
+    let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
+    let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
+    let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
+    let from = call.emit.push(Op::Where(Where {}), &[is_inside, mirrored, places])?;
+    let from = call.emit.push(Op::Expand(Expand { shape: extents }), &[from])?;
+    Ok(vec![call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, from])?])
+}
+
+/// The last dimension as the diagonal of matrices.
+pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.real(0)?;
+    let mut shape = call.emit.extents(x)?;
+    let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
+    shape.insert(shape.len() - 1, 1);
+    let wide = call.emit.reshape(x, &shape)?;
+    let (rows, columns) = (counting(call, 2, 0, extent)?, counting(call, 2, 1, extent)?);
+    let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
+    let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
+    Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
+}
+
+/// Rows added to zeros at given places.
+pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
+    let (places, updates) = (call.input(0)?, call.real(1)?);
+    let shape = call.emit.known_integers(call.input(2)?, "shape")?;
+    let zeros = call.emit.filled(call.emit.dtype(updates)?, &shape, 0.0)?;
+    Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
+}
+
+/// A tensor with a part of it replaced. Where the part begins may be computed, for one dimension.
+pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, part) = (call.real(0)?, call.real(1)?);
+    let starts = call.input(2)?;
+    let (whole, extents) = (call.emit.extents(x)?, call.emit.extents(part)?);
+    if whole.len() != extents.len() || whole.iter().zip(&extents).any(|(whole, part)| part > whole) {
+        return malformed(format!("a part of {extents:?} does not fit {whole:?}"));
+    }
+    let moving: Vec<usize> = (0..whole.len()).filter(|&axis| whole[axis] != extents[axis]).collect();
+    let axis = match moving[..] {
+        [] => return Ok(vec![part]),
+        [axis] => axis,
+        _ => return unsupported("it replaces a part of several dimensions"),
+    };
+    let start = call.emit.slice(starts, 0, axis as i64, axis as i64 + 1)?;
+    let start = call.emit.cast(start, DType::I64)?;
+    // A part that would not fit moves inside.
+    let last = whole[axis] - extents[axis];
+    let start = call.emit.binary_with(BinaryOp::Max, start, 0.0)?;
+    let start = call.emit.binary_with(BinaryOp::Min, start, last as f64)?;
+    let steps = counting(call, 2, 0, extents[axis])?;
+    let start = call.emit.reshape(start, &[1, 1])?;
+    let places = call.emit.binary(BinaryOp::Add, steps, start)?;
+    let mut order: Vec<usize> = (0..whole.len()).collect();
+    order.swap(0, axis);
+    let (x, part) = (call.emit.transpose(x, &order)?, call.emit.transpose(part, &order)?);
+    let y = call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Replace }), &[x, places, part])?;
+    Ok(vec![call.emit.transpose(y, &order)?])
+}
+
+/// Elements of each dimension by number.
+fn chosen(call: &mut Call<'_, '_>, x: ValueId, axis: usize, places: &[i64]) -> Outcome<ValueId> {
+    let places = call.emit.integers(places)?;
+    call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
+}
+
+/// Mirrored at the outermost element, which is repeated.
+pub(super) fn mirrored(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Outcome<ValueId> {
+    let rank = call.emit.rank(x)?;
+    let mut y = x;
+    for axis in (0..rank).filter(|&axis| pads[axis] != 0 || pads[rank + axis] != 0) {
+        let extent = call.emit.extents(y)?[axis];
+        let (head, tail) = (pads[axis], pads[rank + axis]);
+        if !(0..=extent).contains(&head) || !(0..=extent).contains(&tail) || extent > MAX_NUMBERS {
+            return malformed(format!("{head} and {tail} elements cannot be mirrored of {extent}"));
+        }
+        let places: Vec<i64> = (0..head).rev().chain(0..extent).chain((extent - tail..extent).rev()).collect();
+        y = chosen(call, y, axis, &places)?;
+    }
+    Ok(y)
+}
+
+/// The nearest element by its centre or with the corners in place, of images with their channels last.
+pub(super) fn nearest(
+    call: &mut Call<'_, '_>,
+    x: ValueId,
+    extents: &[i64],
+    (is_aligned, is_centred): (bool, bool),
+) -> Outcome<ValueId> {
+    let old = call.emit.extents(x)?;
+    let mut y = x;
+    for (index, &new) in extents.iter().enumerate() {
+        let last = old[index + 1] - 1;
+        if last < 0 || !(1..=MAX_NUMBERS).contains(&new) {
+            return malformed(format!("{} elements cannot become {new}", last + 1));
+        }
+        let scale = match is_aligned && new > 1 {
+            true => last as f32 / (new - 1) as f32,
+            false => (last + 1) as f32 / new as f32,
+        };
+        let place = |at: i64| {
+            let place = (at as f32 + if is_centred { 0.5 } else { 0.0 }) * scale;
+            (if is_aligned { place.round() } else { place.floor() } as i64).clamp(0, last)
+        };
+        let places: Vec<i64> = (0..new).map(place).collect();
+        y = chosen(call, y, index + 1, &places)?;
+    }
+    Ok(y)
+}
+
+/// Blends of neighbours whose places count from the corner, of images with their channels last.
+pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> Outcome<ValueId> {
+    let filter = Filter {
+        mode: "linear",
+        rule: "asymmetric",
+        nearest: "floor",
+        cubic: 0.0,
+        excludes_outside: false,
+        antialias: false,
+        outside: 0.0,
+    };
+    let old = call.emit.extents(x)?;
+    let mut y = x;
+    for (index, &new) in extents.iter().enumerate() {
+        let old = old[index + 1];
+        if old != new && old > 0 {
+            let axis = Axis { old, new, scale: new as f64 / old as f64, region: (0.0, 1.0) };
+            y = filter.along(call.emit, y, index + 1, &axis)?;
+        }
+    }
+    Ok(y)
+}

@@ -1,0 +1,92 @@
+//! Arguments of nodes: tensors and numbers by name, and constants as they are.
+
+use super::call::Argument;
+use super::import::{Importer, Slot, shortened};
+use super::schema::{Union, integer_of};
+use crate::{Outcome, Refusal, malformed, unsupported};
+use models::graph::ValueId;
+use serde_json::Value;
+
+impl<'a> Importer<'a> {
+    pub(super) fn argument(&self, union: &'a Union) -> Outcome<Argument> {
+        let (variant, value) = union.parts();
+        let list = || value.as_array().map_or(&[][..], Vec::as_slice);
+        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shortened(variant)));
+        let each = |read: &dyn Fn(&'a Value) -> Option<i64>| -> Outcome<Vec<i64>> {
+            list().iter().map(|value| read(value).ok_or_else(wrong)).collect()
+        };
+        Ok(match variant {
+            "as_none" => Argument::None,
+            "as_tensor" => Argument::Tensor(self.named(value)?),
+            "as_tensors" => {
+                let ids = list().iter().map(|value| Ok(Some(self.named(value)?)));
+                Argument::Tensors(ids.collect::<Outcome<_>>()?)
+            }
+            "as_optional_tensors" => {
+                let ids = list().iter().map(|value| value.get("as_tensor").map(|value| self.named(value)).transpose());
+                Argument::Tensors(ids.collect::<Outcome<_>>()?)
+            }
+            "as_int" => Argument::Int(value.as_i64().ok_or_else(wrong)?),
+            "as_ints" => Argument::Ints(each(&|value| value.as_i64())?),
+            "as_sym_int" => Argument::Int(self.number(value, variant)?),
+            "as_sym_ints" => {
+                let numbers = list().iter().map(|value| self.number(value, variant));
+                Argument::Ints(numbers.collect::<Outcome<_>>()?)
+            }
+            "as_sym_bool" => match value.get("as_bool").and_then(Value::as_bool) {
+                Some(flag) => Argument::Bool(flag),
+                None => Argument::Bool(self.number(value, variant)? != 0),
+            },
+            "as_sym_float" => match value.get("as_float").and_then(float) {
+                Some(number) => Argument::Float(number),
+                None => Argument::Float(self.number(value, variant)? as f64),
+            },
+            "as_float" => Argument::Float(float(value).ok_or_else(wrong)?),
+            "as_floats" => Argument::Floats(list().iter().map(float).collect::<Option<_>>().ok_or_else(wrong)?),
+            "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
+            "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
+            "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
+            other => return unsupported(format!("an argument of the kind `{}` has no form here", shortened(other))),
+        })
+    }
+
+    fn named(&self, value: &Value) -> Outcome<ValueId> {
+        let name = value.get("name").and_then(Value::as_str).unwrap_or("");
+        match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+            Some(Slot::Value(id)) => Ok(id),
+            Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
+            Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
+            None => malformed(format!("it reads `{}`, which nothing before it makes", shortened(name))),
+        }
+    }
+
+    /// A number that stands there, or one that the program has computed, or what it was in the program's example.
+    fn number(&self, value: &'a Value, variant: &str) -> Outcome<i64> {
+        let wrong = || Refusal::Malformed(format!("an argument of the kind `{variant}` is damaged"));
+        if let Some(number) = value.get("as_int") {
+            return number.as_i64().ok_or_else(wrong);
+        }
+        let name = value.get("as_name").and_then(Value::as_str).ok_or_else(wrong)?;
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        let graph = &self.program.graph_module.graph;
+        let symbol = graph.sym_int_values.get(name).or_else(|| graph.sym_bool_values.get(name));
+        let Some(symbol) = symbol.or_else(|| graph.sym_float_values.get(name)) else { return Err(wrong()) };
+        let example = symbol.as_object().and_then(|symbol| symbol.iter().next());
+        match example.and_then(|(variant, value)| integer_of(variant, value)) {
+            Some(number) => Ok(number),
+            None => unsupported(format!("`{}` is a number that depends on the data", shortened(name))),
+        }
+    }
+}
+
+/// A number; those that JSON has no sign for are texts.
+fn float(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        Some("NaN") => Some(f64::NAN),
+        _ => value.as_f64(),
+    }
+}

@@ -1,0 +1,177 @@
+//! Sliding blocks of a tensor as columns, and columns summed back to where they come from.
+
+use super::{Call, Outputs, numbers_of, own, view};
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{Gather, Op, Pad, ScatterNd, ScatterOp};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+/// Blocks of one image.
+struct Blocks {
+    kernel: [i64; 2],
+    strides: [i64; 2],
+    dilations: [i64; 2],
+    pads: [i64; 2],
+    /// Extents of the image with its pads.
+    padded: [i64; 2],
+    /// How many blocks there are along each side.
+    counts: [i64; 2],
+}
+
+impl Blocks {
+    fn read(call: &Call<'_, '_>, [height, width]: [i64; 2]) -> Outcome<Blocks> {
+        let pair = |name: &str, default: i64| -> Outcome<[i64; 2]> {
+            let numbers = call.spatial(name, 2, default)?;
+            Ok([numbers[0], numbers[1]])
+        };
+        let (kernel, strides) = (pair("kernel_size", 1)?, pair("stride", 1)?);
+        let (dilations, pads) = (pair("dilation", 1)?, pair("padding", 0)?);
+        let mut counts = [0; 2];
+        let mut padded = [height, width];
+        for side in 0..2 {
+            let sane = |number: i64, least: i64| (least..=1 << 20).contains(&number);
+            if !(sane(kernel[side], 1) && sane(strides[side], 1) && sane(dilations[side], 1) && sane(pads[side], 0)) {
+                return malformed("a block has no extent");
+            }
+            padded[side] += 2 * pads[side];
+            let reach = dilations[side] * (kernel[side] - 1) + 1;
+            if reach > padded[side] {
+                return malformed(format!("blocks of {reach} are wider than {}", padded[side]));
+            }
+            counts[side] = (padded[side] - reach) / strides[side] + 1;
+        }
+        Ok(Blocks { kernel, strides, dilations, pads, padded, counts })
+    }
+
+    /// Places in the padded image of the elements of all blocks: element of the block first, then the block.
+    fn places(&self) -> Outcome<Vec<f64>> {
+        let along = |side: usize| {
+            let elements = 0..self.kernel[side];
+            elements.map(move |element| {
+                let from = element * self.dilations[side];
+                (0..self.counts[side]).map(move |block| from + block * self.strides[side]).collect::<Vec<i64>>()
+            })
+        };
+        numbers_of(&[self.kernel, self.counts].concat())?;
+        let mut places = Vec::new();
+        for rows in along(0) {
+            for columns in along(1) {
+                for row in &rows {
+                    places.extend(columns.iter().map(|column| (row * self.padded[1] + column) as f64));
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn elements(&self) -> i64 {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    fn count(&self) -> i64 {
+        self.counts[0] * self.counts[1]
+    }
+}
+
+/// A batch of images, and whether it was one image alone.
+fn images(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
+    let x = call.tensor("self")?;
+    match call.emit.extents(x)?[..] {
+        [n, c, h, w] => Ok((x, [n, c, h, w], false)),
+        [c, h, w] => Ok((call.emit.reshape(x, &[1, c, h, w])?, [1, c, h, w], true)),
+        ref other => malformed(format!("an image has no {} dimensions", other.len())),
+    }
+}
+
+/// `[n, c, h, w]` as `[n, c · block, blocks]`.
+pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, [n, c, h, w], is_single) = images(call)?;
+    let blocks = Blocks::read(call, [h, w])?;
+    let emit = &mut *call.emit;
+    let [top, left] = blocks.pads;
+    let padded = match blocks.pads {
+        [0, 0] => x,
+        _ => emit.push(Op::Pad(Pad { pads: vec![0, 0, top, left, 0, 0, top, left], value: 0.0 }), &[x])?,
+    };
+    let [height, width] = blocks.padded;
+    let is_tiling = blocks.kernel == blocks.strides
+        && blocks.dilations == [1, 1]
+        && height % blocks.kernel[0] == 0
+        && width % blocks.kernel[1] == 0;
+    let columns = if is_tiling {
+        let ([tall, wide], [rows, places]) = (blocks.kernel, blocks.counts);
+        let cut = emit.reshape(padded, &[n, c, rows, tall, places, wide])?;
+        emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?
+    } else {
+        let flat = emit.reshape(padded, &[n, c, height * width])?;
+        let ty = TensorType::new(DType::I64, &[blocks.elements(), blocks.count()]);
+        let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
+        emit.push(Op::Gather(Gather { axis: 2 }), &[flat, places])?
+    };
+    let shape = [n, c * blocks.elements(), blocks.count()];
+    own(emit.reshape(columns, if is_single { &shape[1..] } else { &shape })?)
+}
+
+/// `[n, c · block, blocks]` as `[n, c, h, w]`; elements of several blocks are sums.
+pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let [h, w] = call.spatial("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
+    let blocks = Blocks::read(call, [h, w])?;
+    let emit = &mut *call.emit;
+    let mut extents = emit.extents(x)?;
+    let is_single = extents.len() == 2;
+    if is_single {
+        extents.insert(0, 1);
+    }
+    let [n, rows, count] = extents[..] else { return malformed("its columns need 3 dimensions") };
+    let c = rows / blocks.elements();
+    if count != blocks.count() || c * blocks.elements() != rows {
+        return malformed(format!("{rows} x {count} are not the blocks of {h} x {w}"));
+    }
+    let [height, width] = blocks.padded;
+    let split = emit.reshape(x, &[n, c, blocks.elements() * count])?;
+    let updates = emit.transpose(split, &[2, 0, 1])?;
+    let zeros = emit.filled(emit.dtype(x)?, &[height * width, n, c], 0.0)?;
+    let ty = TensorType::new(DType::I64, &[blocks.elements() * count, 1]);
+    let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
+    let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
+    let turned = emit.transpose(sums, &[1, 2, 0])?;
+    let mut y = emit.reshape(turned, &[n, c, height, width])?;
+    for (side, extent) in [h, w].into_iter().enumerate() {
+        let from = blocks.pads[side];
+        y = emit.slice(y, side + 2, from, from + extent)?;
+    }
+    own(if is_single { emit.reshape(y, &[c, h, w])? } else { y })
+}
+
+/// Windows of one dimension, whose elements become the last dimension.
+pub(super) fn unfold(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let axis = call.axis(x, "dimension", 0)?;
+    let (size, step) = (call.int("size", 1)?, call.int("step", 1)?);
+    let extents = call.emit.extents(x)?;
+    let extent = extents.get(axis).copied().unwrap_or(1);
+    if size < 1 || step < 1 || size > extent || extents.is_empty() {
+        return unsupported(format!("windows of {size} every {step} elements of {extent}"));
+    }
+    let count = (extent - size) / step + 1;
+    let windows = windows(call.emit, x, axis, [extent, count, size, step])?;
+    let mut order: Vec<usize> = (0..=extents.len()).filter(|&at| at != axis + 1).collect();
+    order.push(axis + 1);
+    view(call.emit.transpose(windows, &order)?)
+}
+
+/// One dimension as `[count, size]`.
+fn windows(emit: &mut Emit<'_>, x: ValueId, axis: usize, [extent, count, size, step]: [i64; 4]) -> Outcome<ValueId> {
+    if size == step && count * size == extent {
+        let mut shape = emit.extents(x)?;
+        shape.splice(axis..=axis, [count, size]);
+        return emit.reshape(x, &shape);
+    }
+    numbers_of(&[count, size])?;
+    let places: Vec<f64> = (0..count).flat_map(|window| (0..size).map(move |at| (window * step + at) as f64)).collect();
+    let ty = TensorType::new(DType::I64, &[count, size]);
+    let places = emit.constant_of(&Tensor::from_numbers(ty, &places)?)?;
+    emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
+}

@@ -1,0 +1,393 @@
+//! Axes in another order, diagonals, grids, and other ways to look at the same elements.
+
+use super::bags::counting;
+use super::movement::input;
+use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{
+    Binary, BinaryOp, Border, BorderPad, Compare, CompareOp, Expand, Gather, Op, Slice, Tile, Where,
+};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+/// Each vector along a dimension of its own, all of one shape.
+pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
+    let vectors = call.tensors("tensors")?;
+    let is_swapped = call.text("indexing", "ij")? == "xy" && vectors.len() > 1;
+    let mut place: Vec<usize> = (0..vectors.len()).collect();
+    if is_swapped {
+        place.swap(0, 1);
+    }
+    let mut shape = vec![1; vectors.len()];
+    for (index, &vector) in vectors.iter().enumerate() {
+        shape[place[index]] = call.emit.extents(vector)?.iter().product();
+    }
+    let mut made = Vec::new();
+    for (index, &vector) in vectors.iter().enumerate() {
+        let mut own_shape = vec![1; shape.len()];
+        own_shape[place[index]] = shape[place[index]];
+        let mut id = call.emit.reshape(vector, &own_shape)?;
+        if own_shape != shape {
+            id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
+        }
+        made.push(Made { id, window: Window::Own });
+    }
+    Ok(made)
+}
+
+/// Two axes change places.
+pub(super) fn swap_axes(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let names = if call.operator == "swapaxes" { ["axis0", "axis1"] } else { ["dim0", "dim1"] };
+    let (a, b) = (call.axis(x, names[0], 0)?, call.axis(x, names[1], 1)?);
+    let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
+    order.swap(a, b);
+    view(call.emit.transpose(x, &order)?)
+}
+
+/// The last two axes change places.
+pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let rank = call.emit.rank(x)?;
+    let mut order: Vec<usize> = (0..rank).collect();
+    if rank < 2 {
+        return malformed(format!("a matrix has no {rank} dimensions"));
+    }
+    order.swap(rank - 2, rank - 1);
+    view(call.emit.transpose(x, &order)?)
+}
+
+pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let rank = call.emit.rank(x)?;
+    let axes = |name: &str| -> Outcome<Vec<usize>> {
+        call.ints(name)?.into_iter().map(|axis| call.emit.axis(axis, rank)).collect()
+    };
+    let (from, to) = (axes("source")?, axes("destination")?);
+    if from.len() != to.len() {
+        return malformed("`source` and `destination` have different lengths");
+    }
+    let mut rest = (0..rank).filter(|axis| !from.contains(axis));
+    let mut order = Vec::new();
+    for place in 0..rank {
+        let moved = to.iter().position(|&at| at == place).map(|index| from[index]);
+        match moved.or_else(|| rest.next()) {
+            Some(axis) => order.push(axis),
+            None => return malformed("an axis moves twice"),
+        }
+    }
+    view(call.emit.transpose(x, &order)?)
+}
+
+/// Elements along a diagonal, as the last dimension.
+pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let rank = call.emit.rank(x)?;
+    if call.operator == "diag" && rank == 1 {
+        return diagonal_matrix(call);
+    }
+    let is_named = call.operator == "diagonal";
+    let offset = call.int(if is_named { "offset" } else { "diagonal" }, 0)?;
+    let (a, b) = if is_named { (call.axis(x, "dim1", 0)?, call.axis(x, "dim2", 1)?) } else { (0, 1) };
+    if a == b || rank < 2 {
+        return malformed("a diagonal needs two dimensions");
+    }
+    let emit = &mut *call.emit;
+    let mut order: Vec<usize> = (0..rank).filter(|axis| ![a, b].contains(axis)).collect();
+    order.extend([a, b]);
+    let turned = emit.transpose(x, &order)?;
+    let mut shape = emit.extents(turned)?;
+    let [rows, columns] = [shape[rank - 2], shape[rank - 1]];
+    let (row, column) = if offset < 0 { (offset.saturating_neg(), 0) } else { (0, offset) };
+    let count = rows.saturating_sub(row).min(columns.saturating_sub(column));
+    if count < 1 {
+        return unsupported("its diagonal has no elements");
+    }
+    shape.truncate(rank - 2);
+    numbers_of(&[count])?;
+    shape.push(rows * columns);
+    let flat = emit.reshape(turned, &shape)?;
+    let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
+    let places = emit.integers(&places)?;
+    view(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
+}
+
+/// The last dimension as the diagonal of matrices of zeros.
+pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let name = if call.operator == "diag" { "diagonal" } else { "offset" };
+    if call.int(name, 0)? != 0 || call.int("dim1", -2)? != -2 || call.int("dim2", -1)? != -1 {
+        return unsupported("a diagonal with an offset, or of other dimensions than the last");
+    }
+    let emit = &mut *call.emit;
+    let mut shape = emit.extents(x)?;
+    let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
+    shape.insert(shape.len() - 1, 1);
+    let wide = emit.reshape(x, &shape)?;
+    let (rows, columns) = (counting(emit, DType::I64, &[extent, 1])?, counting(emit, DType::I64, &[1, extent])?);
+    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
+    let zero = emit.scalar(emit.dtype(x)?, 0.0)?;
+    own(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
+}
+
+/// Channels of each group become neighbours of those of the other groups.
+pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, groups) = (input(call)?, call.int("groups", 1)?);
+    let extents = call.emit.extents(x)?;
+    let Some(&channels) = extents.get(1) else { return malformed("the data needs 2 dimensions") };
+    if groups < 1 || channels % groups != 0 {
+        return malformed(format!("{groups} groups do not divide {channels} channels"));
+    }
+    let mut shape = extents.clone();
+    shape.splice(1..2, [groups, channels / groups]);
+    let cut = call.emit.reshape(x, &shape)?;
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    order.swap(1, 2);
+    let turned = call.emit.transpose(cut, &order)?;
+    own(call.emit.reshape(turned, &extents)?)
+}
+
+/// Elements by strides over the tensor in the order of its dimensions.
+pub(super) fn strided(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let (sizes, strides) = (call.ints("size")?, call.ints("stride")?);
+    let offset = call.int("storage_offset", 0)?;
+    let count: i64 = call.emit.extents(x)?.iter().product();
+    if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
+        return unsupported(format!("sizes {sizes:?} with strides {strides:?}"));
+    }
+    numbers_of(&sizes)?;
+    let mut places = vec![offset];
+    for (&size, &stride) in sizes.iter().zip(&strides) {
+        let steps = |place: &i64| {
+            let place = *place;
+            (0..size).map(move |at| place.saturating_add(at.saturating_mul(stride)))
+        };
+        places = places.iter().flat_map(steps).collect();
+    }
+    if places.iter().any(|place| !(0..count).contains(place)) {
+        return unsupported("it looks at memory outside of its input");
+    }
+    let flat = call.emit.reshape(x, &[count])?;
+    if places.iter().enumerate().all(|(index, &place)| index as i64 == place) && places.len() as i64 == count {
+        return view(call.emit.reshape(flat, &sizes)?);
+    }
+    let numbers: Vec<f64> = places.iter().map(|&place| place as f64).collect();
+    let places = call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &sizes), &numbers)?)?;
+    view(call.emit.push(Op::Gather(Gather { axis: 0 }), &[flat, places])?)
+}
+
+/// Parts by their number or by where they begin.
+pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
+    let mut ends: Vec<i64> = if call.arguments.contains_key("sections") {
+        let count = call.int("sections", 1)?.clamp(1, 1 << 12);
+        // The first parts are one element longer where the extent has a remainder.
+        (1..=count).map(|part| part * (extent / count) + part.min(extent % count)).collect()
+    } else {
+        call.ints("indices")?.into_iter().map(|at| super::movement::place(at, extent)).chain([extent]).collect()
+    };
+    let mut start = 0;
+    for end in &mut ends {
+        let stop = (*end).max(start);
+        *end = stop - start;
+        start = stop;
+    }
+    super::movement::pieces(call, x, axis, &ends)
+}
+
+/// Tensors joined along a dimension after vectors were made as wide as they need be.
+pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
+    let mut parts = call.tensors("tensors")?;
+    let is_rows = matches!(call.operator, "vstack" | "row_stack");
+    for part in &mut parts {
+        let extents = call.emit.extents(*part)?;
+        let shape = match (&extents[..], call.operator) {
+            ([], "hstack") => vec![1],
+            ([], _) => vec![1, 1],
+            ([one], "column_stack") => vec![*one, 1],
+            ([one], _) if is_rows => vec![1, *one],
+            _ => extents,
+        };
+        *part = call.emit.reshape(*part, &shape)?;
+    }
+    let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
+    let axis = usize::from(!is_rows && call.emit.rank(first)? > 1);
+    own(call.emit.concat(&parts, axis)?)
+}
+
+/// Places of the upper or lower triangle: rows, then columns.
+pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
+    let (rows, columns, offset) = (call.int("row", 0)?, call.int("col", 0)?, call.int("offset", 0)?);
+    let dtype = call.result_dtype()?;
+    numbers_of(&[rows.max(0), columns.max(0)])?;
+    let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    let is_inside = |&(row, column): &(i64, i64)| {
+        let from_diagonal = (column - row).saturating_sub(offset);
+        if upper { from_diagonal >= 0 } else { from_diagonal <= 0 }
+    };
+    let places: Vec<(i64, i64)> = all.filter(is_inside).collect();
+    let numbers: Vec<f64> =
+        places.iter().map(|place| place.0 as f64).chain(places.iter().map(|place| place.1 as f64)).collect();
+    let ty = TensorType::new(dtype, &[2, places.len() as i64]);
+    own(call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?)
+}
+
+/// Quarter turns from the first of two axes to the second.
+pub(super) fn rotate(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let rank = call.emit.rank(x)?;
+    let dims = call.ints("dims")?;
+    let [a, b] = dims.iter().map(|&axis| call.emit.axis(axis, rank)).collect::<Outcome<Vec<_>>>()?[..] else {
+        return malformed("`dims` is no pair");
+    };
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(a, b);
+    let turns = call.int("k", 1)?.rem_euclid(4);
+    let flipped = match turns {
+        1 => reversed(call, x, &[b])?,
+        2 => reversed(call, x, &[a, b])?,
+        3 => reversed(call, x, &[a])?,
+        _ => x,
+    };
+    own(if turns % 2 == 1 { call.emit.transpose(flipped, &order)? } else { flipped })
+}
+
+/// Elements of these axes in reverse order.
+fn reversed(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<ValueId> {
+    let extents = call.emit.extents(x)?;
+    let mut axes = axes.to_vec();
+    axes.sort_unstable();
+    let starts = axes.iter().map(|&axis| extents[axis] - 1).collect();
+    let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
+    let axes = axes.into_iter().map(|axis| axis as i64).collect();
+    call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])
+}
+
+/// The first axis, or the second, in reverse order.
+pub(super) fn flip_side(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = usize::from(call.operator == "fliplr");
+    own(reversed(call, x, &[axis])?)
+}
+
+/// A matrix with ones on its diagonal.
+pub(super) fn eye(call: &mut Call<'_, '_>) -> Outputs {
+    let rows = call.int("n", 0)?;
+    let columns = call.int("m", rows)?;
+    let dtype = call.result_dtype()?;
+    if !(1..=1 << 13).contains(&rows) || !(1..=1 << 13).contains(&columns) {
+        return unsupported(format!("a unit matrix of {rows} x {columns}"));
+    }
+    let emit = &mut *call.emit;
+    let (down, across) = (counting(emit, DType::I64, &[rows, 1])?, counting(emit, DType::I64, &[1, columns])?);
+    let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
+    own(emit.cast(is_on, dtype)?)
+}
+
+/// Every pair of elements of two vectors, multiplied.
+pub(super) fn outer(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b) = (input(call)?, call.tensor("vec2")?);
+    let (rows, columns) =
+        (call.emit.extents(a)?.iter().product::<i64>(), call.emit.extents(b)?.iter().product::<i64>());
+    let (a, b) = (call.emit.reshape(a, &[rows, 1])?, call.emit.reshape(b, &[1, columns])?);
+    push(call, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
+}
+
+/// All elements as one vector.
+pub(super) fn ravel(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let count = call.emit.extents(x)?.iter().product();
+    view(call.emit.reshape(x, &[count])?)
+}
+
+/// Dimensions of extent 1 in front, and behind a matrix, until there are enough.
+pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let extents = call.emit.extents(x)?;
+    let shape = match (call.operator, &extents[..]) {
+        ("atleast_1d", []) => vec![1],
+        ("atleast_2d", []) => vec![1, 1],
+        ("atleast_2d", &[width]) => vec![1, width],
+        ("atleast_3d", []) => vec![1, 1, 1],
+        ("atleast_3d", &[width]) => vec![1, width, 1],
+        ("atleast_3d", &[rows, columns]) => vec![rows, columns, 1],
+        _ => extents,
+    };
+    view(call.emit.reshape(x, &shape)?)
+}
+
+/// Repeats each dimension; dimensions that are left out are repeated once.
+pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let (mut repeats, extents) = (call.ints("dims")?, call.emit.extents(x)?);
+    let missing = extents.len().saturating_sub(repeats.len());
+    repeats.splice(0..0, vec![1; missing]);
+    let added = repeats.len() - extents.len();
+    x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
+    push(call, Op::Tile(Tile { repeats }), &[x])
+}
+
+/// Each element of a dimension so many times in a row.
+pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
+    if !call.arguments.contains_key("self") {
+        return repeated_numbers(call);
+    }
+    let mut x = input(call)?;
+    if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
+        let numbers = call.emit.known_integers(*repeats, "repeats")?;
+        let places = repeated(&numbers)?;
+        let axis = call.axis(x, "dim", 0)?;
+        let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
+        if !call.has("dim") || numbers.len() as i64 != extent {
+            return unsupported("its repeats are not one for each element of a dimension");
+        }
+        let places = call.emit.integers(&places)?;
+        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, places]);
+    }
+    if !call.has("dim") {
+        let count = call.emit.extents(x)?.iter().product();
+        x = call.emit.reshape(x, &[count])?;
+    }
+    let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
+    let mut extents = call.emit.extents(x)?;
+    extents.insert(axis + 1, 1);
+    let wide = call.emit.reshape(x, &extents)?;
+    extents[axis + 1] = times;
+    let wide = call.emit.push(Op::Expand(Expand { shape: extents.clone() }), &[wide])?;
+    extents.remove(axis + 1);
+    extents[axis] = extents[axis].saturating_mul(times);
+    own(call.emit.reshape(wide, &extents)?)
+}
+
+/// The number of each repeat, so many times.
+fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
+    let numbers = call.emit.known_integers(call.tensor("repeats")?, "repeats")?;
+    let places = repeated(&numbers)?;
+    own(call.emit.integers(&places)?)
+}
+
+fn repeated(repeats: &[i64]) -> Outcome<Vec<i64>> {
+    let total = repeats.iter().try_fold(0i64, |all, &times| all.checked_add(times).filter(|_| times >= 0));
+    numbers_of(&[total.unwrap_or(i64::MAX)])?;
+    let numbered = (0..).zip(repeats);
+    Ok(numbered.flat_map(|(number, &times)| std::iter::repeat_n(number, times as usize)).collect())
+}
+
+/// Pads of elements of the data itself, from the last dimension on.
+pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
+    let (x, given) = (input(call)?, call.ints("padding")?);
+    let rank = call.emit.rank(x)?;
+    if given.len() % 2 != 0 || given.len() / 2 > rank || given.iter().any(|&pad| pad < 0) {
+        return unsupported(format!("pads {given:?} of {rank} dimensions"));
+    }
+    let mut pads = vec![0; 2 * rank];
+    for (index, pair) in given.chunks(2).enumerate() {
+        let axis = rank - 1 - index;
+        (pads[axis], pads[rank + axis]) = (pair[0], pair[1]);
+    }
+    push(call, Op::BorderPad(BorderPad { border, pads }), &[x])
+}

@@ -1,0 +1,389 @@
+//! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs of real ones, see
+//! `complex`.
+
+use super::movement::input;
+use super::{Call, Made, Outputs, Window, numbers_of, own};
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+/// Points of one transform.
+const MAX_POINTS: i64 = 4096;
+
+/// A transform of one dimension.
+#[derive(Clone, Copy)]
+struct Fourier {
+    /// Points in time.
+    points: i64,
+    /// Frequencies that are kept.
+    kept: i64,
+    is_inverse: bool,
+    /// What results are multiplied with.
+    factor: f64,
+}
+
+impl Fourier {
+    fn angle(self, time: i64, frequency: i64) -> f64 {
+        let turns = (time * frequency % self.points) as f64 / self.points as f64;
+        let angle = 2.0 * std::f64::consts::PI * turns;
+        if self.is_inverse { angle } else { -angle }
+    }
+
+    /// `[rows, columns]` of numbers by row and column.
+    fn matrix(
+        self,
+        emit: &mut Emit<'_>,
+        dtype: DType,
+        [rows, columns]: [i64; 2],
+        number: impl Fn(i64, i64) -> f64,
+    ) -> Outcome<ValueId> {
+        numbers_of(&[rows, columns])?;
+        let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        let numbers: Vec<f64> = places.map(|(row, column)| number(row, column) * self.factor).collect();
+        emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, columns]), &numbers)?)
+    }
+
+    /// `[…, points]` of real numbers as `[…, kept, 2]`.
+    fn of_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+        let number = |time: i64, column: i64| {
+            let angle = self.angle(time, column / 2);
+            if column % 2 == 0 { angle.cos() } else { angle.sin() }
+        };
+        let matrix = self.matrix(emit, emit.dtype(x)?, [self.points, 2 * self.kept], number)?;
+        let y = product_of_rows(emit, x, matrix)?;
+        let mut shape = emit.extents(y)?;
+        shape.pop();
+        shape.extend([self.kept, 2]);
+        emit.reshape(y, &shape)
+    }
+
+    /// `[…, points, 2]` as `[…, kept, 2]`.
+    fn of_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+        let number = |row: i64, column: i64| {
+            let angle = self.angle(row / 2, column / 2);
+            match (row % 2, column % 2) {
+                (0, 0) | (1, 1) => angle.cos(),
+                (0, _) => angle.sin(),
+                _ => -angle.sin(),
+            }
+        };
+        let matrix = self.matrix(emit, emit.dtype(x)?, [2 * self.points, 2 * self.kept], number)?;
+        let mut shape = emit.extents(x)?;
+        shape.truncate(shape.len() - 2);
+        let flat = emit.reshape(x, &[shape.as_slice(), &[2 * self.points]].concat())?;
+        let y = product_of_rows(emit, flat, matrix)?;
+        shape.extend([self.kept, 2]);
+        emit.reshape(y, &shape)
+    }
+
+    /// The first half of a spectrum, `[…, given, 2]`, as `[…, points]` of real numbers.
+    fn to_real(self, emit: &mut Emit<'_>, x: ValueId, given: i64) -> Outcome<ValueId> {
+        let number = |row: i64, time: i64| {
+            let (frequency, is_imaginary) = (row / 2, row % 2 == 1);
+            // The other half mirrors all frequencies but the first and the middle one.
+            let is_alone = frequency == 0 || 2 * frequency == self.points;
+            let times = if is_alone { 1.0 } else { 2.0 };
+            let angle = self.angle(time, frequency);
+            times * if is_imaginary { -angle.sin() } else { angle.cos() }
+        };
+        let matrix = self.matrix(emit, emit.dtype(x)?, [2 * given, self.points], number)?;
+        let mut shape = emit.extents(x)?;
+        shape.truncate(shape.len() - 2);
+        let flat = emit.reshape(x, &[shape.as_slice(), &[2 * given]].concat())?;
+        product_of_rows(emit, flat, matrix)
+    }
+}
+
+/// The last dimension times a matrix.
+fn product_of_rows(emit: &mut Emit<'_>, x: ValueId, matrix: ValueId) -> Outcome<ValueId> {
+    if emit.rank(x)? >= 2 {
+        return emit.mat_mul(x, matrix);
+    }
+    Ok(models::compose::mat_mul(&mut emit.builder, x, matrix)?)
+}
+
+/// What a direction and a way to scale multiply with: 0 for nothing, 1 for a root, 2 for all points.
+fn factor(mode: i64, points: i64) -> Outcome<f64> {
+    match mode {
+        0 => Ok(1.0),
+        1 => Ok(1.0 / (points as f64).sqrt()),
+        2 => Ok(1.0 / points as f64),
+        other => malformed(format!("`normalization` is {other}")),
+    }
+}
+
+fn mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
+    Ok(match (call.text("norm", "backward")?.as_str(), is_inverse) {
+        ("ortho", _) => 1,
+        ("backward", true) | ("forward", false) => 2,
+        ("backward" | "forward", _) => 0,
+        (other, _) => return unsupported(format!("`norm` is `{other}`")),
+    })
+}
+
+/// How the ends of a transform look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    RealToComplex,
+    ComplexToComplex,
+    ComplexToReal,
+}
+
+/// A transform of one axis, counted without the dimension of parts.
+fn along(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
+    if !(1..=MAX_POINTS).contains(&fourier.points) {
+        return unsupported(format!("a transform of {} points", fourier.points));
+    }
+    let is_complex = ends != Ends::RealToComplex;
+    let rank = emit.rank(x)? - usize::from(is_complex);
+    let mut order: Vec<usize> = (0..rank).filter(|&at| at != axis).collect();
+    order.push(axis);
+    let mut back: Vec<usize> = (0..rank - 1).collect();
+    back.insert(axis, rank - 1);
+    if is_complex {
+        order.push(rank);
+    }
+    if ends != Ends::ComplexToReal {
+        back.push(rank);
+    }
+    let turned = emit.transpose(x, &order)?;
+    let given = emit.extents(turned)?[rank - 1];
+    let y = match ends {
+        Ends::RealToComplex => {
+            let turned = resized(emit, turned, rank - 1, fourier.points)?;
+            fourier.of_real(emit, turned)?
+        }
+        Ends::ComplexToComplex => {
+            let turned = resized(emit, turned, rank - 1, fourier.points)?;
+            fourier.of_complex(emit, turned)?
+        }
+        Ends::ComplexToReal => {
+            let used = given.min(fourier.points / 2 + 1);
+            let turned = emit.slice(turned, rank - 1, 0, used)?;
+            fourier.to_real(emit, turned, used)?
+        }
+    };
+    emit.transpose(y, &back)
+}
+
+/// A dimension cut, or filled with zeros behind.
+fn resized(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome<ValueId> {
+    let extents = emit.extents(x)?;
+    if extents[axis] >= extent {
+        return emit.slice(x, axis, 0, extent);
+    }
+    let mut pads = vec![0; 2 * extents.len()];
+    pads[extents.len() + axis] = extent - extents[axis];
+    emit.push(Op::Pad(Pad { pads, value: 0.0 }), &[x])
+}
+
+pub(super) fn transform(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let is_complex = call.complex.contains(&"self");
+    let rank = call.emit.rank(x)? - usize::from(is_complex);
+    let axis = call.emit.axis(call.int("dim", -1)?, rank)?;
+    let given = call.emit.extents(x)?[axis];
+    let is_inverse = matches!(call.operator, "fft_ifft" | "fft_irfft");
+    let to_real = call.operator == "fft_irfft";
+    let points = call.int("n", if to_real { 2 * (given - 1) } else { given })?;
+    let kept = if call.operator == "fft_rfft" { points / 2 + 1 } else { points };
+    let factor = factor(mode(call, is_inverse)?, points)?;
+    let ends = match (to_real, is_complex) {
+        (true, true) => Ends::ComplexToReal,
+        (false, true) => Ends::ComplexToComplex,
+        (false, false) => Ends::RealToComplex,
+        (true, false) => return unsupported("its spectrum is real"),
+    };
+    own(along(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
+}
+
+/// A transform of several dimensions, one after the other.
+pub(super) fn transforms(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let mut is_complex = call.complex.contains(&"self");
+    let rank = call.emit.rank(x)? - usize::from(is_complex);
+    let is_inverse = call.operator.starts_with("fft_i");
+    let default = if call.operator.ends_with('2') { vec![-2, -1] } else { (0..rank as i64).collect() };
+    let dims = call.ints("dim")?;
+    let dims = if dims.is_empty() { default } else { dims };
+    if call.has("s") {
+        return unsupported("`s` is given");
+    }
+    let mode = mode(call, is_inverse)?;
+    for dim in dims {
+        let axis = call.emit.axis(dim, rank)?;
+        let points = call.emit.extents(x)?[axis];
+        let ends = if is_complex { Ends::ComplexToComplex } else { Ends::RealToComplex };
+        let fourier = Fourier { points, kept: points, is_inverse, factor: factor(mode, points)? };
+        x = along(call.emit, x, axis, ends, fourier)?;
+        is_complex = true;
+    }
+    own(x)
+}
+
+/// The transforms that others are made of.
+pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let to_real = call.operator == "_fft_c2r";
+    let from_real = call.operator == "_fft_r2c";
+    let rank = call.emit.rank(x)? - usize::from(!from_real);
+    let (dims, mode) = (call.ints("dim")?, call.int("normalization", 0)?);
+    let is_inverse = to_real || (!from_real && !call.flag("forward", true)?);
+    let is_half = from_real && call.flag("onesided", true)?;
+    let Some(&last) = dims.last() else { return malformed("it has no dimensions") };
+    // The last dimension is the real one: the first to go and the last to come back.
+    let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
+    for (index, &dim) in order.iter().enumerate() {
+        let axis = call.emit.axis(dim, rank)?;
+        let given = call.emit.extents(x)?[axis];
+        let ends = match (from_real && index == 0, to_real && dim == last) {
+            (true, _) => Ends::RealToComplex,
+            (_, true) => Ends::ComplexToReal,
+            _ => Ends::ComplexToComplex,
+        };
+        let points = if ends == Ends::ComplexToReal { call.int("last_dim_size", 2 * (given - 1))? } else { given };
+        let kept = if is_half && index == 0 { points / 2 + 1 } else { points };
+        let fourier = Fourier { points, kept, is_inverse, factor: factor(mode, points)? };
+        x = along(call.emit, x, axis, ends, fourier)?;
+    }
+    own(x)
+}
+
+/// What transforms of frames have in common.
+struct Frames {
+    points: i64,
+    hop: i64,
+    /// One number per point.
+    window: ValueId,
+    is_centred: bool,
+    kept: i64,
+    /// What a frame's spectrum is multiplied with.
+    factor: f64,
+}
+
+impl Frames {
+    fn read(call: &mut Call<'_, '_>, dtype: DType) -> Outcome<Frames> {
+        let points = call.int("n_fft", 0)?;
+        let (hop, length) = (call.int("hop_length", points / 4)?, call.int("win_length", points)?);
+        if !(1..=MAX_POINTS).contains(&points) || hop < 1 || !(1..=points).contains(&length) {
+            return unsupported(format!("frames of {points} points every {hop}"));
+        }
+        let window = match call.optional_tensor("window")? {
+            Some(window) => call.emit.cast(window, dtype)?,
+            None => call.emit.filled(dtype, &[length], 1.0)?,
+        };
+        // A short window stands in the middle of its frame.
+        let before = (points - length) / 2;
+        let window = match points - length {
+            0 => window,
+            rest => call.emit.push(Op::Pad(Pad { pads: vec![before, rest - before], value: 0.0 }), &[window])?,
+        };
+        let kept = if call.flag("onesided", true)? { points / 2 + 1 } else { points };
+        let factor = if call.flag("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
+        // Without the argument a transform of the overload that lacks it is not centred.
+        let is_centred = call.flag("center", call.operator == "istft")?;
+        Ok(Frames { points, hop, window, is_centred, kept, factor })
+    }
+
+    /// Places of the points of each frame.
+    fn places(&self, emit: &mut Emit<'_>, count: i64, has_own_dimension: bool) -> Outcome<ValueId> {
+        numbers_of(&[count, self.points])?;
+        let frames = (0..count).flat_map(|frame| (0..self.points).map(move |at| (frame, at)));
+        let places: Vec<f64> = frames.map(|(frame, at)| (frame * self.hop + at) as f64).collect();
+        let shape = if has_own_dimension { vec![count * self.points, 1] } else { vec![count, self.points] };
+        emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &places)?)
+    }
+}
+
+/// Spectra of overlapping frames: `[…, samples]` as `[…, frequencies, frames, 2]`.
+pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let frames = Frames::read(call, call.emit.dtype(x)?)?;
+    let border = match call.text("pad_mode", "reflect")?.as_str() {
+        "reflect" => Border::Reflect,
+        "replicate" => Border::Edge,
+        "circular" => Border::Wrap,
+        "constant" => return unsupported("its signal is continued by zeros"),
+        other => return unsupported(format!("`pad_mode` is `{other}`")),
+    };
+    let emit = &mut *call.emit;
+    let rank = emit.rank(x)?;
+    let mut signal = x;
+    if frames.is_centred {
+        let mut pads = vec![0; 2 * rank];
+        (pads[rank - 1], pads[2 * rank - 1]) = (frames.points / 2, frames.points / 2);
+        signal = emit.push(Op::BorderPad(BorderPad { border, pads }), &[x])?;
+    }
+    let samples = emit.extents(signal)?[rank - 1];
+    if samples < frames.points {
+        return malformed(format!("{samples} samples are no frame of {}", frames.points));
+    }
+    let count = (samples - frames.points) / frames.hop + 1;
+    let places = frames.places(emit, count, false)?;
+    let cut = emit.push(Op::Gather(Gather { axis: rank as i64 - 1 }), &[signal, places])?;
+    let shaped = emit.binary(BinaryOp::Mul, cut, frames.window)?;
+    let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: false, factor: frames.factor };
+    let spectra = fourier.of_real(emit, shaped)?;
+    let mut order: Vec<usize> = (0..rank + 2).collect();
+    order.swap(rank - 1, rank);
+    own(emit.transpose(spectra, &order)?)
+}
+
+/// A signal from spectra of overlapping frames.
+pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let dtype = call.emit.dtype(x)?;
+    let frames = Frames::read(call, dtype)?;
+    let length = call.optional_int("length")?;
+    if call.flag("return_complex", false)? || frames.kept != frames.points / 2 + 1 {
+        return unsupported("its signal is complex");
+    }
+    let emit = &mut *call.emit;
+    let mut shape = emit.extents(x)?;
+    let is_single = shape.len() == 3;
+    if is_single {
+        shape.insert(0, 1);
+    }
+    let [batch, given, count, 2] = shape[..] else { return malformed("its spectra need 3 or 4 dimensions") };
+    let x = emit.reshape(x, &shape)?;
+    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
+    let factor = 1.0 / (frames.points as f64 * frames.factor);
+    let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: true, factor };
+    let pieces = fourier.to_real(emit, turned, given)?;
+    let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
+    let total = frames.points + frames.hop * (count - 1);
+    let sum = overlapped(emit, &frames, pieces, [batch, count, total])?;
+    // What the windows themselves add up to.
+    let weights = emit.unary(UnaryOp::Square, frames.window)?;
+    let weights = emit.push(Op::Expand(Expand { shape: vec![1, count, frames.points] }), &[weights])?;
+    let weight = overlapped(emit, &frames, weights, [1, count, total])?;
+    let start = if frames.is_centred { frames.points / 2 } else { 0 };
+    let end = match length {
+        Some(length) => start + length,
+        None => total - start,
+    };
+    if end <= start || end > total {
+        return unsupported(format!("{end} samples of {total}"));
+    }
+    let (sum, weight) = (emit.slice(sum, 1, start, end)?, emit.slice(weight, 1, start, end)?);
+    let y = emit.binary(BinaryOp::Div, sum, weight)?;
+    let id = if is_single { emit.reshape(y, &[end - start])? } else { y };
+    Ok(vec![Made { id, window: Window::Own }])
+}
+
+/// `[batch, frames, points]` added where they lie: `[batch, samples]`.
+fn overlapped(
+    emit: &mut Emit<'_>,
+    frames: &Frames,
+    pieces: ValueId,
+    [batch, count, total]: [i64; 3],
+) -> Outcome<ValueId> {
+    let flat = emit.reshape(pieces, &[batch, count * frames.points])?;
+    let updates = emit.transpose(flat, &[1, 0])?;
+    let zeros = emit.filled(emit.dtype(pieces)?, &[total, batch], 0.0)?;
+    let places = frames.places(emit, count, true)?;
+    let sum = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
+    emit.transpose(sum, &[1, 0])
+}
