@@ -129,6 +129,12 @@ impl Packing {
 
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+        if bytes.is_empty() {
+            // Sums before quads are stored although there is nothing to sum.
+            let stored: i64 = self.extents(extents).iter().product();
+            let sums = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
+            return vec![0; usize::try_from(stored).unwrap_or(0) * sums];
+        }
         let block = match self {
             Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
@@ -243,6 +249,17 @@ mod tests {
         assert_eq!(numbers.len(), 64);
         assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
         assert_eq!(numbers[..5 * 4], [0.0; 20]);
+    }
+
+    #[test]
+    fn nothing_is_packed_as_nothing() {
+        for packing in [Packing::Blocked { block: 8 }, Packing::Taps { block: 8 }, Packing::Quads { block: 8 }] {
+            for extents in [[0, 3], [3, 0]] {
+                let stored: i64 = packing.extents(&extents).iter().product();
+                let size = packing.dtype(DType::I8).bytes() as usize;
+                assert_eq!(packing.pack(&extents, 1, &[]).len(), stored as usize * size, "{packing:?}");
+            }
+        }
     }
 
     #[test]

@@ -164,6 +164,50 @@ impl Case {
     }
 }
 
+/// How far results are from what must come out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Distance {
+    /// Of integers: the largest difference.
+    pub steps: f64,
+    /// Of floats: the root mean square of differences over that of the expected elements.
+    pub share: f64,
+}
+
+impl Case {
+    /// How far the results of the graph are, as read and after all passes.
+    pub fn distance(&self) -> Result<Distance, Verdict> {
+        let failed = |error: Error| Verdict::Failed(chain(&error));
+        let prepared = self.prepare()?;
+        let simplified = passes::simplify(&prepared.graph).map_err(failed)?;
+        let mut far = Distance::default();
+        for graph in [&prepared.graph, &simplified] {
+            let results = reference::evaluate_graph(graph, &prepared.inputs).map_err(failed)?;
+            if results.len() != self.outputs.len() {
+                return Err(Verdict::Failed(format!("{} outputs instead of {}", results.len(), self.outputs.len())));
+            }
+            for (found, expected) in results.iter().zip(&self.outputs) {
+                let Some(expected) = expected else { continue };
+                if found.ty() != expected.ty() {
+                    return Err(Verdict::Failed(format!("{} instead of {}", found.ty(), expected.ty())));
+                }
+                let (found, numbers) = (found.numbers(), expected.numbers());
+                let differences: Vec<f64> =
+                    found.iter().zip(&numbers).map(|(a, b)| if a == b { 0.0 } else { a - b }).collect();
+                if differences.iter().any(|difference| difference.is_nan()) {
+                    return Err(Verdict::Failed("a result is no number".to_owned()));
+                }
+                if expected.ty().dtype.is_float() {
+                    let unit = root_mean_square(&numbers).max(f64::from(f32::EPSILON));
+                    far.share = far.share.max(root_mean_square(&differences) / unit);
+                } else {
+                    far.steps = differences.iter().fold(far.steps, |most, difference| most.max(difference.abs()));
+                }
+            }
+        }
+        Ok(far)
+    }
+}
+
 /// Sets of inputs to bind, in the order of trying.
 const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
     |_, _| false,
@@ -181,7 +225,9 @@ fn agrees(actual: &Tensor, expected: &Tensor, case: &Case) -> Result<(), String>
         DType::F16 => f64::from(-9).exp2(),
         _ => 1e-3,
     };
-    let absolute = if case.is_network { relative * root_mean_square(&expected.numbers()) } else { 1e-7 };
+    // A spectrum is of sums over the whole signal.
+    let is_sum = case.is_network || case.operators.iter().any(|operator| operator == "DFT" || operator == "STFT");
+    let absolute = if is_sum { relative * root_mean_square(&expected.numbers()) } else { 1e-7 };
     let tolerance = reference::Tolerance { absolute, relative };
     let comparison = reference::compare(actual, expected, tolerance).map_err(|error| error.to_string())?;
     if comparison.ok {

@@ -180,6 +180,80 @@ fn models_are_compared_with_onnx_runtime() {
     }
 }
 
+/// Writes a file with NumPy and `onnx`: a product, and a reshape to these extents, of an input of these dimensions.
+fn write_reshaped(bench: &Bench, file: &str, dims: &str, shape: &str) -> bool {
+    let script = format!(
+        "import numpy as np, onnx\n\
+         from onnx import helper, numpy_helper\n\
+         w = numpy_helper.from_array(np.ones((8, 8), 'float32'), 'w')\n\
+         s = numpy_helper.from_array(np.array({shape}), 's')\n\
+         nodes = [helper.make_node('MatMul', ['x', 'w'], ['a']), helper.make_node('Reshape', ['a', 's'], ['y'])]\n\
+         x = helper.make_tensor_value_info('x', 1, {dims})\n\
+         y = helper.make_tensor_value_info('y', 1, None)\n\
+         graph = helper.make_graph(nodes, 'net', [x], [y], [w, s])\n\
+         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17)], ir_version=9), '{file}')\n"
+    );
+    let mut python = Command::new(root().join(".venv/bin/python"));
+    python.arg("-c").arg(script).current_dir(bench.path("")).output().is_ok_and(|done| done.status.success())
+}
+
+#[test]
+fn a_file_gets_the_batch_and_the_sequence_that_are_asked_for() {
+    let bench = Bench::new();
+    let files = [
+        ("open.onnx", "[1, 3, 8]", "[0, -1]"),
+        ("fixed.onnx", "[1, 3, 8]", "[1, -1]"),
+        ("named.onnx", "['batch', 'sequence_length', 8]", "[0, 0, 8]"),
+    ];
+    if !files.iter().all(|(file, dims, shape)| write_reshaped(&bench, file, dims, shape)) {
+        return skip("there is no Python with `onnx`");
+    }
+    let graph = |arguments: &str| bench.opcollect(&format!("graph --modelsource onnx --modelname {arguments}"));
+    let ran = run(graph("open.onnx --batchsize 8")).expect(0);
+    assert!(ran.stdout.contains("f32[8,3,8]") && ran.stdout.contains("f32[8,24]"), "{ran}");
+    let ran = run(graph("fixed.onnx --batchsize 8")).expect(2);
+    assert!(ran.stderr.contains("would be f32[1,192], not [8, 24]") && ran.stderr.contains("--batchsize"), "{ran}");
+    let ran = run(graph("named.onnx --batchsize 2 --sequence 5")).expect(0);
+    assert!(ran.stdout.contains("f32[2,5,8]"), "{ran}");
+    let ran = run(graph("open.onnx --sequence 5")).expect(2);
+    assert!(ran.stderr.contains("`--sequence` has no effect"), "{ran}");
+    if has_onnxruntime() {
+        let named = "--modelsource onnx --modelname named.onnx --batchsize 2 --sequence 5";
+        let variants = "--variant onnxruntime --variant onnxruntime-original --rounds 1 --wait 300 --json";
+        let ran = run(bench.opcollect(&format!("model compare {named} {variants}"))).expect(0);
+        let report = ran.json();
+        assert_eq!(report["batch"], 2, "{ran}");
+        for one in report["variants"].as_array().expect("variants") {
+            assert_eq!(one["check"]["is_right"], true, "{ran}");
+        }
+    }
+}
+
+/// Sums and maxima of nothing are known before anything runs, and no call writes them.
+#[test]
+fn outputs_that_are_constants_are_right() {
+    let bench = Bench::new();
+    let script = "import numpy as np, onnx\n\
+         from onnx import helper, numpy_helper\n\
+         def save(kind, operand, shape, file):\n\
+         \x20   node = helper.make_node(kind, ['x', 'c'], ['y'])\n\
+         \x20   x = helper.make_tensor_value_info('x', 1, [2, 0])\n\
+         \x20   y = helper.make_tensor_value_info('y', 1, shape)\n\
+         \x20   graph = helper.make_graph([node], 'net', [x], [y], [numpy_helper.from_array(operand, 'c')])\n\
+         \x20   model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 20)], ir_version=9)\n\
+         \x20   onnx.save(model, file)\n\
+         save('ReduceMax', np.array([1]), [2, 1], 'least.onnx')\n\
+         save('MatMul', np.zeros((0, 3), 'float32'), [2, 3], 'sums.onnx')\n";
+    let mut python = Command::new(root().join(".venv/bin/python"));
+    let done = python.arg("-c").arg(script).current_dir(bench.path("")).output();
+    if !done.is_ok_and(|done| done.status.success()) {
+        return skip("there is no Python with `onnx`");
+    }
+    for file in ["least.onnx", "sums.onnx"] {
+        right(&bench, &format!("--modelsource onnx --modelname {file}"));
+    }
+}
+
 #[test]
 fn models_are_compared_with_openvino() {
     match has_library("openvino/libs") {

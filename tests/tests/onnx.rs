@@ -1,7 +1,9 @@
 //! A few cases of the ONNX project's backend tests; `scripts/onnx-conformance` runs them all.
 
 use std::path::Path;
-use tests::onnx::{Case, Verdict, folders};
+use std::process::Command;
+use tests::onnx::{Case, Distance, Verdict, folders};
+use tests::{skip, workspace};
 
 #[test]
 fn checked_in_cases_pass() {
@@ -29,4 +31,45 @@ fn attention_is_one_operator_however_it_is_spelled() {
         let counts = ["attention", "softmax", "mat_mul", "expand"].map(count);
         assert_eq!(counts, [1, 0, 0, 0], "{}: {}", case.name, graph.to_text());
     }
+}
+
+/// What a case of `scripts/onnxruntime_cases.py` may differ by: steps of integers, and shares of floats. Rounding to few
+/// bits goes either way where a sum is near the middle, and what follows is computed from there.
+fn allowed(name: &str) -> Distance {
+    let form = name.split('/').next().unwrap_or_default();
+    let share = match form {
+        "operators" if name.contains("DynamicQuantizeLSTM") => 5e-3,
+        "qoperator" | "qoperator-extended" | "qdq" | "qdq-extended" | "dynamic" | "dynamic-extended" => 5e-2,
+        "half" | "half-whole" => 2e-2,
+        "sixteen" | "sixteen-unsigned" => 2e-3,
+        _ => 1e-4,
+    };
+    Distance { steps: 1.0, share }
+}
+
+/// Networks as ONNX Runtime's optimiser and quantisers save them, and the operators of its own domain one by one.
+#[test]
+fn files_of_onnxruntime_answer_as_it_does() {
+    let cases = tempfile::tempdir().expect("a folder");
+    let root = workspace::root();
+    let script = root.join("scripts/onnxruntime_cases.py");
+    let python = root.join(".venv/bin/python");
+    if !Command::new(&python).args(["-c", "import onnxruntime"]).output().is_ok_and(|done| done.status.success()) {
+        return skip("`onnxruntime` is not in .venv; `scripts/setup --test` installs it");
+    }
+    let made = Command::new(&python).arg(script).arg(cases.path()).output().expect("Python runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let found = folders(cases.path()).expect("a list");
+    assert!(found.len() > 200, "only {} cases", found.len());
+    let mut wrong = Vec::new();
+    for folder in found {
+        let name = folder.strip_prefix(cases.path()).unwrap_or(&folder).display().to_string();
+        let limit = allowed(&name);
+        match Case::read(cases.path(), &folder).and_then(|case| case.distance()) {
+            Ok(far) if far.steps <= limit.steps && far.share <= limit.share => {}
+            Ok(far) => wrong.push(format!("{name}: {far:?} is above {limit:?}")),
+            Err(why) => wrong.push(format!("{name}: {why:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -26,6 +26,8 @@ choice! {
         Best = "best",
         /// ONNX Runtime's library, on the same model written as a file
         Onnxruntime = "onnxruntime",
+        /// ONNX Runtime's library, on the ONNX file that was given
+        OnnxruntimeOriginal = "onnxruntime-original",
         /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
         Openvino = "openvino",
         /// PyTorch's library, operator by operator as its users run a model; see `docs/guide/torch.md`
@@ -46,7 +48,7 @@ impl Way {
     pub fn engine(self) -> Engine {
         match self {
             Way::Default | Way::Best | Way::Plan | Way::Sequential | Way::Stream | Way::Full => Engine::Program,
-            Way::Onnxruntime => Engine::OnnxRuntime,
+            Way::Onnxruntime | Way::OnnxruntimeOriginal => Engine::OnnxRuntime,
             Way::Openvino => Engine::OpenVino,
             Way::Torch => Engine::Torch,
         }
@@ -151,6 +153,7 @@ fn made(argument: Way, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result
             tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
         }
         (Way::Onnxruntime | Way::Openvino, _) => whole.write_onnx(&folder)?,
+        (Way::OnnxruntimeOriginal, _) => whole.write_original(&folder)?,
         (Way::Torch, _) => whole.write_tasks(&folder)?,
         // Parallel plans are based on the times of the default schedules.
         _ => {

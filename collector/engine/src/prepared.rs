@@ -308,6 +308,30 @@ impl PreparedModel {
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
+    /// Writes the ONNX file that was given into a folder, with numbers for dimensions that it leaves open. Data in files
+    /// next to it is linked or copied.
+    pub fn write_original(&self, folder: &Path) -> Result<()> {
+        let refused = |error: models::Error| Failure::usage(chain(&error));
+        let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(chain(&error)))? else {
+            return Err(Failure::usage(format!("`{}` is not an ONNX file", self.request.label()))
+                .with_hint("`--variant onnxruntime` writes any model as one"));
+        };
+        let name = path.display().to_string();
+        let bytes = readers::onnx::read(&path).map_err(refused)?;
+        let model_folder = path.parent().unwrap_or(Path::new(""));
+        for data in readers::onnx::data_files(bytes.clone(), &name).map_err(refused)? {
+            let target = folder.join(&data);
+            if let Some(inner) = target.parent() {
+                fs::create_dir_all(inner).map_err(Failure::environment)?;
+            }
+            fs::hard_link(model_folder.join(&data), &target)
+                .or_else(|_| fs::copy(model_folder.join(&data), &target).map(drop))
+                .map_err(Failure::environment)?;
+        }
+        let fixed = readers::onnx::with_extents(bytes, &name, &self.source).map_err(refused)?;
+        fs::write(folder.join(runtimes::MODEL), fixed).map_err(Failure::environment)
+    }
+
     /// Writes the model as a program of tasks for a library into a folder.
     pub fn write_tasks(&self, folder: &Path) -> Result<()> {
         let mut numbers = Numbers::of(&self.graph, &self.constants);

@@ -4,12 +4,13 @@ use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
 use models::operators::{
-    Binary, BinaryOp, Cast, Compare, CompareOp, Concat, MatMul, Op, Pad, Reshape, Slice, Transpose, Unary, UnaryOp,
-    Where,
+    Binary, BinaryOp, Cast, Class, Compare, CompareOp, Concat, MatMul, Op, Pad, Reshape, Slice, Transpose, Unary,
+    UnaryOp, Where,
 };
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A graph in the making, seen from a rule.
@@ -17,9 +18,31 @@ pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
     /// Where data outside of the file lies.
     pub folder: Option<&'a Path>,
+    /// Smallest and largest number of values whose type has less than 8 bits in the file.
+    pub narrow: BTreeMap<ValueId, (i64, i64)>,
 }
 
-impl Emit<'_> {
+impl<'a> Emit<'a> {
+    /// An empty graph.
+    pub fn new(name: &str, folder: Option<&'a Path>) -> Emit<'a> {
+        Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new() }
+    }
+
+    /// Smallest and largest number of a value whose type has less than 8 bits in the file.
+    pub fn narrow_range(&self, id: ValueId) -> Option<(i64, i64)> {
+        self.narrow.get(&id).copied()
+    }
+
+    /// Whether the type of a value has less than 8 bits in the file.
+    pub fn is_narrow(&self, id: ValueId) -> bool {
+        self.narrow.contains_key(&id)
+    }
+
+    /// Notes that the type of a value has less than 8 bits.
+    pub fn set_narrow(&mut self, id: ValueId, range: (i64, i64)) {
+        self.narrow.insert(id, range);
+    }
+
     /// Adds an operator, or its result when its inputs are constants.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {
         let types = inputs.iter().map(|&id| self.ty(id)).collect::<Outcome<Vec<_>>>()?;
@@ -30,7 +53,25 @@ impl Emit<'_> {
             let ty = models::infer::infer(&op, &types.iter().collect::<Vec<_>>())?;
             return self.constant(ty, data);
         }
+        if types.iter().any(|ty| ty.elements() == Some(0))
+            && let Some(made) = self.of_nothing(&op, &types)?
+        {
+            return Ok(made);
+        }
         Ok(self.builder.push(op, inputs)?)
+    }
+
+    /// What an operator makes where there is nothing to compute: no elements, or sums of none.
+    fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
+        let ty = models::infer::infer(op, &types.iter().collect::<Vec<_>>())?;
+        match ty.elements() {
+            Some(0) => Ok(Some(self.constant(ty, Const::Small(Vec::new()))?)),
+            // Attention without keys answers by a rule of its own.
+            _ if op.class() == Class::Contraction && !matches!(op, Op::Attention(..)) => {
+                Ok(Some(self.constant(ty, Const::Fill(0.0))?))
+            }
+            _ => Ok(None),
+        }
     }
 
     pub fn constant(&mut self, ty: TensorType, data: Const) -> Outcome<ValueId> {

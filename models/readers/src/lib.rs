@@ -27,6 +27,8 @@ use std::path::Path;
 pub struct Options {
     /// For dimensions that are called a batch.
     pub batch: i64,
+    /// For dimensions that are called a sequence.
+    pub sequence: Option<i64>,
     /// Shapes of inputs by name.
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Inputs that are constants: their values decide shapes.
@@ -37,7 +39,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { batch: 1, shapes: BTreeMap::new(), bindings: BTreeMap::new(), skip_unsupported: false }
+        Options {
+            batch: 1,
+            sequence: None,
+            shapes: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            skip_unsupported: false,
+        }
     }
 }
 
@@ -76,6 +84,19 @@ pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
         return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
     }
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
+}
+
+/// A name from a file as a message shows it: of bounded length, and without characters that would change the text around it.
+pub(crate) fn shown(name: &str) -> String {
+    const MOST: usize = 120;
+    const END: usize = 20;
+    let escaped: String = name.chars().take(MOST).flat_map(char::escape_debug).collect();
+    let count = name.chars().count();
+    if count <= MOST {
+        return escaped;
+    }
+    let end: String = name.chars().skip(count.saturating_sub(END).max(MOST)).flat_map(char::escape_debug).collect();
+    format!("{escaped}…{end} ({count} characters)")
 }
 
 /// The graph of all that was read, without what nobody uses. What left-out nodes read are results, too.

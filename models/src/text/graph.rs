@@ -64,8 +64,17 @@ impl Graph {
     }
 }
 
+/// A text as JSON has it, with escapes also for what a terminal would not show or would obey.
 fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut quoted = String::with_capacity(text.len() + 2);
+    for c in serde_json::Value::from(text).to_string().chars() {
+        if c.is_ascii_graphic() || c == ' ' || c.escape_debug().count() == 1 {
+            quoted.push(c);
+        } else {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| quoted.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    quoted
 }
 
 fn write_const(data: &Const) -> String {
@@ -278,6 +287,15 @@ mod tests {
             output %7
         "#]]
         .assert_eq(&small().to_text());
+    }
+
+    #[test]
+    fn names_do_not_turn_the_text_around() {
+        let mut graph = small();
+        graph.values[0].name = "a\u{202e}b\u{7f}\u{e0041}é".to_owned();
+        let text = graph.to_text();
+        assert!(text.contains(r#""a\u202eb\u007f\udb40\udc41é""#), "{text}");
+        assert_eq!(Graph::from_text(&text), Ok(graph));
     }
 
     #[test]

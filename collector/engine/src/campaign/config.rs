@@ -77,13 +77,19 @@ pub struct ModelRequest {
     /// The part of a transformer that is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
+    /// For dimensions that a file calls a sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<i64>,
 }
 
 impl ModelRequest {
     /// Returns the name of the model with the part of it that is run.
     pub fn label(&self) -> String {
         match self.tokens {
-            None => self.name.clone(),
+            None => match self.sequence {
+                Some(sequence) => format!("{} sequence {sequence}", self.name),
+                None => self.name.clone(),
+            },
             Some(Tokens { sequence, phase, steps: None }) => transformers::label(&self.name, phase, sequence),
             Some(Tokens { sequence, phase, steps: Some(steps) }) => {
                 format!("{} steps {steps}", transformers::label(&self.name, phase, sequence))

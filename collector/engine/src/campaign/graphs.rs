@@ -4,13 +4,15 @@ use super::choices::{AttentionChoice, Backend};
 use super::config::{Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
+use crate::failure::chain;
 use accelerator::CpuReason;
 use models::fuse::plan_with;
 use models::partner::{CPU_VENDOR, partner};
-use models::{Graph, Plan, TaskUse};
+use models::{Graph, Plan, TaskUse, ValueId};
 use passes::partition::claims;
 use readers::{Imported, Options, Skipped, onnx, tflite, torch};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use targets::{HOST, TaskForm};
@@ -23,6 +25,8 @@ pub struct Loaded {
     pub graph: Graph,
     /// Notes about the file and the parts that were left out.
     pub notes: Vec<String>,
+    /// Why a file does not run with the batch size that was asked for.
+    pub batch_refusal: Option<String>,
 }
 
 /// Cache of the models of one command, so that each is read once.
@@ -64,7 +68,7 @@ impl LoadedModels {
 
 /// Reads a model without the cache.
 fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
-    let without_notes = |graph| Loaded { graph, notes: Vec::new() };
+    let without_notes = |graph| Loaded { graph, notes: Vec::new(), batch_refusal: None };
     let loaded = match request.source.as_str() {
         "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
         SIMPLE => zoo::simple::build(&request.name).map(without_notes),
@@ -100,18 +104,61 @@ fn load_file(
 ) -> Result<Loaded, models::Error> {
     let options = Options {
         batch: request.batch.unwrap_or(1),
+        sequence: request.sequence,
         shapes: request.shapes.clone(),
         skip_unsupported: request.skip_unsupported,
         ..Options::default()
     };
-    let imported = reader(path, &options)?;
-    let hash = &imported.hash;
-    let mut notes = vec![format!("`{}` is {} bytes with the BLAKE3 hash {hash}", path.display(), imported.bytes)];
+    let mut imported = reader(path, &options)?;
+    let mut notes =
+        vec![format!("`{}` is {} bytes with the BLAKE3 hash {}", path.display(), imported.bytes, imported.hash)];
+    let mut batch_refusal = None;
+    if let (Some(has), Some(wanted)) = (batch_of(&imported.graph), request.batch)
+        && has != wanted
+        && request.shapes.is_empty()
+    {
+        match recast(&imported.graph, (has, wanted), &mut |shapes| reader(path, &Options { shapes, ..options.clone() }))
+        {
+            Ok(recast) => {
+                notes.push(format!(
+                    "`{}` was written for a batch of {has} and is read with a batch of {wanted}",
+                    path.display()
+                ));
+                imported = recast;
+            }
+            Err(why) => batch_refusal = Some(why),
+        }
+    }
     for skipped in &imported.skipped {
         let Skipped { place, operator, reason } = skipped;
         notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
     }
-    Ok(Loaded { graph: imported.graph, notes })
+    Ok(Loaded { graph: imported.graph, notes, batch_refusal })
+}
+
+/// The model with another batch size than its file has, where nothing in it forbids that.
+fn recast(
+    graph: &Graph,
+    (has, wanted): (i64, i64),
+    read: &mut dyn FnMut(BTreeMap<String, Vec<i64>>) -> models::Result<Imported>,
+) -> Result<Imported, String> {
+    let with_batch = |id: &ValueId| {
+        let value = graph.value(*id)?;
+        let mut extents = value.ty.extents()?;
+        if let Some(first) = extents.first_mut().filter(|first| **first == has) {
+            *first = wanted;
+        }
+        Some((value, extents))
+    };
+    let shapes = graph.inputs.iter().filter_map(with_batch).map(|(value, extents)| (value.name.clone(), extents));
+    let recast = read(shapes.collect()).map_err(|error| format!("with {wanted}, {}", chain(&error)))?;
+    for (before, now) in graph.outputs.iter().zip(&recast.graph.outputs) {
+        let (Some((value, expected)), Some(found)) = (with_batch(before), recast.graph.value(*now)) else { continue };
+        if found.ty.extents().as_ref() != Some(&expected) {
+            return Err(format!("with {wanted} its output `{}` would be {}, not {expected:?}", value.name, found.ty));
+        }
+    }
+    Ok(recast)
 }
 
 fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
@@ -121,7 +168,7 @@ fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
     }
     let steps = request.tokens.and_then(|tokens| tokens.steps).unwrap_or(1);
     let transformers::Loaded { graph, notes } = transformers::load_steps(&request.name, &options, steps)?;
-    Ok(Loaded { graph, notes })
+    Ok(Loaded { graph, notes, batch_refusal: None })
 }
 
 /// Returns the path that a name denotes: the name itself, or the part after `file://`.
@@ -130,6 +177,17 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
         None => Ok(PathBuf::from(name)),
         Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
         Some(_) => Err(PlanningError::NotLocal(name.to_owned())),
+    }
+}
+
+impl ModelRequest {
+    /// Returns the ONNX file of the model, if it has one.
+    pub fn onnx_file(&self) -> Result<Option<PathBuf>, PlanningError> {
+        match self.source.as_str() {
+            "onnx" => Ok(Some(PathBuf::from(&self.name))),
+            "remoteonnx" => local_path(&self.name).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -145,7 +203,8 @@ pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), 
             _ => models.batch_of_file(request)?,
         };
         if request.batch.is_some() && request.batch != has {
-            return Err(PlanningError::Batch { name: request.name.clone(), has });
+            let why = models.load(request)?.batch_refusal.clone();
+            return Err(PlanningError::Batch { name: request.name.clone(), has, why });
         }
         request.batch = has;
     }
@@ -266,6 +325,7 @@ mod tests {
     fn a_record_has_the_batch_that_ran() {
         assert_eq!(settled(FIXED, ""), Ok(vec![Some(1)]));
         assert_eq!(settled(FIXED, "batch = [1]"), Ok(vec![Some(1)]));
+        assert_eq!(settled(FIXED, "batch = [1, 8]"), Ok(vec![Some(1), Some(8)]), "nothing in it forbids another one");
         for (shape, batch) in [("[2, 3, 8, 8]", 2), ("[4, 3, 8, 8]", 4)] {
             let image = format!("source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = {{ x = {shape} }}");
             assert_eq!(settled(&image, ""), Ok(vec![Some(batch)]));
@@ -279,8 +339,6 @@ mod tests {
 
     #[test]
     fn a_batch_that_a_file_does_not_have_is_refused() {
-        let refused = settled(FIXED, "batch = [1, 8]").unwrap_err();
-        assert!(refused.contains("runs with a batch of 1, whatever batch size is asked for"), "{refused}");
         let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
         assert!(settled(image, "batch = [4]").unwrap_err().contains("runs with a batch of 2"));
     }

@@ -149,12 +149,19 @@ pub enum PlanningError {
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
     )]
     NotLocal(String),
-    #[error("`{name}` {}, whatever batch size is asked for; leave it out, or give `--shape` where the file leaves dimensions open", fixed(*has))]
-    Batch { name: String, has: Option<i64> },
+    #[error(
+        "`{name}` {}, whatever batch size is asked for{}; leave `--batchsize` out, or give `--shape` where the file leaves \
+         dimensions open", fixed(*has), because(why.as_deref())
+    )]
+    Batch { name: String, has: Option<i64>, why: Option<String> },
     #[error("cannot run `{name}` as a whole")]
     Module { name: String, source: ModuleError },
     #[error("cannot describe the attempt")]
     Record(#[from] datasets::RowError),
+}
+
+fn because(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
 fn fixed(batch: Option<i64>) -> String {

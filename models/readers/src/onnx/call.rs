@@ -79,6 +79,12 @@ impl<'a> Call<'a> {
         self.attribute(name).map(|attribute| attribute.ints.clone())
     }
 
+    /// A list of numbers, empty where the attribute is left out.
+    pub fn floats(&self, name: &str) -> Vec<f64> {
+        self.attribute(name)
+            .map_or_else(Vec::new, |attribute| attribute.floats.iter().map(|&number| number.into()).collect())
+    }
+
     pub fn text(&self, name: &str) -> Option<&'a str> {
         std::str::from_utf8(self.attribute(name)?.s.as_ref()?).ok()
     }

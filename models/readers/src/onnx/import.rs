@@ -4,15 +4,16 @@
 //! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
 
 use super::call::{Arguments, Call};
-use super::messages::{self, Extent};
-use super::{rules, tensor};
-use crate::{Emit, Options, Refusal, Skipped, finish};
-use models::builder::GraphBuilder;
+use super::messages;
+use super::scope::{Scope, Slot};
+use super::sequence::{self, Slots};
+use super::stated::{has_no_shape, stated_type};
+use super::{order, rules, tensor};
+use crate::{Emit, Options, Refusal, Skipped, finish, shown};
 use models::check::Limits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
-use models::types::{Dim, TensorType};
-use passes::fold::contents_of;
+use models::types::Dim;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -21,37 +22,11 @@ const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 /// Functions within functions and branches within branches.
 const MAX_DEPTH: usize = 32;
 
-/// What a name stands for.
-#[derive(Clone, Copy)]
-enum Slot {
-    Value(ValueId),
-    /// The result of a node that was left out.
-    Skipped,
-    /// An optional output that no rule makes; an error only for who reads it.
-    Unmade(&'static str),
-}
-
-/// Names and settings that hold where a node stands.
-struct Scope<'a> {
-    /// Innermost last.
-    names: Vec<HashMap<&'a str, Slot>>,
-    opsets: HashMap<&'a str, i64>,
-    arguments: Arguments<'a>,
-    /// Put before the names of nodes.
-    place: String,
-    depth: usize,
-}
-
-impl Scope<'_> {
-    fn find(&self, name: &str) -> Option<Slot> {
-        self.names.iter().rev().find_map(|names| names.get(name)).copied()
-    }
-}
-
-struct Importer<'a> {
+pub(super) struct Importer<'a> {
     file: &'a str,
-    options: &'a Options,
-    emit: Emit<'a>,
+    model: &'a messages::Model,
+    pub(super) options: &'a Options,
+    pub(super) emit: Emit<'a>,
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
     /// Types that the file gives for the values of its main graph.
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
@@ -81,7 +56,8 @@ pub(super) fn import(
     let mut importer = Importer {
         file,
         options,
-        emit: Emit { builder: GraphBuilder::new(name), folder },
+        emit: Emit::new(name, folder),
+        model,
         functions: model
             .functions
             .iter()
@@ -143,10 +119,13 @@ impl<'a> Importer<'a> {
     /// Constants of the graph. Old files list them among the inputs too.
     fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
         for message in &graph.initializer {
-            let place = || format!("initializer `{}`", message.name);
+            let place = || format!("initializer `{}`", shown(&message.name));
             let (ty, data) =
                 tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
             let id = self.emit.builder.constant(&message.name, ty, data)?;
+            if let Some(range) = tensor::narrow_range(message.data_type) {
+                self.emit.set_narrow(id, range);
+            }
             self.bind(&message.name, Slot::Value(id), scope)?;
         }
         match graph.sparse_initializer.first() {
@@ -158,100 +137,11 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn inputs(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
-        let given: Vec<&messages::ValueInfo> =
-            graph.input.iter().filter(|info| scope.find(&info.name).is_none()).collect();
-        self.check_names(&given)?;
-        let symbols = self.symbols(&given)?;
-        for info in given {
-            let place = || format!("input `{}`", info.name);
-            let id = if let Some(bound) = self.options.bindings.get(&info.name) {
-                self.emit.builder.constant(&info.name, bound.ty().clone(), contents_of(bound))?
-            } else {
-                let ty = stated_type(info).map_err(|reason| self.unsupported(place(), reason))?;
-                let ty = self.sized(info, ty, &symbols)?;
-                self.emit.builder.input(&info.name, ty)?
-            };
-            self.bind(&info.name, Slot::Value(id), scope)?;
-        }
-        Ok(())
-    }
-
-    /// A shape or a binding for an input that is not there is a mistake.
-    fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
-        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
-            if !given.iter().any(|info| info.name == *name) {
-                let names: Vec<&str> = given.iter().map(|info| info.name.as_str()).collect();
-                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
-                return Err(self.malformed(format!("input `{name}`"), reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// Numbers for the dimension symbols of inputs whose shape was given.
-    fn symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
-        let mut symbols = BTreeMap::new();
-        for info in given {
-            let Some(extents) = self.extents_given(&info.name) else { continue };
-            let Ok(ty) = stated_type(info) else { continue };
-            if ty.rank() != extents.len() {
-                let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
-                return Err(self.malformed(format!("input `{}`", info.name), reason));
-            }
-            for (dim, extent) in ty.shape.iter().zip(extents) {
-                if let Dim::Symbol(name) = dim {
-                    symbols.insert(name.clone(), extent);
-                }
-            }
-        }
-        Ok(symbols)
-    }
-
-    /// Whether an input was given other extents than the file states, which makes its other statements void.
-    fn is_reshaped(&self, graph: &messages::Graph) -> bool {
-        graph.input.iter().any(|info| match (self.extents_given(&info.name), stated_type(info)) {
-            (Some(extents), Ok(stated)) => {
-                let differs = |(dim, extent): (&Dim, &i64)| matches!(dim, Dim::Known(stated) if stated != extent);
-                stated.shape.iter().zip(&extents).any(differs)
-            }
-            _ => false,
-        })
-    }
-
-    fn extents_given(&self, input: &str) -> Option<Vec<i64>> {
-        let bound = || self.options.bindings.get(input).and_then(|tensor| tensor.ty().extents());
-        self.options.shapes.get(input).cloned().or_else(bound)
-    }
-
-    /// An input's type with a number for every dimension.
-    fn sized(
-        &self,
-        info: &messages::ValueInfo,
-        mut ty: TensorType,
-        symbols: &BTreeMap<String, i64>,
-    ) -> Result<TensorType> {
-        if let Some(extents) = self.extents_given(&info.name) {
-            return Ok(TensorType::new(ty.dtype, &extents));
-        }
-        let stated = ty.to_string();
-        for (index, dim) in ty.shape.iter_mut().enumerate() {
-            let Dim::Symbol(name) = dim else { continue };
-            let is_batch = name.to_lowercase().contains("batch") || ((name == "N" || name.is_empty()) && index == 0);
-            *dim = match symbols.get(name.as_str()) {
-                Some(extent) => Dim::Known(*extent),
-                None if is_batch => Dim::Known(self.options.batch),
-                None => {
-                    let reason = format!("its type {stated} has dimensions without a number; give its shape");
-                    return Err(self.malformed(format!("input `{}`", info.name), reason));
-                }
-            };
-        }
-        Ok(ty)
-    }
-
     fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
-        nodes.iter().try_for_each(|node| self.node(node, scope))
+        match order::sorted(nodes) {
+            Some(order) => order.into_iter().try_for_each(|index| self.node(&nodes[index], scope)),
+            None => nodes.iter().try_for_each(|node| self.node(node, scope)),
+        }
     }
 
     fn node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
@@ -261,22 +151,33 @@ impl<'a> Importer<'a> {
             return Err(self.malformed("as a whole".to_owned(), reason));
         }
         let mut inputs = Vec::with_capacity(node.input.len());
-        for name in &node.input {
+        let mut slots: Option<Slots> = None;
+        for (index, name) in node.input.iter().enumerate() {
             match scope.find(name) {
                 _ if name.is_empty() => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
-                Some(Slot::Skipped) => return self.skip(node, scope, format!("it reads `{name}`, which was left out")),
+                Some(Slot::Sequence(parts)) => {
+                    slots.get_or_insert_default().insert(index, parts);
+                    inputs.push(None);
+                }
+                Some(Slot::Skipped) => {
+                    return self.skip(node, scope, format!("it reads `{}`, which was left out", shown(name)));
+                }
                 Some(Slot::Unmade(reason)) => {
-                    return self.refuse(node, scope, Refusal::Unsupported(format!("it reads `{name}`, {reason}")));
+                    return self.refuse(
+                        node,
+                        scope,
+                        Refusal::Unsupported(format!("it reads `{}`, {reason}", shown(name))),
+                    );
                 }
                 None => {
-                    let reason = format!("it reads `{name}`, which nothing before it makes");
+                    let reason = format!("it reads `{}`, which nothing before it makes", shown(name));
                     return Err(self.malformed(place(node, scope), reason));
                 }
             }
         }
         self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: spot(node, scope) });
-        match self.results(node, inputs, scope) {
+        match self.results(node, (inputs, slots), scope) {
             Ok(outputs) => self.bind_outputs(node, &outputs, scope),
             Err(Failure::Node(refusal)) => self.refuse(node, scope, refusal),
             Err(Failure::Inside(error)) => Err(error),
@@ -286,29 +187,67 @@ impl<'a> Importer<'a> {
     fn results(
         &mut self,
         node: &'a messages::Node,
-        inputs: Vec<Option<ValueId>>,
+        (inputs, sequences): (Vec<Option<ValueId>>, Option<Slots>),
         scope: &mut Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
-        if let Some(function) = self.functions.get(&key).copied() {
+        if let (Some(function), None) = (self.functions.get(&key).copied(), &sequences) {
             return self.function(node, function, inputs, scope);
         }
         let (domain, operator, _) = key;
-        if !domain.is_empty() {
-            return Err(Refusal::Unsupported(format!("operators of the domain `{domain}` are not known")).into());
-        }
-        let Some(&opset) = scope.opsets.get("") else {
-            return Err(Refusal::Malformed("the file does not say which operator set it uses".to_owned()).into());
+        let opset = match (domain, scope.opsets.get("")) {
+            ("", None) => {
+                return Err(Refusal::Malformed("the file does not say which operator set it uses".to_owned()).into());
+            }
+            ("", Some(&opset)) => opset,
+            // Operators of other domains look like the newest ones of the standard.
+            _ => *OPSETS.end(),
         };
         let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
-        if operator == "If" {
+        if domain.is_empty() && operator == "If" {
             return self.branch(&call, scope);
         }
-        let Some(rule) = rules::rule(operator) else {
-            return Err(Refusal::Unsupported(rules::reason(operator).to_owned()).into());
+        if domain.is_empty()
+            && let Some(results) = sequence::results(&mut self.emit, &call, &sequences.clone().unwrap_or_default())
+        {
+            return Ok(results?);
+        }
+        if sequences.is_some() {
+            return Err(Refusal::Unsupported("it reads a sequence of tensors".to_owned()).into());
+        }
+        let Some(rule) = rules::rule(domain, operator) else {
+            return Err(Refusal::Unsupported(self.missing(domain, operator)).into());
         };
         let outputs = rule(&mut self.emit, &call)?;
         Ok(outputs.into_iter().map(Slot::Value).collect())
+    }
+
+    /// Why an operator has no rule, and which others of the file have none.
+    fn missing(&self, domain: &str, operator: &str) -> String {
+        const MOST_NAMED: usize = 20;
+        let reason = rules::reason(domain, operator);
+        if self.options.skip_unsupported {
+            return reason;
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let main = self.model.graph.iter().flat_map(|graph| &graph.node);
+        for node in main.chain(self.model.functions.iter().flat_map(|function| &function.node)) {
+            let key = (self::domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
+            let is_known = rules::rule(key.0, key.1).is_some()
+                || key.1 == "If"
+                || sequence::is_known(key.1)
+                || self.functions.contains_key(&key);
+            if !is_known {
+                *counts.entry(key.1).or_default() += 1;
+            }
+        }
+        let total: usize = counts.values().sum();
+        let mut names: Vec<String> =
+            counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", shown(name))).collect();
+        if counts.len() > MOST_NAMED {
+            names.push(format!("{} other operators", counts.len() - MOST_NAMED));
+        }
+        format!("{reason}; {total} nodes have no rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
 
     /// The nodes of a function in place of its call.
@@ -381,7 +320,7 @@ impl<'a> Importer<'a> {
 
     fn bind_outputs(&mut self, node: &'a messages::Node, outputs: &[Slot], scope: &mut Scope<'a>) -> Result<()> {
         for (index, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            let slot = outputs.get(index).copied().unwrap_or(Slot::Unmade("an output that only training needs"));
+            let slot = outputs.get(index).cloned().unwrap_or(Slot::Unmade("an output that only training needs"));
             if let Slot::Value(id) = slot {
                 self.compare_with_stated(node, name, id, scope)?;
                 let is_new = !node
@@ -413,15 +352,15 @@ impl<'a> Importer<'a> {
         if agrees {
             return Ok(());
         }
-        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes make it {found}");
+        let reason = format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", shown(name));
         Err(self.malformed(place(node, scope), reason))
     }
 
-    fn bind(&self, name: &'a str, slot: Slot, scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn bind(&self, name: &'a str, slot: Slot, scope: &mut Scope<'a>) -> Result<()> {
         let names = scope.names.last_mut().expect("a scope has at least one table of names");
         match names.insert(name, slot) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{name}`"), "it is made twice".to_owned())),
+            Some(_) => Err(self.malformed(format!("value `{}`", shown(name)), "it is made twice".to_owned())),
         }
     }
 
@@ -455,10 +394,11 @@ impl<'a> Importer<'a> {
     fn finish(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
         for info in &graph.output {
-            let place = || format!("output `{}`", info.name);
+            let place = || format!("output `{}`", shown(&info.name));
             match scope.find(&info.name) {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
+                Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
                 Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), format!("it is {reason}"))),
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }
@@ -467,11 +407,11 @@ impl<'a> Importer<'a> {
         Ok((graph, self.skipped))
     }
 
-    fn malformed(&self, place: String, reason: String) -> Error {
+    pub(super) fn malformed(&self, place: String, reason: String) -> Error {
         Error::Malformed { file: self.file.to_owned(), place, reason }
     }
 
-    fn unsupported(&self, place: String, reason: String) -> Error {
+    pub(super) fn unsupported(&self, place: String, reason: String) -> Error {
         Error::Unsupported { file: self.file.to_owned(), place, reason }
     }
 }
@@ -505,25 +445,5 @@ fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
 }
 
 fn place(node: &messages::Node, scope: &Scope<'_>) -> String {
-    format!("node `{}` (`{}`)", spot(node, scope), node.op_type)
-}
-
-fn has_no_shape(info: &messages::ValueInfo) -> bool {
-    let tensor = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref());
-    tensor.is_none_or(|tensor| tensor.shape.is_none())
-}
-
-/// The type the file states. Dimensions without a number are symbols, those without a name too have an empty one.
-fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
-    let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
-        return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());
-    };
-    let dtype = tensor::dtype(tensor.elem_type)?;
-    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
-    let shape = dims.map(|dim| match &dim.value {
-        Some(Extent::Value(extent)) => Dim::Known(*extent),
-        Some(Extent::Symbol(name)) => Dim::Symbol(name.clone()),
-        None => Dim::Symbol(String::new()),
-    });
-    Ok(TensorType { dtype, shape: shape.collect() })
+    format!("node `{}` (`{}`)", shown(&spot(node, scope)), shown(&node.op_type))
 }

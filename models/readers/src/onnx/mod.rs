@@ -7,15 +7,22 @@
 //! is an error that names file, node and operator, or is left out on request.
 
 mod call;
+mod fixed;
 mod import;
+mod inputs;
 mod messages;
+mod order;
 mod rules;
+mod scope;
+mod sequence;
+mod stated;
 mod tensor;
 #[cfg(test)]
 mod tests;
 mod weight;
 mod write;
 
+pub use fixed::with_extents;
 pub(crate) use rules::resize::{Axis, Filter};
 pub use write::write;
 
@@ -25,7 +32,7 @@ use models::error::{Error, Result};
 use prost::Message;
 use reference::Tensor;
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Files above this size cannot be ONNX: a message has at most 2 GiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
@@ -58,6 +65,25 @@ pub fn input_names(bytes: Bytes, file: &str) -> Result<Vec<String>> {
 /// How many results a model has.
 pub fn output_count(bytes: Bytes, file: &str) -> Result<usize> {
     Ok(decode(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
+}
+
+/// Returns the files that hold tensors of a model, relative to its folder.
+pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
+    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    let mut found = BTreeSet::new();
+    for tensor in graph.initializer.iter().filter(|tensor| tensor.data_location == 1) {
+        let location = tensor.external_data.iter().find(|entry| entry.key == "location");
+        let path = PathBuf::from(location.map_or("", |entry| entry.value.as_str()));
+        if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(Error::Malformed {
+                file: file.to_owned(),
+                place: format!("initializer `{}`", crate::shown(&tensor.name)),
+                reason: "its data lies outside of the model's own folder".to_owned(),
+            });
+        }
+        found.insert(path);
+    }
+    Ok(found)
 }
 
 /// The operators a model uses, those of its functions and branches not counted.

@@ -6,8 +6,10 @@
 use super::messages;
 use models::contents::Contents;
 use models::graph::Const;
+use models::operators::{Binary, BinaryOp, Cast, Concat, Op, Reshape, Slice};
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
+use passes::fold::MAX_SMALL;
 use std::path::{Component, Path};
 
 /// The element type of a number in the file.
@@ -29,9 +31,27 @@ pub(super) fn dtype(code: i32) -> Result<DType, String> {
         8 => return Err("elements are strings".to_owned()),
         14 | 15 => return Err("elements are complex numbers".to_owned()),
         17..=20 | 24 => return Err("elements are 8-bit floats".to_owned()),
-        21..=23 | 25..=28 => return Err("elements have less than 8 bits".to_owned()),
+        // They are as wide as a byte here; `narrow_range` has what they can hold.
+        21 | 25 => DType::U8,
+        22 | 26 => DType::I8,
+        23 | 27 | 28 => return Err("elements have less than 8 bits".to_owned()),
         other => return Err(format!("element type {other} is unknown")),
     })
+}
+
+/// Bits of an element type that has less than 8.
+fn narrow_bits(code: i32) -> Option<u32> {
+    match code {
+        21 | 22 => Some(4),
+        25 | 26 => Some(2),
+        _ => None,
+    }
+}
+
+/// The smallest and largest number of an element type that has less than 8 bits.
+pub(super) fn narrow_range(code: i32) -> Option<(i64, i64)> {
+    let half = 1i64 << (narrow_bits(code)? - 1);
+    Some(if matches!(code, 22 | 26) { (-half, half - 1) } else { (0, 2 * half - 1) })
 }
 
 /// The number of an element type in a file.
@@ -58,6 +78,9 @@ pub(super) fn constant(tensor: &messages::Tensor, folder: Option<&Path>) -> Resu
     let ty = TensorType::new(dtype(tensor.data_type)?, &tensor.dims);
     check_type(&ty)?;
     let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
+    if let Some(bits) = narrow_bits(tensor.data_type) {
+        return packed(tensor, folder, &ty, bits).map(|data| (ty, data));
+    }
     if tensor.data_location == 1 {
         return external(tensor, folder, length).map(|data| (ty, data));
     }
@@ -67,6 +90,71 @@ pub(super) fn constant(tensor: &messages::Tensor, folder: Option<&Path>) -> Resu
         None => listed(tensor, &ty)?.into(),
     };
     Ok((ty, Const::Bytes(Contents::new(bytes))))
+}
+
+/// Elements of less than 8 bits, which lie packed in bytes with the first one in the lowest bits.
+///
+/// A small tensor is unpacked at once, a large one is an expression over its bytes.
+fn packed(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bits: u32) -> Result<Const, String> {
+    let elements = ty.elements().ok_or_else(|| format!("{ty} has no size"))?;
+    let length = elements.div_ceil(u64::from(8 / bits));
+    let bytes = match &tensor.raw_data {
+        _ if tensor.data_location == 1 => {
+            return Ok(unpacking(external(tensor, folder, length)?, length, ty, bits));
+        }
+        Some(raw) => raw.clone(),
+        None => tensor.int32_data.iter().map(|&byte| byte as u8).collect::<Vec<u8>>().into(),
+    };
+    if bytes.len() as u64 != length {
+        return Err(format!("{ty} takes {length} bytes with {bits} bits an element, the file holds {}", bytes.len()));
+    }
+    if elements > MAX_SMALL {
+        return Ok(unpacking(Const::Bytes(Contents::new(bytes)), length, ty, bits));
+    }
+    let sign = if ty.dtype == DType::I8 { 1u8 << (bits - 1) } else { 0 };
+    let element = |index: u64| {
+        let each = u64::from(8 / bits);
+        let byte = bytes[(index / each) as usize] >> (u64::from(bits) * (index % each));
+        ((byte & ((1 << bits) - 1)) ^ sign).wrapping_sub(sign)
+    };
+    Ok(Const::Bytes(Contents::new((0..elements).map(element).collect::<Vec<u8>>())))
+}
+
+/// The elements of packed bytes, computed when they are wanted.
+fn unpacking(bytes: Const, length: u64, ty: &TensorType, bits: u32) -> Const {
+    let each = i64::from(8 / bits);
+    let flat = |dtype: DType, extents: &[i64]| TensorType::new(dtype, extents);
+    let number = |dtype: DType, number: i64| (flat(dtype, &[]), Const::Fill(number as f64));
+    let binary = |function: BinaryOp, ty: &TensorType, x: Const, with: i64| {
+        Const::computed(Op::Binary(Binary { function }), vec![(ty.clone(), x), number(ty.dtype, with)])
+    };
+    let length = length as i64;
+    let row = flat(DType::U8, &[length]);
+    let parts = (0..each).map(|place| {
+        let shifted = binary(BinaryOp::ShiftRight, &row, bytes.clone(), place * i64::from(bits));
+        let part = binary(BinaryOp::BitAnd, &row, shifted, (1 << bits) - 1);
+        let column = Const::computed(Op::Reshape(Reshape { shape: vec![length, 1] }), vec![(row.clone(), part)]);
+        (flat(DType::U8, &[length, 1]), column)
+    });
+    let all = Const::computed(Op::Concat(Concat { axis: 1 }), parts.collect());
+    let list = Const::computed(
+        Op::Reshape(Reshape { shape: vec![length * each] }),
+        vec![(flat(DType::U8, &[length, each]), all)],
+    );
+    let stop = ty.elements().map_or(0, |elements| elements as i64);
+    let cut = Op::Slice(Slice { axes: vec![0], starts: vec![0], stops: vec![stop], steps: vec![1] });
+    let own = Const::computed(cut, vec![(flat(DType::U8, &[length * each]), list)]);
+    let shape = Op::Reshape(Reshape { shape: ty.extents().unwrap_or_default() });
+    let numbers = Const::computed(shape, vec![(flat(DType::U8, &[stop]), own)]);
+    if ty.dtype == DType::U8 {
+        return numbers;
+    }
+    // The highest bit counts negatively.
+    let unsigned = TensorType { dtype: DType::U8, shape: ty.shape.clone() };
+    let half = 1 << (bits - 1);
+    let flipped = binary(BinaryOp::BitXor, &unsigned, numbers, half);
+    let signed = Const::computed(Op::Cast(Cast { to: DType::I8 }), vec![(unsigned, flipped)]);
+    binary(BinaryOp::Sub, ty, signed, half)
 }
 
 /// The bytes of a tensor whose elements are listed by their type.

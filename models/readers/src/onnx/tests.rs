@@ -130,7 +130,7 @@ fn a_given_shape_binds_symbols() {
 
     let shapes = BTreeMap::from([("z".to_owned(), vec![7])]);
     let error = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap_err().to_string();
-    assert_eq!(error, "`small.onnx`, input `z`: there is no such input; the inputs are x");
+    assert_eq!(error, "`small.onnx`, input `z`: `--shape` names it, but there is no such input; the inputs are `x`");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2"], vec![], vec![node("a = Add(x, b)"), node("b = Relu(a)"), node("y = Relu(b)")]),
-        expect!["`small.onnx`, node `a` (`Add`): it reads `b`, which nothing before it makes"],
+        expect!["`small.onnx`, node `b` (`Relu`): it reads `a`, which nothing before it makes"],
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
@@ -167,7 +167,9 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
-        expect!["`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data"],
+        expect![
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; 1 nodes have no rule: 1 `NonZero`; `--skip-unsupported` leaves them out"
+        ],
     );
     check_error(
         &model(&["2"], vec![floats("w", &[3], &[1.0; 3])], vec![node("y = Add(x, w)")]),
@@ -181,7 +183,9 @@ fn mistakes_are_named() {
     );
     check_error(
         &model(&["2", "n"], vec![], vec![node("y = Relu(x)")]),
-        expect!["`small.onnx`, input `x`: its type f32[2,n] has dimensions without a number; give its shape"],
+        expect![
+            "`small.onnx`, input `x`: dimensions have no number (`x` is f32[2,n]); give them with `--shape x=2xN`, a number for each N"
+        ],
     );
     let mut old = model(&["2"], vec![], vec![node("y = Relu(x)")]);
     old.opset_import[0].version = 3;
@@ -199,6 +203,118 @@ fn mistakes_are_named() {
             "`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes make it f32[2]"
         ],
     );
+}
+
+#[test]
+fn what_is_missing_is_said_at_once() {
+    let mut nodes = vec![node("a = NonZero(x)"), node("b = Unknown(a)"), node("c = Unknown(b)"), node("y = Odd(c)")];
+    nodes[3].domain = "com.microsoft.nchwc".to_owned();
+    check_error(
+        &model(&["2"], vec![], nodes),
+        expect![
+            "`small.onnx`, node `a` (`NonZero`): not supported: the shape of its result depends on data; 4 nodes have no rule: 1 `NonZero`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
+        ],
+    );
+    let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);
+    layout.graph.as_mut().unwrap().node[0].domain = "com.microsoft.nchwc".to_owned();
+    let error = read(&layout, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"), "{error}");
+
+    let mut open = model(&["2", "n"], vec![], vec![node("y = Add(x, z)")]);
+    open.graph.as_mut().unwrap().input.push(info("z", &["batch", "n", "m"]));
+    check_error(
+        &open,
+        expect![
+            "`small.onnx`, 2 inputs: dimensions have no number (`x` is f32[2,n], `z` is f32[batch,n,m]); give them with `--shape x=2xN` `--shape z=1xNxN`, a number for each N"
+        ],
+    );
+}
+
+#[test]
+fn a_length_of_sequences_is_for_dimensions_that_are_called_so() {
+    let net = model(&["batch", "sequence_length"], vec![], vec![node("y = Relu(x)")]);
+    let options = Options { sequence: Some(7), ..Options::default() };
+    let graph = read(&net, &options).unwrap().graph;
+    assert_eq!(graph.values[0].ty.to_string(), "f32[1,7]");
+    let error = read(&model(&["2"], vec![], vec![node("y = Relu(x)")]), &options).unwrap_err().to_string();
+    assert!(error.contains("`--sequence` has no effect"), "{error}");
+}
+
+#[test]
+fn names_in_messages_are_short_and_plain() {
+    let long = format!("y\u{202e}{}", "z".repeat(100_000));
+    let net = model(&["2"], vec![], vec![node(&format!("{long} = Relu(missing)"))]);
+    let error = read(&net, &Options::default()).unwrap_err().to_string();
+    assert!(error.len() < 500 && error.contains("y\\u{202e}zzz") && error.contains("(100002 characters)"), "{error}");
+}
+
+#[test]
+fn nodes_may_stand_in_any_order() {
+    let nodes = vec![node("y = Relu(b)"), node("b = Exp(a)"), node("a = Neg(x)")];
+    let graph = read(&model(&["2"], vec![], nodes), &Options::default()).unwrap().graph;
+    let names: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!(names, ["neg", "exp", "relu"]);
+}
+
+#[test]
+fn elements_of_less_than_a_byte_are_unpacked() {
+    let nibbles = |code: i32, dims: &[i64], bytes: &[u8]| messages::Tensor {
+        dims: dims.to_vec(),
+        data_type: code,
+        raw_data: Some(bytes.to_vec().into()),
+        ..messages::Tensor::default()
+    };
+    let numbers = |tensor: &messages::Tensor| {
+        let (ty, data) = tensor::constant(tensor, None).unwrap();
+        (ty.dtype, reference::constant(&ty, &data).unwrap().numbers())
+    };
+    assert_eq!(numbers(&nibbles(21, &[3], &[0x21, 0x0f])), (DType::U8, vec![1.0, 2.0, 15.0]));
+    assert_eq!(numbers(&nibbles(22, &[3], &[0x81, 0x0f])), (DType::I8, vec![1.0, -8.0, -1.0]));
+    assert_eq!(numbers(&nibbles(25, &[5], &[0b1110_0100, 1])), (DType::U8, vec![0.0, 1.0, 2.0, 3.0, 1.0]));
+    assert!(tensor::constant(&nibbles(22, &[5], &[0, 0]), None).is_err());
+    // A large one is an expression over the bytes of the file.
+    let bytes: Vec<u8> = (0..40_000u32).map(|index| index as u8).collect();
+    let (ty, data) = tensor::constant(&nibbles(22, &[80_000 - 1], &bytes), None).unwrap();
+    assert!(matches!(data, models::graph::Const::Computed(_)));
+    let large = reference::constant(&ty, &data).unwrap().numbers();
+    let signed = |nibble: u8| f64::from(((nibble << 4) as i8) >> 4);
+    let expected: Vec<f64> = bytes.iter().flat_map(|byte| [signed(byte & 15), signed(byte >> 4)]).collect();
+    assert_eq!(large, expected[..79_999]);
+}
+
+#[test]
+fn nothing_is_summed_without_a_kernel() {
+    let net = model(&["2", "0"], vec![floats("w", &[0, 3], &[])], vec![node("p = MatMul(x, w)"), node("y = Relu(p)")]);
+    let graph = read(&net, &Options::default()).unwrap().graph;
+    assert!(graph.nodes.is_empty(), "{}", graph.to_text());
+    let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[]).unwrap();
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [0.0; 6]);
+}
+
+#[test]
+fn sequences_of_known_length_disappear() {
+    let mut split = node("s = SplitToSequence(x, parts)");
+    split.attribute.push(int("axis", 0));
+    let mut concat = node("y = ConcatFromSequence(t)");
+    concat.attribute.push(int("axis", 0));
+    let nodes = vec![split, node("a = SequenceAt(s, last)"), node("t = SequenceInsert(s, a, first)"), concat];
+    let scalar = |name: &str, number: i64| messages::Tensor { dims: vec![], ..integers(name, &[number]) };
+    let constants = vec![integers("parts", &[1, 2]), scalar("last", -1), scalar("first", 0)];
+    let graph = read(&model(&["3"], constants, nodes), &Options::default()).unwrap().graph;
+    let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, 2.0, 3.0]).unwrap();
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [2.0, 3.0, 1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn open_dimensions_get_numbers_and_the_rest_stays() {
+    let bytes: Bytes = flattening().encode_to_vec().into();
+    let graph = import(bytes.clone(), "small.onnx", None, &Options { batch: 3, ..Options::default() }).unwrap().graph;
+    let fixed =
+        messages::Model::decode(Bytes::from(with_extents(bytes.clone(), "small.onnx", &graph).unwrap())).unwrap();
+    let mut expected = messages::Model::decode(bytes).unwrap();
+    expected.graph.as_mut().unwrap().input = vec![info("x", &["3", "2", "2"])];
+    expected.graph.as_mut().unwrap().output = vec![info("y", &["3", "2"])];
+    assert_eq!(fixed, expected);
 }
 
 #[test]

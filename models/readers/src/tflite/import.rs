@@ -6,7 +6,7 @@ use super::schema::{Model, Operator, Tensor};
 use super::stored;
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
 use bytes::Bytes;
-use models::builder::GraphBuilder;
+
 use models::check::Limits;
 use models::contents::Contents;
 use models::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result
         file,
         model,
         options,
-        emit: Emit { builder: GraphBuilder::new(name), folder: None },
+        emit: Emit::new(name, None),
         slots: vec![Slot::Unmade; model.tensors.len()],
         skipped: Vec::new(),
         loose_ends: Vec::new(),

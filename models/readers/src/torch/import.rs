@@ -9,7 +9,7 @@ use super::rules::{self, Made};
 use super::schema::{Input, Meta, Node, Program, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
-use models::builder::GraphBuilder;
+
 use models::check::Limits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
@@ -74,7 +74,7 @@ pub(super) fn import(
         file,
         program,
         options,
-        emit: Emit { builder: GraphBuilder::new(file), folder: None },
+        emit: Emit::new(file, None),
         cells: Vec::new(),
         cell_of: HashMap::new(),
         numbers: HashMap::new(),

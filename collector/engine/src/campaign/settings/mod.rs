@@ -76,7 +76,8 @@ pub struct ModelSettings {
     pub batch: Option<Vec<i64>>,
     /// Tokens of each sequence, such as 128 or 32,512; in a decoding step those that were read before [default: 128]
     ///
-    /// Only for `transformers`. Models of images have their own number.
+    /// For `transformers`, and for dimensions that an ONNX file leaves open and calls a sequence. Models of images have
+    /// their own number.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub sequence: Option<Vec<i64>>,
     /// Parts of a decoder's work: all tokens at once, or one more token after those that were read [default: prefill]

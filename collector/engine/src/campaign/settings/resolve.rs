@@ -87,23 +87,33 @@ impl Settings {
         let batch = batches(&self.models, model.batch)?;
         self.models.iter().try_for_each(ModelEntry::check)?;
         let steps = steps(model.steps, model.phase.as_deref(), model.executor)?;
+        let of_files = model.sequence.clone();
         let tokens = tokens(&self.models, model.sequence, model.phase, steps)?;
         let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
         each("models", &[runs], "models, batch sizes and sequences give at most 65536 together", |n| *n <= 1 << 16)?;
         let models = self.models.iter().flat_map(|entry| {
             let tokens =
                 if entry.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
+            let sequences: Vec<Option<i64>> = match &of_files {
+                Some(lengths) if has_named_dimensions(entry) => lengths.iter().copied().map(Some).collect(),
+                _ => vec![None],
+            };
             // The text of a simple operator contains its sizes.
             let batch = if entry.source == SIMPLE { vec![None] } else { batch.clone() };
-            let runs =
-                tokens.into_iter().flat_map(move |tokens| batch.clone().into_iter().map(move |batch| (batch, tokens)));
-            runs.map(|(batch, tokens)| ModelRequest {
+            let lengths = tokens
+                .into_iter()
+                .flat_map(move |tokens| sequences.clone().into_iter().map(move |sequence| (tokens, sequence)));
+            let runs = lengths.flat_map(move |(tokens, sequence)| {
+                batch.clone().into_iter().map(move |batch| (batch, tokens, sequence))
+            });
+            runs.map(|(batch, tokens, sequence)| ModelRequest {
                 source: entry.source.clone(),
                 name: entry.name.clone(),
                 batch,
                 shapes: entry.shapes.clone(),
                 skip_unsupported: entry.skip_unsupported,
                 tokens,
+                sequence,
             })
         });
         let config = Config {
@@ -167,6 +177,11 @@ fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>
     Ok(Some(count).filter(|count| *count > 1))
 }
 
+/// Returns whether a model's file names its open dimensions.
+fn has_named_dimensions(model: &ModelEntry) -> bool {
+    [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == model.source)
+}
+
 /// Returns every combination of phase and sequence length, which only transformers have.
 fn tokens(
     models: &[ModelEntry],
@@ -179,10 +194,14 @@ fn tokens(
     each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
     let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
     each("phase", &phase, "", |_| true)?;
-    if is_given && !models.iter().any(|model| model.source == TRANSFORMERS) {
-        let (field, found) = if has_phase { ("phase", shown(&phase)) } else { ("sequence", shown(&sequence)) };
-        let allowed = "only models from `transformers` have it".to_owned();
-        return Err(ConfigError::OutOfRange { field, found, allowed });
+    let has_any = |of: fn(&ModelEntry) -> bool| models.iter().any(of);
+    let is_taken = has_any(|model| model.source == TRANSFORMERS) || (!has_phase && has_any(has_named_dimensions));
+    if is_given && !is_taken {
+        let (field, found, who) = match has_phase {
+            true => ("phase", shown(&phase), "`transformers`"),
+            false => ("sequence", shown(&sequence), "`transformers` and ONNX files"),
+        };
+        return Err(ConfigError::OutOfRange { field, found, allowed: format!("only models from {who} have it") });
     }
     let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase, steps }));
     Ok(runs.collect())

@@ -185,7 +185,7 @@ fn beyond(
 }
 
 /// The numbers from 0 on.
-fn counted(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
+pub(super) fn counted(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
     let data = Const::counting(DType::I64, &[count], 0, 0);
     let numbers = emit.constant(TensorType::new(DType::I64, &[count]), data)?;
     emit.reshape(numbers, shape)

@@ -2,16 +2,21 @@
 
 mod attention;
 mod contraction;
+mod grid;
 mod logic;
 mod lookup;
+mod loss;
+mod microsoft;
 mod movement;
 mod normalise;
 mod pointwise;
 mod quantise;
 mod recurrent;
 mod reduce;
+mod regions;
 pub(crate) mod resize;
 mod shape;
+mod signal;
 mod window;
 
 use super::call::Call;
@@ -21,10 +26,18 @@ use models::graph::ValueId;
 /// Adds a node to the graph and answers with its outputs; trailing ones may be left out.
 pub(super) type Rule = fn(&mut Emit<'_>, &Call<'_>) -> Outcome<Vec<ValueId>>;
 
-/// The rule of an operator of the default domain.
-pub(super) fn rule(operator: &str) -> Option<Rule> {
-    let found = RULES.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
-    Some(RULES[found].1)
+/// The rule of an operator of a domain, of which the default one has no name.
+pub(super) fn rule(domain: &str, operator: &str) -> Option<Rule> {
+    match domain {
+        "" => look_up(RULES, operator),
+        microsoft::DOMAIN => microsoft::rule(operator),
+        _ => None,
+    }
+}
+
+fn look_up(rules: &[(&str, Rule)], operator: &str) -> Option<Rule> {
+    let found = rules.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
+    Some(rules[found].1)
 }
 
 /// In alphabetical order.
@@ -33,6 +46,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Acos", pointwise::acos),
     ("Acosh", pointwise::acosh),
     ("Add", pointwise::add),
+    ("AffineGrid", grid::affine),
     ("And", logic::and),
     ("ArgMax", reduce::arg_max),
     ("ArgMin", reduce::arg_min),
@@ -48,11 +62,13 @@ const RULES: &[(&str, Rule)] = &[
     ("BitwiseNot", logic::bit_not),
     ("BitwiseOr", logic::bit_or),
     ("BitwiseXor", logic::bit_xor),
+    ("BlackmanWindow", signal::blackman),
     ("Cast", pointwise::cast),
     ("CastLike", pointwise::cast_like),
     ("Ceil", pointwise::ceil),
     ("Celu", pointwise::celu),
     ("Clip", pointwise::clip),
+    ("Col2Im", window::columns_to_image),
     ("Concat", movement::concat),
     ("Constant", shape::constant),
     ("ConstantOfShape", shape::constant_of_shape),
@@ -62,6 +78,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Cos", pointwise::cos),
     ("Cosh", pointwise::cosh),
     ("CumSum", reduce::cum_sum),
+    ("DFT", signal::dft),
     ("DepthToSpace", movement::depth_to_space),
     ("DequantizeLinear", quantise::dequantize),
     ("Div", pointwise::div),
@@ -87,7 +104,10 @@ const RULES: &[(&str, Rule)] = &[
     ("GlobalMaxPool", window::global_max_pool),
     ("Greater", logic::greater),
     ("GreaterOrEqual", logic::greater_or_equal),
+    ("GridSample", grid::sample),
     ("GroupNormalization", normalise::group_norm),
+    ("HammingWindow", signal::hamming),
+    ("HannWindow", signal::hann),
     ("HardSigmoid", pointwise::hard_sigmoid),
     ("HardSwish", pointwise::hard_swish),
     ("Hardmax", reduce::hard_max),
@@ -111,11 +131,13 @@ const RULES: &[(&str, Rule)] = &[
     ("MaxPool", window::max_pool),
     ("Mean", pointwise::mean),
     ("MeanVarianceNormalization", normalise::mean_variance_norm),
+    ("MelWeightMatrix", signal::mel),
     ("Min", pointwise::min),
     ("Mish", pointwise::mish),
     ("Mod", pointwise::modulo),
     ("Mul", pointwise::mul),
     ("Neg", pointwise::neg),
+    ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
     ("Not", logic::not),
     ("OneHot", lookup::one_hot),
     ("Or", logic::or),
@@ -142,8 +164,10 @@ const RULES: &[(&str, Rule)] = &[
     ("Relu", pointwise::relu),
     ("Reshape", movement::reshape),
     ("Resize", resize::resize),
+    ("RoiAlign", regions::roi_align),
     ("RotaryEmbedding", attention::rotary),
     ("Round", pointwise::round),
+    ("STFT", signal::stft),
     ("Scatter", lookup::scatter_elements),
     ("ScatterElements", lookup::scatter_elements),
     ("ScatterND", lookup::scatter_nd),
@@ -152,11 +176,13 @@ const RULES: &[(&str, Rule)] = &[
     ("Shrink", pointwise::shrink),
     ("Sigmoid", pointwise::sigmoid),
     ("Sign", pointwise::sign),
+    ("SimplifiedLayerNormalization", normalise::rms_norm),
     ("Sin", pointwise::sin),
     ("Sinh", pointwise::sinh),
     ("Size", shape::size),
     ("Slice", movement::slice),
     ("Softmax", normalise::softmax),
+    ("SoftmaxCrossEntropyLoss", loss::cross_entropy),
     ("Softplus", pointwise::softplus),
     ("Softsign", pointwise::softsign),
     ("SpaceToDepth", movement::space_to_depth),
@@ -181,9 +207,28 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Why an operator has no rule.
-pub(super) fn reason(operator: &str) -> &'static str {
-    if operator.starts_with("Sequence") || operator.contains("Sequence") && operator != "ReverseSequence" {
-        return "sequences of tensors have no fixed types";
+pub(super) fn reason(domain: &str, operator: &str) -> String {
+    let reason = match domain {
+        "" => standard_reason(operator),
+        "com.microsoft.nchwc" => {
+            "it is for the layout of one CPU; let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"
+        }
+        microsoft::DOMAIN => {
+            "this version has no rule for this operator of ONNX Runtime; give the file that ONNX Runtime optimised"
+        }
+        _ => {
+            return format!(
+                "operators of the domain `{}` are not known; export the model with this one as a function of standard operators",
+                crate::shown(domain)
+            );
+        }
+    };
+    reason.to_owned()
+}
+
+fn standard_reason(operator: &str) -> &'static str {
+    if operator.contains("Sequence") && operator != "ReverseSequence" {
+        return "the length of the sequence of tensors is not fixed";
     }
     match operator {
         "Loop" | "Scan" => "a loop has no fixed number of operators",
@@ -197,10 +242,11 @@ pub(super) fn reason(operator: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::RULES;
+    use super::{RULES, microsoft};
 
     #[test]
     fn rules_are_in_order() {
         assert!(RULES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(microsoft::RULES.is_sorted_by(|a, b| a.0 < b.0));
     }
 }

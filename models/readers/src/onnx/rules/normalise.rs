@@ -11,8 +11,10 @@ use models::operators::{
 use std::collections::BTreeSet;
 
 pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    call.expect_int("training_mode", 0)?;
     call.expect_int("spatial", 1)?;
+    if call.flag("training_mode") {
+        return of_own_statistics(emit, call);
+    }
     let x = call.input(0)?;
     let dtype = emit.dtype(x)?;
     let mut inputs = vec![x];
@@ -21,6 +23,34 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         inputs.push(emit.cast(call.input(index)?, dtype)?);
     }
     Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float("epsilon", 1e-5) }), &inputs)?])
+}
+
+/// In training the statistics are those of the data, and those that run on are results.
+fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);
+    if rank < 2 {
+        return malformed(format!("{} has no channels", emit.ty(x)?));
+    }
+    let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
+    let mean = over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
+    let centred = emit.binary(BinaryOp::Sub, x, mean)?;
+    let squares = emit.unary(UnaryOp::Square, centred)?;
+    let variance = over(emit, squares, ReduceOp::Mean, axes, false)?;
+    let channels = emit.extents(variance)?;
+    let mean = emit.reshape(mean, &channels)?;
+    let (scale, shift) = (emit.cast(call.input(1)?, dtype)?, emit.cast(call.input(2)?, dtype)?);
+    let op = Op::BatchNorm(BatchNorm { epsilon: call.float("epsilon", 1e-5) });
+    let mut outputs = vec![emit.push(op, &[x, scale, shift, mean, variance])?];
+    let momentum = call.float("momentum", 0.9);
+    for (index, own) in [(3, mean), (4, variance)] {
+        let before = call.input(index)?;
+        let own = emit.cast(own, emit.dtype(before)?)?;
+        let kept = emit.binary_with(BinaryOp::Mul, before, momentum)?;
+        let added = emit.binary_with(BinaryOp::Mul, own, 1.0 - momentum)?;
+        outputs.push(emit.binary(BinaryOp::Add, kept, added)?);
+    }
+    Ok(outputs)
 }
 
 pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -48,7 +78,7 @@ pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
 }
 
 /// A scale or a shift repeated to the shape it broadcasts to.
-fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId> {
+pub(super) fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId> {
     if emit.extents(id)? == extents {
         return Ok(id);
     }
@@ -116,23 +146,28 @@ pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>>
 }
 
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    exponential(emit, call, false)
+    of_node(emit, call, false)
 }
 
 pub(super) fn log_softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    exponential(emit, call, true)
+    of_node(emit, call, true)
 }
 
-fn exponential(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
-    let x = call.input(0)?;
+fn of_node(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
+    let axis = call.int("axis", if call.opset < 13 { 1 } else { -1 });
+    Ok(vec![exponential(emit, call.input(0)?, axis, call.opset, log)?])
+}
+
+/// The softmax of a version of the operator set, or its logarithm.
+pub(super) fn exponential(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset: i64, log: bool) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
-    let axis = emit.axis(call.int("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
-    if call.opset >= 13 || axis + 1 == extents.len() {
-        return Ok(vec![emit.push(Op::Softmax(Softmax { axis: axis as i64, log }), &[x])?]);
+    let axis = emit.axis(axis, extents.len())?;
+    if opset >= 13 || axis + 1 == extents.len() {
+        return emit.push(Op::Softmax(Softmax { axis: axis as i64, log }), &[x]);
     }
     // Before, all dimensions from the axis on were one.
     let (outer, inner) = extents.split_at(axis);
     let flat = emit.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
     let y = emit.push(Op::Softmax(Softmax { axis: 1, log }), &[flat])?;
-    Ok(vec![emit.reshape(y, &extents)?])
+    emit.reshape(y, &extents)
 }

@@ -6,56 +6,173 @@ use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{BiasAdd, BinaryOp, Clip, Dequantize, Op, QMatMul, Quantize, ReduceOp, Requantize, UnaryOp};
+use models::operators::{
+    BiasAdd, BinaryOp, Clip, Dequantize, Expand, Op, QMatMul, Quantize, ReduceOp, Requantize, UnaryOp,
+};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
+/// One number as a scalar, and everything else as it is.
+fn scalar_of_one(emit: &mut Emit<'_>, id: ValueId) -> Outcome<ValueId> {
+    let is_one = emit.extents(id)?.iter().all(|&extent| extent == 1);
+    if is_one { emit.reshape(id, &[]) } else { Ok(id) }
+}
+
+/// Scale and perhaps zero point as operators without an axis take them: repeated over blocks, and shaped to broadcast.
+fn broadcast(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueId) -> Outcome<ValueId> {
+    let (extents, own) = (emit.extents(x)?, emit.extents(id)?);
+    let block = call.int("block_size", 0);
+    if own.iter().all(|&extent| extent == 1) && own.len() <= 1 {
+        return emit.reshape(id, &[]);
+    }
+    let axis = emit.axis(call.int("axis", 1), extents.len())?;
+    if block == 0 {
+        let [count] = own[..] else { return malformed(format!("{} is no scale", emit.ty(id)?)) };
+        let mut shape = vec![1; extents.len()];
+        shape[axis] = count;
+        return emit.reshape(id, &shape);
+    }
+    let fits = |(index, (&extent, &count)): (usize, (&i64, &i64))| match index == axis {
+        true => block > 0 && count == extent / block + i64::from(extent % block != 0),
+        false => extent == count,
+    };
+    if own.len() != extents.len() || !extents.iter().zip(&own).enumerate().all(fits) {
+        return malformed(format!("{} has no scale for each block of {block} of {}", emit.ty(id)?, emit.ty(x)?));
+    }
+    let (mut column, mut wide, mut flat) = (own.clone(), own.clone(), own.clone());
+    column.insert(axis + 1, 1);
+    wide.insert(axis + 1, block);
+    flat[axis] = own[axis].saturating_mul(block);
+    let repeated = emit.reshape(id, &column)?;
+    let repeated = emit.push(Op::Expand(Expand { shape: wide }), &[repeated])?;
+    let repeated = emit.reshape(repeated, &flat)?;
+    emit.slice(repeated, axis, 0, extents[axis])
+}
+
 /// Scale and perhaps zero point, as a scalar or a vector along an axis of `x`, and that axis.
 fn scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<(Vec<ValueId>, i64)> {
-    if call.int("block_size", 0) != 0 {
-        return unsupported("scales belong to blocks");
-    }
-    let extents = emit.extents(call.input(1)?)?;
-    let is_one = extents.iter().all(|&extent| extent == 1);
+    let is_one = emit.extents(call.input(1)?)?.iter().all(|&extent| extent == 1);
     let mut axis = 0;
     if !is_one {
         axis = emit.axis(call.int("axis", 1), emit.rank(x)?)? as i64;
     }
     let mut found = Vec::new();
     for id in [Some(call.input(1)?), call.optional(2)].into_iter().flatten() {
-        found.push(if is_one { emit.reshape(id, &[])? } else { id });
+        found.push(scalar_of_one(emit, id)?);
     }
     Ok((found, axis))
 }
 
 pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let to = match (call.optional(2), call.int("output_dtype", 0)) {
+    let code = i32::try_from(call.int("output_dtype", 0)).unwrap_or(0);
+    let to = match (call.optional(2), code) {
         (Some(zero), _) => emit.dtype(zero)?,
         (None, 0) => DType::U8,
         (None, code) => {
-            let code = i32::try_from(code).unwrap_or(0);
             tensor::dtype(code).or_else(|reason| unsupported(format!("it quantises to a type whose {reason}")))?
         }
     };
-    let (scales, axis) = scales(emit, call, x)?;
-    let mut inputs = vec![emit.cast(x, emit.dtype(scales[0])?)?];
-    inputs.extend(scales);
-    Ok(vec![emit.push(Op::Quantize(Quantize { to, axis }), &inputs)?])
+    let narrow = match call.optional(2) {
+        Some(zero) => emit.narrow_range(zero),
+        None => tensor::narrow_range(code),
+    };
+    if call.int("block_size", 0) == 0 && narrow.is_none() {
+        let (scales, axis) = scales(emit, call, x)?;
+        let mut inputs = vec![emit.cast(x, emit.dtype(scales[0])?)?];
+        inputs.extend(scales);
+        return Ok(vec![emit.push(Op::Quantize(Quantize { to, axis }), &inputs)?]);
+    }
+    let scale = broadcast(emit, call, x, call.input(1)?)?;
+    let dtype = emit.dtype(scale)?;
+    let x = emit.cast(x, dtype)?;
+    let steps = emit.binary(BinaryOp::Div, x, scale)?;
+    let mut whole = emit.unary(UnaryOp::Round, steps)?;
+    if let Some(zero) = call.optional(2) {
+        let zero = broadcast(emit, call, x, zero)?;
+        let zero = emit.cast(zero, dtype)?;
+        whole = emit.binary(BinaryOp::Add, whole, zero)?;
+    }
+    let (low, high) = narrow.map_or(crate::range(to), |(low, high)| (low as f64, high as f64));
+    let bounded = emit.push(Op::Clip(Clip { low, high }), &[whole])?;
+    let y = emit.cast(bounded, to)?;
+    if let Some(range) = narrow {
+        emit.set_narrow(y, range);
+    }
+    Ok(vec![y])
 }
 
 pub(super) fn dequantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let (scales, axis) = scales(emit, call, x)?;
-    let mut inputs = vec![x];
-    inputs.extend(scales);
-    Ok(vec![emit.push(Op::Dequantize(Dequantize { axis }), &inputs)?])
+    let has_operator = matches!(emit.dtype(x)?, DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32);
+    let y = if call.int("block_size", 0) == 0 && has_operator {
+        let (scales, axis) = scales(emit, call, x)?;
+        let mut inputs = vec![x];
+        inputs.extend(scales);
+        emit.push(Op::Dequantize(Dequantize { axis }), &inputs)?
+    } else {
+        let scale = broadcast(emit, call, x, call.input(1)?)?;
+        let dtype = emit.dtype(scale)?;
+        let mut real = emit.cast(x, dtype)?;
+        if let Some(zero) = call.optional(2) {
+            let zero = broadcast(emit, call, x, zero)?;
+            let zero = emit.cast(zero, dtype)?;
+            real = emit.binary(BinaryOp::Sub, real, zero)?;
+        }
+        emit.binary(BinaryOp::Mul, real, scale)?
+    };
+    match i32::try_from(call.int("output_dtype", 0)).unwrap_or(0) {
+        0 => Ok(vec![y]),
+        code => {
+            let to = tensor::dtype(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+            Ok(vec![emit.cast(y, to)?])
+        }
+    }
+}
+
+/// Integers with one scale as real numbers.
+pub(super) fn real(emit: &mut Emit<'_>, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Outcome<ValueId> {
+    real_along(emit, x, scale, zero, 0)
+}
+
+/// Integers with one scale, or one for each element of an axis, as real numbers.
+pub(super) fn real_along(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    scale: ValueId,
+    zero: Option<ValueId>,
+    axis: i64,
+) -> Outcome<ValueId> {
+    let mut inputs = vec![x, scalar_of_one(emit, scale)?];
+    if let Some(zero) = zero {
+        inputs.push(scalar_of_one(emit, zero)?);
+    }
+    let axis = if emit.rank(inputs[1])? == 0 { 0 } else { axis };
+    emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
+}
+
+/// Real numbers as integers with one scale.
+pub(super) fn stored(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    scale: ValueId,
+    zero: Option<ValueId>,
+    to: DType,
+) -> Outcome<ValueId> {
+    let mut inputs = vec![x, scalar_of_one(emit, scale)?];
+    if let Some(zero) = zero {
+        inputs.push(scalar_of_one(emit, zero)?);
+    }
+    emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
+}
+
+pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(dynamically(emit, call.input(0)?)?.to_vec())
 }
 
 /// Range of the data with zero inside, spread over eight bits.
-pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
+pub(super) fn dynamically(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 3]> {
     let all: Vec<usize> = (0..emit.rank(x)?).collect();
     let highest = super::reduce::over(emit, x, ReduceOp::Max, all.clone(), false)?;
     let lowest = super::reduce::over(emit, x, ReduceOp::Min, all, false)?;
@@ -69,11 +186,11 @@ pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     let zero = emit.unary(UnaryOp::Round, zero)?;
     let zero = emit.cast(zero, DType::U8)?;
     let y = emit.push(Op::Quantize(Quantize { to: DType::U8, axis: 0 }), &[x, scale, zero])?;
-    Ok(vec![y, scale, zero])
+    Ok([y, scale, zero])
 }
 
 /// A zero point that is one number, if it is known.
-fn zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
+pub(super) fn zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
     let Some(id) = id else { return Ok(Some(0)) };
     Ok(match emit.numbers(id)?.as_deref() {
         Some([first, rest @ ..]) if rest.iter().all(|number| number == first) => Some(*first as i64),
@@ -100,33 +217,48 @@ fn centred(emit: &mut Emit<'_>, x: ValueId, zero: Option<ValueId>, axis: usize) 
 }
 
 pub(super) fn conv_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![conv_sums(emit, call, [0, 1], [2, 3])?])
+    let operands = [call.input(0)?, call.input(1)?];
+    Ok(vec![conv_sums(emit, call, operands, [call.optional(2), call.optional(3)])?])
 }
 
-/// Sums of a convolution of the inputs at these places, with zero points at those.
-fn conv_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zeros: [usize; 2]) -> Outcome<ValueId> {
-    let [x, w] = [call.input(operands[0])?, call.input(operands[1])?];
-    let [x_zero, w_zero] = zeros.map(|index| call.optional(index));
-    if let (Some(x_zero), Some(w_zero)) = (zero(emit, x_zero)?, zero(emit, w_zero)?) {
+/// Sums of a convolution of integers less their zero points.
+fn conv_sums(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    [x_zero, w_zero]: [Option<ValueId>; 2],
+) -> Outcome<ValueId> {
+    if let (Some(x_zero), Some(w_zero), true) = (zero(emit, x_zero)?, zero(emit, w_zero)?, are_bytes(emit, [x, w])?) {
         return super::window::convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
     }
     let (x, w) = (centred(emit, x, x_zero, 1)?, centred(emit, w, w_zero, 0)?);
     convolve(emit, call, x, w)
 }
 
-pub(super) fn mat_mul_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![product_sums(emit, call, [0, 1], [2, 3])?])
+fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {
+    let types = [emit.dtype(operands[0])?, emit.dtype(operands[1])?];
+    Ok(types.iter().all(|dtype| matches!(dtype, DType::I8 | DType::U8)))
 }
 
-fn product_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zeros: [usize; 2]) -> Outcome<ValueId> {
-    let [a, b] = [call.input(operands[0])?, call.input(operands[1])?];
-    let [a_zero, b_zero] = zeros.map(|index| call.optional(index));
+pub(super) fn mat_mul_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let operands = [call.input(0)?, call.input(1)?];
+    Ok(vec![product_sums(emit, operands, [call.optional(2), call.optional(3)])?])
+}
+
+/// Sums of a product of integers less their zero points.
+pub(super) fn product_sums(
+    emit: &mut Emit<'_>,
+    [a, b]: [ValueId; 2],
+    [a_zero, b_zero]: [Option<ValueId>; 2],
+) -> Outcome<ValueId> {
     let (a_rank, b_rank) = (emit.rank(a)?, emit.rank(b)?);
-    if let (Some(a_zero), Some(b_zero), 2.., 2..) = (zero(emit, a_zero)?, zero(emit, b_zero)?, a_rank, b_rank) {
+    let numbers = (zero(emit, a_zero)?, zero(emit, b_zero)?);
+    let are_bytes = are_bytes(emit, [a, b])?;
+    if let ((Some(a_zero), Some(b_zero)), 2.., 2.., true) = (numbers, a_rank, b_rank, are_bytes) {
         return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
     }
     // A zero point that data decides is taken from the sums, as often as each column of the weight has it.
-    if let (Some(a_zero), Some(b_zero), 2.., 2) = (a_zero, zero(emit, b_zero)?, a_rank, b_rank)
+    if let (Some(a_zero), Some(b_zero), 2.., 2, true) = (a_zero, numbers.1, a_rank, b_rank, are_bytes)
         && matches!(emit.extents(a_zero)?[..], [] | [1])
     {
         let sums = emit.push(Op::QMatMul(QMatMul { a_zero: 0, b_zero }), &[a, b])?;
@@ -144,40 +276,60 @@ fn product_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zero
 }
 
 pub(super) fn linear_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let mut sums = conv_sums(emit, call, [0, 3], [2, 5])?;
+    Ok(vec![linear_conv_of(emit, call, call.input(0)?)?])
+}
+
+/// The convolution that a node describes, of this operand.
+pub(super) fn linear_conv_of(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
+    let mut sums = conv_sums(emit, call, [x, call.input(3)?], [call.optional(2), call.optional(5)])?;
     if let Some(bias) = call.optional(8) {
+        let bias = emit.cast(bias, DType::I32)?;
         sums = emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[sums, bias])?;
     }
-    Ok(vec![requantised(emit, call, sums, [1, 4, 6, 7])?])
+    let scales = [call.input(1)?, call.input(4)?, call.input(6)?];
+    requantised(emit, sums, scales, call.input(7)?, 1)
 }
 
 pub(super) fn linear_mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let sums = product_sums(emit, call, [0, 3], [2, 5])?;
-    Ok(vec![requantised(emit, call, sums, [1, 4, 6, 7])?])
+    let operands = [call.input(0)?, call.input(3)?];
+    let sums = product_sums(emit, operands, [call.optional(2), call.optional(5)])?;
+    let scales = [call.input(1)?, call.input(4)?, call.input(6)?];
+    let last = (emit.rank(sums)? as i64 - 1).max(0);
+    Ok(vec![requantised(emit, sums, scales, call.input(7)?, last)?])
 }
 
-/// Sums times both scales over the scale of the result, whose zero point comes last.
-fn requantised(emit: &mut Emit<'_>, call: &Call<'_>, sums: ValueId, places: [usize; 4]) -> Outcome<ValueId> {
-    let [x_scale, w_scale, y_scale] = [0, 1, 2].map(|index| call.input(places[index]));
-    let (x_scale, w_scale, y_scale, y_zero) = (x_scale?, w_scale?, y_scale?, call.input(places[3])?);
+/// Sums times the scales of both operands over the scale of the result; a scale is one number, or one along an axis.
+pub(super) fn requantised(
+    emit: &mut Emit<'_>,
+    sums: ValueId,
+    [x_scale, w_scale, y_scale]: [ValueId; 3],
+    y_zero: ValueId,
+    axis: i64,
+) -> Outcome<ValueId> {
     let Some(zero) = zero(emit, Some(y_zero))? else { return unsupported("the zero point of the result is data") };
     let to = emit.dtype(y_zero)?;
     let mut wide = Vec::new();
     for scale in [x_scale, w_scale, y_scale] {
         let scale = emit.cast(scale, DType::F32)?;
-        wide.push(match emit.extents(scale)?[..] {
-            [1] => emit.reshape(scale, &[])?,
-            _ => scale,
-        });
+        wide.push(scalar_of_one(emit, scale)?);
     }
     let scale = emit.binary(BinaryOp::Mul, wide[0], wide[1])?;
     let multiplier = emit.binary(BinaryOp::Div, scale, wide[2])?;
     let axis = match emit.rank(multiplier)? {
         0 => 0,
-        1 if emit.rank(sums)? > 1 => 1,
+        1 if emit.rank(sums)? > 1 => axis,
         _ => return malformed("a scale must be one number or one per channel"),
     };
     let (low, high) = crate::range(to);
     let op = Op::Requantize(Requantize { to, axis, zero, low: low as i64, high: high as i64 });
     emit.push(op, &[sums, multiplier])
+}
+
+/// Sums as real numbers; a scale is one number, or one for each column.
+pub(super) fn scaled(emit: &mut Emit<'_>, sums: ValueId, scales: [ValueId; 2], to: DType) -> Outcome<ValueId> {
+    let [a, b] = scales;
+    let (a, b) = (scalar_of_one(emit, a)?, scalar_of_one(emit, b)?);
+    let scale = emit.binary(BinaryOp::Mul, a, b)?;
+    let sums = emit.cast(sums, to)?;
+    emit.binary(BinaryOp::Mul, sums, scale)
 }

@@ -3,6 +3,7 @@
 //! Each step is two products, a sum and the gates, so its tasks are the same at every step; products of the inputs
 //! are done step by step too, which keeps every operator of the size that a cell has.
 
+use super::quantise;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{Recurrent, Reset, elman_step, gru_step, lstm_step};
@@ -40,15 +41,43 @@ impl Kind {
 }
 
 pub(super) fn rnn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Plain)
+    layer(emit, call, Kind::Plain, &LayerWeights::of(call)?)
 }
 
 pub(super) fn gru(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Gru)
+    layer(emit, call, Kind::Gru, &LayerWeights::of(call)?)
 }
 
 pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Lstm)
+    layer(emit, call, Kind::Lstm, &LayerWeights::of(call)?)
+}
+
+/// A layer of these weights, of the data and of the states, whose data and states are rounded to 8 bits before products.
+pub(super) fn rounded_lstm(emit: &mut Emit<'_>, call: &Call<'_>, [inputs, states]: [ValueId; 2]) -> Outputs {
+    layer(emit, call, Kind::Lstm, &LayerWeights { inputs, states, rounds: true })
+}
+
+/// Weights of all directions.
+struct LayerWeights {
+    inputs: ValueId,
+    states: ValueId,
+    /// Whether what they are multiplied with is rounded to 8 bits.
+    rounds: bool,
+}
+
+impl LayerWeights {
+    fn of(call: &Call<'_>) -> Outcome<LayerWeights> {
+        Ok(LayerWeights { inputs: call.input(1)?, states: call.input(2)?, rounds: false })
+    }
+
+    /// What a product of these weights sees of some data.
+    fn seen(&self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+        if !self.rounds {
+            return Ok(x);
+        }
+        let [stored, scale, zero] = quantise::dynamically(emit, x)?;
+        quantise::real(emit, stored, scale, Some(zero))
+    }
 }
 
 /// One direction of a layer.
@@ -61,7 +90,7 @@ struct Direction {
     reset_at: Reset,
 }
 
-fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
+fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &LayerWeights) -> Outputs {
     let is_batch_first = call.flag("layout");
     let mut x = call.input(0)?;
     if is_batch_first {
@@ -72,6 +101,7 @@ fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
         return unsupported(format!("{steps} steps are not between 1 and {MAX_STEPS}"));
     }
     check_lengths(emit, call, steps)?;
+    let x = weights.seen(emit, x)?;
     if call.flag("input_forget") {
         return unsupported("its input and forget gates are coupled");
     }
@@ -81,11 +111,11 @@ fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
         "bidirectional" => &[false, true],
         other => return malformed(format!("`direction` is `{other}`")),
     };
-    let hidden = call.int("hidden_size", emit.extents(call.input(2)?)?.last().copied().unwrap_or(0));
+    let hidden = call.int("hidden_size", emit.extents(weights.states)?.last().copied().unwrap_or(0));
     let mut by_direction = Vec::new();
     let (mut last_states, mut last_cells) = (Vec::new(), Vec::new());
     for (index, &is_reversed) in orders.iter().enumerate() {
-        let direction = direction(emit, call, kind, (index, orders.len()), hidden)?;
+        let direction = direction(emit, call, (kind, weights), (index, orders.len()), hidden)?;
         let mut state = initial(emit, call, 5, (index, is_batch_first), [batch, hidden], x)?;
         let mut cell = initial(emit, call, 6, (index, is_batch_first), [batch, hidden], x)?;
         let mut states = Vec::new();
@@ -93,7 +123,8 @@ fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
             let step = if is_reversed { steps - 1 - step } else { step };
             let now = emit.slice(x, 0, step, step + 1)?;
             let now = emit.reshape(now, &[batch, inputs])?;
-            (state, cell) = direction.step(emit, now, state, cell)?;
+            let seen = weights.seen(emit, state)?;
+            (state, cell) = direction.step(emit, now, seen, cell)?;
             states.push(emit.reshape(state, &[1, 1, batch, hidden])?);
         }
         if is_reversed {
@@ -150,15 +181,15 @@ fn part(emit: &mut Emit<'_>, x: ValueId, index: usize, extents: &[i64]) -> Outco
 fn direction(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
-    kind: Kind,
+    (kind, weights): (Kind, &LayerWeights),
     (index, directions): (usize, usize),
     hidden: i64,
 ) -> Outcome<Direction> {
     let rows = kind.gates().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
     let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
-    let inputs = emit.extents(call.input(1)?)?.last().copied().unwrap_or(0);
-    let weight = part(emit, call.input(1)?, index, &[rows, inputs])?;
-    let recurrence = part(emit, call.input(2)?, index, &[rows, hidden])?;
+    let inputs = emit.extents(weights.inputs)?.last().copied().unwrap_or(0);
+    let weight = part(emit, weights.inputs, index, &[rows, inputs])?;
+    let recurrence = part(emit, weights.states, index, &[rows, hidden])?;
     let (mut bias, mut state_bias) = (None, None);
     if let Some(both) = call.optional(3) {
         let both = part(emit, both, index, &[2 * rows])?;

@@ -14,7 +14,11 @@ pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             Ok(constant) => constant,
             Err(reason) => return unsupported(reason),
         };
-        return Ok(vec![emit.constant(ty, data)?]);
+        let id = emit.constant(ty, data)?;
+        if let Some(range) = tensor::narrow_range(message.data_type) {
+            emit.set_narrow(id, range);
+        }
+        return Ok(vec![id]);
     }
     let numbers = |list: Vec<f64>, dtype: DType, emit: &mut Emit<'_>| {
         emit.constant(TensorType::new(dtype, &[list.len() as i64]), Const::Small(list))

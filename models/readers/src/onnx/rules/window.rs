@@ -1,9 +1,14 @@
 //! Operators that slide a window: convolutions and pools.
 
 use crate::onnx::call::Call;
-use crate::{Emit, Outcome, malformed};
+use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, Conv, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv};
+use models::types::TensorType;
+use reference::Tensor;
+
+/// Kernels made here have at most this many elements.
+const MAX_COLUMNS: i64 = 1 << 24;
 
 /// Attributes that every window has, one entry per spatial dimension, written out.
 struct WindowAttributes {
@@ -87,7 +92,7 @@ fn spatial(extents: &[i64]) -> Outcome<&[i64]> {
 pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
     let y = convolve(emit, call, x, w)?;
-    add_bias(emit, y, call.optional(2))
+    Ok(vec![add_bias(emit, y, call.optional(2))?])
 }
 
 /// The convolution that a node describes, of these operands.
@@ -151,14 +156,76 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
     let WindowAttributes { strides, pads, dilations, .. } = window;
     let op = Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) });
     let y = emit.push(op, &[x, w])?;
-    add_bias(emit, y, call.optional(2))
+    Ok(vec![add_bias(emit, y, call.optional(2))?])
 }
 
-fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -> Outcome<Vec<ValueId>> {
-    Ok(vec![match bias {
-        Some(bias) => emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?,
-        None => y,
-    }])
+pub(super) fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
+    match bias {
+        Some(bias) => emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias]),
+        None => Ok(y),
+    }
+}
+
+/// Data whose last dimension are channels, with them as the second.
+pub(super) fn channels_first(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    let rank = emit.rank(x)?;
+    if rank < 3 {
+        return malformed(format!("{} has no dimension between batch and channels", emit.ty(x)?));
+    }
+    let order: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    emit.transpose(x, &order)
+}
+
+/// The inverse of `channels_first`.
+pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    let rank = emit.rank(x)?;
+    let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    emit.transpose(x, &order)
+}
+
+/// `columns[n, c · block, places], image, block`: columns added up where they overlap, which a transposed convolution with
+/// one kernel of a single one for each place of the block does.
+pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let (image, block) = (call.input(1)?, call.input(2)?);
+    let image = emit.known_integers(image, "image_shape")?;
+    let block = emit.known_integers(block, "block_shape")?;
+    let rank = block.len();
+    let [n, rows, places] = emit.extents(x)?[..] else { return malformed("columns must have 3 dimensions") };
+    let area = block.iter().try_fold(1i64, |area, &extent| area.checked_mul(extent)).filter(|area| *area > 0);
+    let Some(area) = area.filter(|area| image.len() == rank && rows % area == 0 && rows > 0) else {
+        return malformed(format!("{} does not hold blocks of {block:?} of {image:?}", emit.ty(x)?));
+    };
+    let WindowAttributes { strides, pads, dilations, kernel } = WindowAttributes::of(call, block, &image)?;
+    let (mut counts, mut output_pads) = (Vec::new(), Vec::new());
+    for axis in 0..rank {
+        let reach = i128::from(dilations[axis]) * i128::from(kernel[axis] - 1) + 1;
+        let room = i128::from(image[axis]) + i128::from(pads[axis]) + i128::from(pads[axis + rank]) - reach;
+        let stride = i128::from(strides[axis]);
+        if room < 0 || stride < 1 {
+            return malformed(format!("blocks of {kernel:?} do not fit {image:?}"));
+        }
+        let number = |wide: i128| i64::try_from(wide).or_else(|_| malformed("an image that 64 bits cannot count"));
+        counts.push(number(room / stride + 1)?);
+        output_pads.push(number(room % stride)?);
+    }
+    if counts.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent)) != Some(places) {
+        return malformed(format!("{places} columns are not {counts:?} places"));
+    }
+    let groups = rows / area;
+    if rows.checked_mul(area).is_none_or(|count| count > MAX_COLUMNS) {
+        return unsupported(format!("columns of {rows} elements"));
+    }
+    let shape: Vec<i64> = [rows, 1].into_iter().chain(kernel.iter().copied()).collect();
+    let numbers: Vec<f64> =
+        (0..rows * area).map(|index| f64::from(u8::from(index / area % area == index % area))).collect();
+    let ty = TensorType::new(emit.dtype(x)?, &shape);
+    let weight = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
+    let shape: Vec<i64> = [n, rows].into_iter().chain(counts).collect();
+    let x = emit.reshape(x, &shape)?;
+    Ok(vec![
+        emit.push(Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups }), &[x, weight])?,
+    ])
 }
 
 pub(super) fn max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -174,12 +241,16 @@ pub(super) fn lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Value
 }
 
 fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
-    let x = call.input(0)?;
+    Ok(vec![pool_of(emit, call, call.input(0)?, mode)?])
+}
+
+/// The pool that a node describes, of this operand.
+pub(super) fn pool_of(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, mode: PoolMode) -> Outcome<ValueId> {
     let Some(kernel) = call.ints("kernel_shape") else { return malformed("it has no `kernel_shape`") };
     let window = WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
     let WindowAttributes { kernel, strides, pads, dilations } = window;
     let (ceil, count_pad) = (call.flag("ceil_mode"), call.flag("count_include_pad"));
-    Ok(vec![emit.push(Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }), &[x])?])
+    emit.push(Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }), &[x])
 }
 
 pub(super) fn global_max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {

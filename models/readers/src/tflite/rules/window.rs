@@ -111,7 +111,7 @@ fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activat
 
 /// A window over depth, height and width. Filters lie as depth, height, width, input, output.
 pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
-    let window = Window {
+    let window = WindowOptions {
         strides: vec![call.int(1, 1)?, call.int(3, 1)?, call.int(2, 1)?],
         dilations: vec![call.int(5, 1)?, call.int(7, 1)?, call.int(6, 1)?],
         is_same: call.byte(0)? == 0,
@@ -131,7 +131,7 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     let pads = window.pads(&data[1..4], &filter[..3])?;
     let w = call.emit.transpose(w, &[4, 3, 0, 1, 2])?;
     let x = call.channels_first(x)?;
-    let Window { strides, dilations, .. } = window;
+    let WindowOptions { strides, dilations, .. } = window;
     let op = Op::Conv(Conv { strides, pads, dilations, groups: channels / per_group });
     let mut y = call.emit.push(op, &[x, w])?;
     if let Some(bias) = call.bias(2, false)? {

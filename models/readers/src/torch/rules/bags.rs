@@ -1,6 +1,6 @@
 //! Counts and sums of rows that belong together: histograms, bags of embeddings, places among sorted numbers.
 
-use super::{Call, Made, Outputs, Window, numbers_of, own};
+use super::{Call, Made, Memory, Outputs, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
@@ -243,5 +243,5 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let chosen = emit.push(Op::Where(Where {}), &[is_member, all, zero])?;
     let y = sum(emit, chosen, 0)?;
     let id = emit.reshape(y, &[rows, columns])?;
-    Ok(vec![Made { id, window: Window::Own }])
+    Ok(vec![Made { id, window: Memory::Own }])
 }

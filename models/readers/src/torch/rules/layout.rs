@@ -2,7 +2,7 @@
 
 use super::bags::counting;
 use super::movement::input;
-use super::{Call, Made, Outputs, Window, numbers_of, own, push, view};
+use super::{Call, Made, Memory, Outputs, numbers_of, own, push, view};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -31,7 +31,7 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
         if own_shape != shape {
             id = call.emit.push(Op::Expand(Expand { shape: shape.clone() }), &[id])?;
         }
-        made.push(Made { id, window: Window::Own });
+        made.push(Made { id, window: Memory::Own });
     }
     Ok(made)
 }

@@ -140,7 +140,7 @@ pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
     let factor = emit.binary(BinaryOp::Div, g, length)?;
     let w = emit.binary(BinaryOp::Mul, v, factor)?;
-    Ok([w, length].map(|id| Made { id, window: Window::Own }).into())
+    Ok([w, length].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// The product of two vectors along a dimension, over their lengths.

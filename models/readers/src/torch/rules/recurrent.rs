@@ -221,7 +221,7 @@ fn cell(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     }
     let recurrent = kind.recurrent(weight, bias, width / kind.gates());
     let states = kind.step(call, now, &states, (&recurrent, None))?;
-    Ok(states.into_iter().map(|id| Made { id, window: Window::Own }).collect())
+    Ok(states.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
 }
 
 pub(super) fn lstm_cell(call: &mut Call<'_, '_>) -> Outputs {

@@ -103,7 +103,7 @@ pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outpu
     let (y, mean) = spread_and_mean(call, has_root)?;
     let shape = call.emit.extents(y)?;
     let mean = call.emit.reshape(mean, &shape)?;
-    Ok([y, mean].map(|id| Made { id, window: Window::Own }).into())
+    Ok([y, mean].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// Variance, or its root, and the mean with all dimensions.
@@ -208,7 +208,7 @@ pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn extremes(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor("self")?;
     let (least, most) = (reduced(call, ReduceOp::Min, x)?, reduced(call, ReduceOp::Max, x)?);
-    Ok([least, most].map(|id| Made { id, window: Window::Own }).into())
+    Ok([least, most].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// The element that stands in the middle by size, the lower one of two, with its place.
@@ -235,7 +235,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
         shape.remove(axis);
     }
     let (value, place) = (call.emit.reshape(value, &shape)?, call.emit.reshape(place, &shape)?);
-    Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
+    Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// The largest or smallest element up to each, with its place: the last of equals.
@@ -258,7 +258,7 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
         );
     }
     let (values, places) = (call.emit.concat(&values, axis)?, call.emit.concat(&places, axis)?);
-    Ok([values, places].map(|id| Made { id, window: Window::Own }).into())
+    Ok([values, places].map(|id| Made { id, window: Memory::Own }).into())
 }
 
 /// The product of all elements up to each.

@@ -2,7 +2,7 @@
 //! `complex`.
 
 use super::movement::input;
-use super::{Call, Made, Outputs, Window, numbers_of, own};
+use super::{Call, Made, Memory, Outputs, numbers_of, own};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
@@ -370,7 +370,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let (sum, weight) = (emit.slice(sum, 1, start, end)?, emit.slice(weight, 1, start, end)?);
     let y = emit.binary(BinaryOp::Div, sum, weight)?;
     let id = if is_single { emit.reshape(y, &[end - start])? } else { y };
-    Ok(vec![Made { id, window: Window::Own }])
+    Ok(vec![Made { id, window: Memory::Own }])
 }
 
 /// `[batch, frames, points]` added where they lie: `[batch, samples]`.

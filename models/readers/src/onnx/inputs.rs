@@ -1,0 +1,182 @@
+//! What a model is given: the types of its inputs, with a number for every dimension.
+
+use super::import::Importer;
+use super::scope::{Scope, Slot};
+use super::stated::stated_type;
+use super::{messages, tensor};
+use crate::shown;
+use models::error::Result;
+use models::types::{Dim, TensorType};
+use passes::fold::contents_of;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl<'a> Importer<'a> {
+    pub(super) fn inputs(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+        let given: Vec<&messages::ValueInfo> =
+            graph.input.iter().filter(|info| scope.find(&info.name).is_none()).collect();
+        self.check_names(&given)?;
+        self.check_sequence(&given)?;
+        let symbols = self.symbols(&given)?;
+        self.check_extents(&given, &symbols)?;
+        for info in given {
+            let place = || format!("input `{}`", shown(&info.name));
+            let id = if let Some(bound) = self.options.bindings.get(&info.name) {
+                self.emit.builder.constant(&info.name, bound.ty().clone(), contents_of(bound))?
+            } else {
+                let ty = stated_type(info).map_err(|reason| self.unsupported(place(), reason))?;
+                let ty = self.sized(info, ty, &symbols)?;
+                self.emit.builder.input(&info.name, ty)?
+            };
+            let code = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
+            if let Some(range) = tensor::narrow_range(code) {
+                self.emit.set_narrow(id, range);
+            }
+            self.bind(&info.name, Slot::Value(id), scope)?;
+        }
+        Ok(())
+    }
+
+    /// A shape or a binding for an input that is not there is a mistake.
+    fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
+        const MOST_NAMED: usize = 20;
+        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !given.iter().any(|info| info.name == *name) {
+                let mut names: Vec<String> =
+                    given.iter().take(MOST_NAMED).map(|info| format!("`{}`", shown(&info.name))).collect();
+                if given.len() > MOST_NAMED {
+                    names.push(format!("and {} more", given.len() - MOST_NAMED));
+                }
+                let flag = if self.options.shapes.contains_key(name) { "`--shape` names it, but " } else { "" };
+                let reason = format!("{flag}there is no such input; the inputs are {}", names.join(", "));
+                return Err(self.malformed(format!("input `{}`", shown(name)), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every input must have a number for each dimension; one error lists all that are missing.
+    fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
+        let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
+        for &info in given {
+            let Ok(ty) = stated_type(info) else { continue };
+            let is_open = |(index, dim): (usize, &Dim)| self.extent(dim, index, symbols).is_none();
+            if self.extents_given(&info.name).is_none() && ty.shape.iter().enumerate().any(is_open) {
+                open.push((info, ty));
+            }
+        }
+        let Some((first, _)) = open.first() else { return Ok(()) };
+        let types: Vec<String> = open.iter().map(|(info, ty)| format!("`{}` is {ty}", shown(&info.name))).collect();
+        let flags: Vec<String> = open
+            .iter()
+            .map(|(info, ty)| {
+                let dims = ty.shape.iter().enumerate().map(|(index, dim)| match self.extent(dim, index, symbols) {
+                    Some(extent) => extent.to_string(),
+                    None => "N".to_owned(),
+                });
+                format!("`--shape {}={}`", shown(&info.name), dims.collect::<Vec<_>>().join("x"))
+            })
+            .collect();
+        let place = match open.len() {
+            1 => format!("input `{}`", shown(&first.name)),
+            count => format!("{count} inputs"),
+        };
+        let reason = format!(
+            "dimensions have no number ({}); give them with {}, a number for each N",
+            types.join(", "),
+            flags.join(" ")
+        );
+        Err(self.malformed(place, reason))
+    }
+
+    /// The number of a dimension, if one is stated, given or the batch's.
+    fn extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
+        let name = match dim {
+            Dim::Known(extent) => return Some(*extent),
+            Dim::Symbol(name) => name,
+        };
+        let is_batch = name.to_lowercase().contains("batch") || ((name == "N" || name.is_empty()) && index == 0);
+        let of_name = if is_sequence(name) { self.options.sequence } else { None };
+        symbols.get(name.as_str()).copied().or_else(|| is_batch.then_some(self.options.batch)).or(of_name)
+    }
+
+    /// A length for sequences that no input has is a mistake.
+    fn check_sequence(&self, given: &[&messages::ValueInfo]) -> Result<()> {
+        let types: Vec<TensorType> = given.iter().filter_map(|info| stated_type(info).ok()).collect();
+        let symbols: BTreeSet<&str> = types
+            .iter()
+            .flat_map(|ty| &ty.shape)
+            .filter_map(|dim| if let Dim::Symbol(name) = dim { Some(name.as_str()) } else { None })
+            .collect();
+        if self.options.sequence.is_none() || symbols.iter().any(|name| is_sequence(name)) {
+            return Ok(());
+        }
+        let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", shown(name))).collect();
+        let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+        let reason =
+            format!("`--sequence` has no effect: no dimension is called a sequence; open dimensions are {open}");
+        Err(self.malformed("inputs".to_owned(), reason))
+    }
+
+    /// Numbers for the dimension symbols of inputs whose shape was given.
+    fn symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
+        let mut symbols = BTreeMap::new();
+        for info in given {
+            let Some(extents) = self.extents_given(&info.name) else { continue };
+            let Ok(ty) = stated_type(info) else { continue };
+            if ty.rank() != extents.len() {
+                let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
+                return Err(self.malformed(format!("input `{}`", info.name), reason));
+            }
+            for (dim, extent) in ty.shape.iter().zip(extents) {
+                if let Dim::Symbol(name) = dim {
+                    symbols.insert(name.clone(), extent);
+                }
+            }
+        }
+        Ok(symbols)
+    }
+
+    /// Whether an input was given other extents than the file states, which makes its other statements void.
+    pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
+        graph.input.iter().any(|info| match (self.extents_given(&info.name), stated_type(info)) {
+            (Some(extents), Ok(stated)) => {
+                let differs = |(dim, extent): (&Dim, &i64)| matches!(dim, Dim::Known(stated) if stated != extent);
+                stated.shape.iter().zip(&extents).any(differs)
+            }
+            _ => false,
+        })
+    }
+
+    fn extents_given(&self, input: &str) -> Option<Vec<i64>> {
+        let bound = || self.options.bindings.get(input).and_then(|tensor| tensor.ty().extents());
+        self.options.shapes.get(input).cloned().or_else(bound)
+    }
+
+    /// An input's type with a number for every dimension.
+    fn sized(
+        &self,
+        info: &messages::ValueInfo,
+        mut ty: TensorType,
+        symbols: &BTreeMap<String, i64>,
+    ) -> Result<TensorType> {
+        if let Some(extents) = self.extents_given(&info.name) {
+            return Ok(TensorType::new(ty.dtype, &extents));
+        }
+        for (index, dim) in ty.shape.iter_mut().enumerate() {
+            match self.extent(dim, index, symbols) {
+                Some(extent) => *dim = Dim::Known(extent),
+                None => {
+                    let reason = format!("dimension {index} has no number");
+                    return Err(self.malformed(format!("input `{}`", shown(&info.name)), reason));
+                }
+            }
+        }
+        Ok(ty)
+    }
+}
+
+/// Whether a dimension is called the length of a sequence, and not that of one which includes what was before.
+fn is_sequence(name: &str) -> bool {
+    let name = name.to_lowercase();
+    name.contains("seq") && !["batch", "past", "total", "+"].iter().any(|other| name.contains(other))
+}

@@ -1,0 +1,80 @@
+//! Nodes in an order in which each stands behind what it reads. Files should have one; converters append to the end.
+
+use super::messages::Node;
+use std::collections::HashMap;
+
+/// Returns places of nodes in an order that can be followed, or nothing where that of the file can. Nodes that read each other
+/// in a circle have none, and the first of them is refused.
+pub(super) fn sorted(nodes: &[Node]) -> Option<Vec<usize>> {
+    let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
+    for (index, node) in nodes.iter().enumerate() {
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            makers.entry(name).or_insert(index);
+        }
+    }
+    let before: Vec<Vec<usize>> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| {
+            let mut before = Vec::new();
+            reads(node, &mut |name| before.extend(makers.get(name).filter(|&&maker| maker != index)));
+            before
+        })
+        .collect();
+    if before.iter().enumerate().all(|(index, before)| before.iter().all(|&maker| maker < index)) {
+        return None;
+    }
+    Some(followed(&before))
+}
+
+/// Walks back from each node in turn and lists it behind all that it needs.
+fn followed(before: &[Vec<usize>]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(before.len());
+    let mut is_met = vec![false; before.len()];
+    for start in 0..before.len() {
+        let mut path = vec![(start, 0)];
+        if std::mem::replace(&mut is_met[start], true) {
+            continue;
+        }
+        while let Some((node, next)) = path.pop() {
+            match before[node].get(next) {
+                None => order.push(node),
+                Some(&maker) => {
+                    path.push((node, next + 1));
+                    if !std::mem::replace(&mut is_met[maker], true) {
+                        path.push((maker, 0));
+                    }
+                }
+            }
+        }
+    }
+    order
+}
+
+/// Calls with every name that a node reads, those in its branches included. A name that a branch makes itself may be one of
+/// them: it only adds a node that stands before anyway.
+fn reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
+    node.input.iter().for_each(|name| found(name));
+    for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
+        graph.output.iter().for_each(|info| found(&info.name));
+        graph.node.iter().for_each(|node| reads(node, found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(output: &str, inputs: &[&str]) -> Node {
+        let input = inputs.iter().map(|name| (*name).to_owned()).collect();
+        Node { input, output: vec![output.to_owned()], ..Node::default() }
+    }
+
+    #[test]
+    fn nodes_stand_behind_what_they_read() {
+        assert_eq!(sorted(&[node("a", &["x"]), node("b", &["a", ""])]), None);
+        assert_eq!(sorted(&[node("b", &["a"]), node("c", &["b"]), node("a", &["x"])]), Some(vec![2, 0, 1]));
+        assert_eq!(sorted(&[node("a", &["b"]), node("b", &["a"])]).map(|order| order.len()), Some(2));
+        assert_eq!(sorted(&[node("a", &["a"])]), None);
+    }
+}

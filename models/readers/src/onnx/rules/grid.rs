@@ -1,0 +1,254 @@
+//! Sampling at places that are data, and the grids of such places.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{BinaryOp, Clip, Compare, CompareOp, GatherNd, MatMul, Op, UnaryOp};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Grids made here have at most this many places.
+const MAX_PLACES: i64 = 1 << 22;
+
+/// What a place outside of the data reads.
+#[derive(Clone, Copy, PartialEq)]
+enum Beyond {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Blend {
+    Nearest,
+    Linear,
+    Cubic,
+}
+
+/// One neighbour along one axis: where it stands, and how much of it counts (all of it where nothing is said).
+struct Tap {
+    place: ValueId,
+    weight: Option<ValueId>,
+}
+
+/// `x[n, c, s…]` at `grid[n, places…, rank]`, whose last dimension names the innermost axis first.
+pub(super) fn sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (x, grid) = (call.input(0)?, call.input(1)?);
+    let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
+    let rank = extents.len().saturating_sub(2);
+    if !(1..=3).contains(&rank) || places.len() != rank + 2 || places[rank + 1] != rank as i64 {
+        return malformed(format!("{} and {} do not fit", emit.ty(x)?, emit.ty(grid)?));
+    }
+    if extents.contains(&0) {
+        return unsupported("data without elements");
+    }
+    let blend = match call.text("mode").unwrap_or("linear") {
+        "nearest" => Blend::Nearest,
+        "linear" | "bilinear" => Blend::Linear,
+        "cubic" | "bicubic" => Blend::Cubic,
+        other => return malformed(format!("`mode` is `{other}`")),
+    };
+    let beyond = match call.text("padding_mode").unwrap_or("zeros") {
+        "zeros" => Beyond::Zeros,
+        "border" => Beyond::Border,
+        "reflection" => Beyond::Reflection,
+        other => return malformed(format!("`padding_mode` is `{other}`")),
+    };
+    let is_aligned = call.flag("align_corners");
+    let count: i64 = places[1..=rank].iter().product();
+    let mut axes = Vec::new();
+    for axis in 0..rank {
+        let last = (rank - 1 - axis) as i64;
+        let own = emit.slice(grid, rank + 1, last, last + 1)?;
+        let own = emit.reshape(own, &[places[0], count])?;
+        let own = denormalised(emit, own, extents[axis + 2], is_aligned)?;
+        axes.push(taps(emit, own, extents[axis + 2], blend, (beyond, is_aligned))?);
+    }
+    let y = blended(emit, x, &axes)?;
+    let order: Vec<usize> = [0, 2, 1].to_vec();
+    let y = emit.transpose(y, &order)?;
+    let shape: Vec<i64> = [places[0], extents[1]].into_iter().chain(places[1..=rank].iter().copied()).collect();
+    Ok(vec![emit.reshape(y, &shape)?])
+}
+
+/// Numbers from -1 to 1 as places among so many elements.
+fn denormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
+    let extent = extent as f64;
+    let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
+    if is_aligned {
+        return emit.binary_with(BinaryOp::Mul, x, (extent - 1.0) / 2.0);
+    }
+    let x = emit.binary_with(BinaryOp::Mul, x, extent / 2.0)?;
+    emit.binary_with(BinaryOp::Sub, x, 0.5)
+}
+
+fn taps(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    extent: i64,
+    blend: Blend,
+    (beyond, is_aligned): (Beyond, bool),
+) -> Outcome<Vec<Tap>> {
+    let base = emit.unary(if blend == Blend::Nearest { UnaryOp::Round } else { UnaryOp::Floor }, x)?;
+    let fraction = emit.binary(BinaryOp::Sub, x, base)?;
+    let neighbours: Vec<(f64, Option<ValueId>)> = match blend {
+        Blend::Nearest => vec![(0.0, None)],
+        Blend::Linear => {
+            let one = emit.scalar(emit.dtype(x)?, 1.0)?;
+            vec![(0.0, Some(emit.binary(BinaryOp::Sub, one, fraction)?)), (1.0, Some(fraction))]
+        }
+        Blend::Cubic => [-1.0, 0.0, 1.0, 2.0]
+            .into_iter()
+            .map(|shift| Ok((shift, Some(cubic(emit, fraction, shift)?))))
+            .collect::<Outcome<_>>()?,
+    };
+    let mut taps = Vec::new();
+    for (shift, mut weight) in neighbours {
+        let mut place = if shift == 0.0 { base } else { emit.binary_with(BinaryOp::Add, base, shift)? };
+        match beyond {
+            Beyond::Zeros => {
+                let inside = inside(emit, place, extent)?;
+                weight = Some(match weight {
+                    Some(weight) => emit.binary(BinaryOp::Mul, weight, inside)?,
+                    None => inside,
+                });
+            }
+            Beyond::Border => {}
+            Beyond::Reflection => place = reflected(emit, place, extent, is_aligned)?,
+        }
+        taps.push(Tap { place: index(emit, place, extent)?, weight });
+    }
+    Ok(taps)
+}
+
+/// Keys' kernel with the coefficient -0.75, of a neighbour this far from the base.
+fn cubic(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId> {
+    const A: f64 = -0.75;
+    let negative = emit.unary(UnaryOp::Neg, fraction)?;
+    let distance = emit.binary_with(BinaryOp::Add, negative, shift)?;
+    let distance = emit.unary(UnaryOp::Abs, distance)?;
+    // Near: (a + 2) d³ - (a + 3) d² + 1. Far: a d³ - 5 a d² + 8 a d - 4 a.
+    let coefficients =
+        if (0.0..=1.0).contains(&shift) { [A + 2.0, -(A + 3.0), 0.0, 1.0] } else { [A, -5.0 * A, 8.0 * A, -4.0 * A] };
+    let mut sum = emit.binary_with(BinaryOp::Mul, distance, coefficients[0])?;
+    for (index, coefficient) in coefficients[1..].iter().enumerate() {
+        if *coefficient != 0.0 {
+            sum = emit.binary_with(BinaryOp::Add, sum, *coefficient)?;
+        }
+        if index < 2 {
+            sum = emit.binary(BinaryOp::Mul, sum, distance)?;
+        }
+    }
+    Ok(sum)
+}
+
+/// One where a place is among so many elements, else zero.
+fn inside(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
+    let dtype = emit.dtype(place)?;
+    let (first, last) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, extent as f64 - 1.0)?);
+    let above = emit.push(Op::Compare(Compare { function: CompareOp::GreaterOrEqual }), &[place, first])?;
+    let below = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[place, last])?;
+    let both = emit.binary(BinaryOp::And, above, below)?;
+    emit.cast(both, dtype)
+}
+
+/// A place mirrored at both ends until it is among the elements.
+fn reflected(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
+    let (low, range) = if is_aligned { (0.0, extent as f64 - 1.0) } else { (-0.5, extent as f64) };
+    if range == 0.0 {
+        return emit.binary_with(BinaryOp::Mul, place, 0.0);
+    }
+    let from_low = emit.binary_with(BinaryOp::Sub, place, low)?;
+    let distance = emit.unary(UnaryOp::Abs, from_low)?;
+    // Within two ranges the first is as it is and the second runs back.
+    let round = emit.binary_with(BinaryOp::Fmod, distance, 2.0 * range)?;
+    let back = emit.binary_with(BinaryOp::Sub, round, range)?;
+    let back = emit.unary(UnaryOp::Abs, back)?;
+    let back = emit.unary(UnaryOp::Neg, back)?;
+    emit.binary_with(BinaryOp::Add, back, range + low)
+}
+
+/// A place as the index of an element.
+pub(super) fn index(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
+    let bounded = emit.push(Op::Clip(Clip { low: 0.0, high: extent as f64 - 1.0 }), &[place])?;
+    emit.cast(bounded, DType::I64)
+}
+
+/// `x[n, c, s…]` as `[n, places, c]`: all combinations of neighbours along the axes, weighted and summed.
+fn blended(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<ValueId> {
+    let extents = emit.extents(x)?;
+    let (spatial, area) = (&extents[2..], extents[2..].iter().product());
+    let flat = emit.reshape(x, &[extents[0], extents[1], area])?;
+    let rows = emit.transpose(flat, &[0, 2, 1])?;
+    let mut sum = None;
+    for combination in 0..axes.iter().map(Vec::len).product::<usize>() {
+        let (mut rest, mut at, mut weight) = (combination, None, None);
+        for (taps, &extent) in axes.iter().zip(spatial) {
+            let tap = &taps[rest % taps.len()];
+            rest /= taps.len();
+            at = Some(match at {
+                None => tap.place,
+                Some(at) => {
+                    let scaled = emit.binary_with(BinaryOp::Mul, at, extent as f64)?;
+                    emit.binary(BinaryOp::Add, scaled, tap.place)?
+                }
+            });
+            weight = match (weight, tap.weight) {
+                (Some(a), Some(b)) => Some(emit.binary(BinaryOp::Mul, a, b)?),
+                (a, b) => a.or(b),
+            };
+        }
+        let Some(at) = at else { return malformed("there are no axes") };
+        let [n, count] = emit.extents(at)?[..] else { return malformed("places must have 2 dimensions") };
+        let at = emit.reshape(at, &[n, count, 1])?;
+        let mut term = emit.push(Op::GatherNd(GatherNd { batch: 1 }), &[rows, at])?;
+        if let Some(weight) = weight {
+            let weight = emit.reshape(weight, &[n, count, 1])?;
+            let weight = emit.cast(weight, emit.dtype(term)?)?;
+            term = emit.binary(BinaryOp::Mul, term, weight)?;
+        }
+        sum = Some(match sum {
+            Some(sum) => emit.binary(BinaryOp::Add, sum, term)?,
+            None => term,
+        });
+    }
+    sum.map_or_else(|| malformed("there are no places"), Ok)
+}
+
+/// `theta[n, rank, rank + 1], size`: places of the elements of a tensor of this size after a linear map.
+pub(super) fn affine(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let theta = call.input(0)?;
+    let size = emit.known_integers(call.input(1)?, "size")?;
+    let spatial = size.get(2..).unwrap_or_default();
+    let rank = spatial.len();
+    let count = spatial.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));
+    let Some(count) = count.filter(|count| (1..=MAX_PLACES).contains(count)) else {
+        return malformed(format!("a grid of {spatial:?} places"));
+    };
+    if !(2..=3).contains(&rank) || spatial.iter().any(|&extent| extent < 1) {
+        return malformed(format!("`size` is {size:?}"));
+    }
+    let is_aligned = call.flag("align_corners");
+    let coordinate = |index: i64, extent: i64| match (is_aligned, extent) {
+        (true, 1) => 0.0,
+        (true, _) => -1.0 + 2.0 * index as f64 / (extent - 1) as f64,
+        (false, _) => (2 * index + 1) as f64 / extent as f64 - 1.0,
+    };
+    let mut numbers = Vec::with_capacity(count as usize * (rank + 1));
+    for place in 0..count {
+        let mut rest = place;
+        // The innermost axis is named first.
+        for &extent in spatial.iter().rev() {
+            numbers.push(coordinate(rest % extent, extent));
+            rest /= extent;
+        }
+        numbers.push(1.0);
+    }
+    let ty = TensorType::new(emit.dtype(theta)?, &[count, rank as i64 + 1]);
+    let base = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
+    let grid = emit.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: true }), &[base, theta])?;
+    let shape: Vec<i64> = [size[0]].into_iter().chain(spatial.iter().copied()).chain([rank as i64]).collect();
+    Ok(vec![emit.reshape(grid, &shape)?])
+}

@@ -1,0 +1,204 @@
+//! Attention with its projections, and without them.
+
+use super::fused::biased;
+use crate::onnx::call::Call;
+use crate::onnx::rules::attention::counted;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{Attention, BinaryOp, Compare, CompareOp, Op, Where};
+use models::types::DType;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// `input, weights, bias, mask, past, attention bias`: queries, keys and values are one product.
+pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    call.expect_int("do_rotary", 0)?;
+    call.expect_int("past_present_share_buffer", 0)?;
+    let (x, w, count) = (call.input(0)?, call.input(1)?, head_count(call)?);
+    let joint = emit.mat_mul(x, w)?;
+    let joint = biased(emit, joint, call.optional(2))?;
+    let width = emit.extents(joint)?.last().copied().unwrap_or(0);
+    let widths = match call.ints("qkv_hidden_sizes") {
+        Some(widths) if widths.len() == 3 && widths.iter().all(|&part| part > 0) => widths,
+        Some(widths) => return malformed(format!("`qkv_hidden_sizes` is {widths:?}")),
+        None => vec![width / 3; 3],
+    };
+    if widths.iter().try_fold(0i64, |sum, &part| sum.checked_add(part)) != Some(width) {
+        return malformed(format!("widths {widths:?} of queries, keys and values do not add up to {width}"));
+    }
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for part in widths {
+        let one = emit.slice(joint, 2, start, start + part)?;
+        parts.push(split_heads(emit, one, count)?);
+        start += part;
+    }
+    let [q, mut k, mut v] = parts[..] else { return malformed("three parts are needed") };
+    if let Some(past) = call.optional(4) {
+        let [two, rest @ ..] = &emit.extents(past)?[..] else { return malformed("the past must have 5 dimensions") };
+        if *two != 2 {
+            return malformed("the past must hold keys and values");
+        }
+        for (index, part) in [(0, &mut k), (1, &mut v)] {
+            let one = emit.slice(past, 0, index, index + 1)?;
+            let one = emit.reshape(one, rest)?;
+            *part = emit.concat(&[one, *part], 2)?;
+        }
+    }
+    let masks = Masks { padding: call.optional(3), bias: call.optional(5) };
+    let y = attended(emit, call, [q, k, v], &masks)?;
+    let mut outputs = vec![y];
+    if call.has_output(1) {
+        let mut shape = emit.extents(k)?;
+        if emit.extents(v)? != shape {
+            return unsupported("keys and values of different widths as one tensor");
+        }
+        shape.insert(0, 1);
+        let (k, v) = (emit.reshape(k, &shape)?, emit.reshape(v, &shape)?);
+        outputs.push(emit.concat(&[k, v], 0)?);
+    }
+    Ok(outputs)
+}
+
+/// `query, key, value, bias, key padding mask, attention bias, past key, past value`
+pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (q, Some(k), Some(v)) = (call.input(0)?, call.optional(1), call.optional(2)) else {
+        return unsupported("queries, keys and values packed in one tensor");
+    };
+    if call.has_output(3) || call.optional(8).is_some() || call.optional(9).is_some() {
+        return unsupported("its scores as a result, or a past in a buffer that is longer than what it holds");
+    }
+    let count = head_count(call)?;
+    let (mut q, mut k, mut v) = (q, k, v);
+    if let Some(bias) = call.optional(3) {
+        let widths =
+            [q, k, v].map(|part| emit.extents(part).map(|extents| (extents.len(), extents[extents.len() - 1])));
+        let mut start = 0;
+        for (part, width) in [&mut q, &mut k, &mut v].into_iter().zip(widths) {
+            let (3, width) = width? else { return unsupported("a bias of keys that are split into heads") };
+            let own = emit.slice(bias, 0, start, start + width)?;
+            *part = biased(emit, *part, Some(own))?;
+            start += width;
+        }
+    }
+    let q = split_heads(emit, q, count)?;
+    let (mut k, mut v) = (split_heads(emit, k, count)?, split_heads(emit, v, count)?);
+    if let (Some(past_k), Some(past_v)) = (call.optional(6), call.optional(7)) {
+        k = joined(emit, past_k, k)?;
+        v = joined(emit, past_v, v)?;
+    }
+    let masks = Masks { padding: call.optional(4), bias: call.optional(5) };
+    Ok(vec![attended(emit, call, [q, k, v], &masks)?, k, v])
+}
+
+/// What was before, in front of what is new. A past of no places is nothing.
+pub(super) fn joined(emit: &mut Emit<'_>, past: ValueId, new: ValueId) -> Outcome<ValueId> {
+    if emit.extents(past)?.get(2) == Some(&0) {
+        return Ok(new);
+    }
+    emit.concat(&[past, new], 2)
+}
+
+fn head_count(call: &Call<'_>) -> Outcome<i64> {
+    match call.int("num_heads", 0) {
+        count if count > 0 => Ok(count),
+        count => malformed(format!("`num_heads` is {count}")),
+    }
+}
+
+/// `[n, s, h · d]` as `[n, h, s, d]`; what is split already stays.
+pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcome<ValueId> {
+    match emit.extents(x)?[..] {
+        [_, _, _, _] => Ok(x),
+        [n, s, width] if width % count == 0 => {
+            let split = emit.reshape(x, &[n, s, count, width / count])?;
+            emit.transpose(split, &[0, 2, 1, 3])
+        }
+        _ => malformed(format!("{} cannot be split into {count} heads", emit.ty(x)?)),
+    }
+}
+
+/// `[n, h, s, d]` as `[n, s, h · d]`
+pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result needs 4 dimensions") };
+    let turned = emit.transpose(x, &[0, 2, 1, 3])?;
+    emit.reshape(turned, &[n, s, h * d])
+}
+
+/// What hides keys.
+struct Masks {
+    /// Lengths of sequences, or what is 0 where a key does not count.
+    padding: Option<ValueId>,
+    /// Added to scores.
+    bias: Option<ValueId>,
+}
+
+fn attended(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], masks: &Masks) -> Outcome<ValueId> {
+    let [q, k, _] = parts;
+    let width = emit.extents(q)?.get(3).copied().unwrap_or(1);
+    let batch = emit.extents(q)?[0];
+    let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
+    let dtype = emit.dtype(q)?;
+    let scale = match call.float("scale", 0.0) {
+        0.0 => 1.0 / (width as f64).sqrt(),
+        scale => scale,
+    };
+    let mut mask = None;
+    if let Some(padding) = masks.padding {
+        let hidden = call.float("mask_filter_value", -10_000.0);
+        mask = Some(padded(emit, padding, [batch, total], dtype, hidden)?);
+    }
+    if let Some(bias) = masks.bias {
+        mask = Some(match mask {
+            Some(mask) => emit.binary(BinaryOp::Add, mask, bias)?,
+            None => bias,
+        });
+    }
+    let op = Op::Attention(Attention { causal: call.flag("unidirectional"), scale, window: None, softcap: None });
+    let mut inputs = parts.to_vec();
+    inputs.extend(mask);
+    let y = emit.push(op, &inputs)?;
+    join_heads(emit, y)
+}
+
+/// A mask to add: zero where a key counts.
+fn padded(
+    emit: &mut Emit<'_>,
+    padding: ValueId,
+    [batch, total]: [i64; 2],
+    dtype: DType,
+    hidden: f64,
+) -> Outcome<ValueId> {
+    let extents = emit.extents(padding)?;
+    let visible = match extents[..] {
+        [count] if count == batch || count == batch.saturating_mul(2) => {
+            let ends = emit.slice(padding, 0, 0, batch)?;
+            let mut visible = compared(emit, CompareOp::Less, ends, batch, total)?;
+            if count != batch {
+                let starts = emit.slice(padding, 0, batch, count)?;
+                let after = compared(emit, CompareOp::GreaterOrEqual, starts, batch, total)?;
+                visible = emit.binary(BinaryOp::And, visible, after)?;
+            }
+            visible
+        }
+        [n, keys] if keys == total => flagged(emit, padding, &[n, 1, 1, keys])?,
+        [n, queries, keys] if keys == total => flagged(emit, padding, &[n, 1, queries, keys])?,
+        _ => return unsupported(format!("a mask of the type {}", emit.ty(padding)?)),
+    };
+    let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, hidden)?);
+    emit.push(Op::Where(Where {}), &[visible, open, hidden])
+}
+
+/// Keys compared with a bound of each sequence.
+fn compared(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
+    let bounds = emit.cast(bounds, DType::I64)?;
+    let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;
+    let keys = counted(emit, total, &[1, 1, 1, total])?;
+    emit.push(Op::Compare(Compare { function }), &[keys, bounds])
+}
+
+fn flagged(emit: &mut Emit<'_>, mask: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+    let mask = emit.reshape(mask, shape)?;
+    let zero = emit.scalar(emit.dtype(mask)?, 0.0)?;
+    emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[mask, zero])
+}

@@ -1,0 +1,63 @@
+//! Products of integers whose scale follows from the data while the model runs.
+
+use super::fused::biased;
+use crate::onnx::call::Call;
+use crate::onnx::rules::quantise::{self, dynamically};
+use crate::onnx::rules::recurrent;
+use crate::{Emit, Outcome, malformed};
+use models::graph::ValueId;
+use models::types::DType;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// `A, B, scale, zero point, bias`: `A` is quantised first.
+pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let [a, a_scale, a_zero] = dynamically(emit, call.input(0)?)?;
+    let sums = quantise::product_sums(emit, [a, call.input(1)?], [Some(a_zero), call.optional(3)])?;
+    let y = quantise::scaled(emit, sums, [a_scale, call.input(2)?], DType::F32)?;
+    Ok(vec![biased(emit, y, call.optional(4))?])
+}
+
+/// `A, B, scale of A, scale of B, zero of A, zero of B, bias`
+pub(super) fn to_float(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let operands = [call.input(0)?, call.input(1)?];
+    let sums = quantise::product_sums(emit, operands, [call.optional(4), call.optional(5)])?;
+    let (a_scale, b_scale) = (call.input(2)?, call.input(3)?);
+    let y = quantise::scaled(emit, sums, [a_scale, b_scale], emit.dtype(a_scale)?)?;
+    Ok(vec![biased(emit, y, call.optional(6))?])
+}
+
+/// The standard's layer with stored weights, transposed; data and states are rounded to 8 bits before each product.
+pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let mut weights = Vec::new();
+    for (place, scale) in [(1, 8), (2, 10)] {
+        let w = call.input(place)?;
+        let [directions, rows, columns] = emit.extents(w)?[..] else {
+            return malformed(format!("{} must have 3 dimensions", emit.ty(w)?));
+        };
+        let mut reals = Vec::new();
+        for index in 0..directions {
+            let own = emit.slice(w, 0, index, index + 1)?;
+            let own = emit.reshape(own, &[rows, columns])?;
+            let mut scales = Vec::new();
+            for id in [Some(call.input(scale)?), call.optional(scale + 1)].into_iter().flatten() {
+                scales.push(of_direction(emit, id, index, directions)?);
+            }
+            let real = quantise::real_along(emit, own, scales[0], scales.get(1).copied(), 1)?;
+            let turned = emit.transpose(real, &[1, 0])?;
+            reals.push(emit.reshape(turned, &[1, columns, rows])?);
+        }
+        weights.push(emit.concat(&reals, 0)?);
+    }
+    recurrent::rounded_lstm(emit, call, [weights[0], weights[1]])
+}
+
+/// The scales of one direction: one number, or one for each column.
+fn of_direction(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
+    let extents = emit.extents(scales)?;
+    if extents.first() != Some(&directions) {
+        return malformed(format!("{} is not for {directions} directions", emit.ty(scales)?));
+    }
+    let own = emit.slice(scales, 0, index, index + 1)?;
+    emit.reshape(own, &extents[1..])
+}

@@ -1,0 +1,94 @@
+//! Normalisations of sums: residual connections and embeddings.
+
+use super::fused::biased;
+use crate::onnx::call::Call;
+use crate::onnx::rules::{normalise, reduce};
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{BinaryOp, Gather, LayerNorm, Op, ReduceOp, RmsNorm};
+use models::types::DType;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// `input, skip, gamma, beta, bias`
+pub(super) fn skip_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let sum = sum(emit, call, call.optional(4))?;
+    let y = layer_norm(emit, sum, call.input(2)?, call.optional(3), call.float("epsilon", 1e-12))?;
+    outputs(call, y, sum)
+}
+
+/// `input, skip, gamma, bias`
+pub(super) fn skip_rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let sum = sum(emit, call, call.optional(3))?;
+    let axis = last_axis(emit, sum)?;
+    let op = Op::RmsNorm(RmsNorm { axis, epsilon: call.float("epsilon", 1e-12) });
+    let y = emit.push(op, &[sum, call.input(2)?])?;
+    outputs(call, y, sum)
+}
+
+fn sum(emit: &mut Emit<'_>, call: &Call<'_>, bias: Option<ValueId>) -> Outcome<ValueId> {
+    let sum = emit.binary(BinaryOp::Add, call.input(0)?, call.input(1)?)?;
+    biased(emit, sum, bias)
+}
+
+/// The normalised sum, two statistics, and the sum itself.
+fn outputs(call: &Call<'_>, y: ValueId, sum: ValueId) -> Outputs {
+    if call.has_output(1) || call.has_output(2) {
+        return unsupported("its mean and variance, which only training needs");
+    }
+    Ok(vec![y, sum, sum, sum])
+}
+
+fn last_axis(emit: &Emit<'_>, x: ValueId) -> Outcome<i64> {
+    match emit.rank(x)? {
+        0 => malformed("the data has no dimensions"),
+        rank => Ok(rank as i64 - 1),
+    }
+}
+
+fn layer_norm(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    scale: ValueId,
+    shift: Option<ValueId>,
+    epsilon: f64,
+) -> Outcome<ValueId> {
+    let axis = last_axis(emit, x)?;
+    let extents = emit.extents(x)?[axis as usize..].to_vec();
+    let shift = match shift {
+        Some(shift) => shift,
+        None => emit.filled(emit.dtype(x)?, &extents, 0.0)?,
+    };
+    let (scale, shift) = (normalise::spread(emit, scale, &extents)?, normalise::spread(emit, shift, &extents)?);
+    emit.push(Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
+}
+
+/// `ids, kinds, words, places, segments, gamma, beta, mask, position ids`: rows of three tables, summed.
+pub(super) fn embed(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let ids = call.input(0)?;
+    let [batch, tokens] = emit.extents(ids)?[..] else { return malformed("ids must have 2 dimensions") };
+    let mut sum = emit.push(Op::Gather(Gather { axis: 0 }), &[call.input(2)?, ids])?;
+    let table = call.input(3)?;
+    let places = match call.optional(8) {
+        Some(places) => emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?,
+        None => {
+            let [rows, width] = emit.extents(table)?[..] else { return malformed("places must have 2 dimensions") };
+            if rows < tokens {
+                return malformed(format!("{tokens} tokens have only {rows} places"));
+            }
+            let first = emit.slice(table, 0, 0, tokens)?;
+            emit.reshape(first, &[1, tokens, width])?
+        }
+    };
+    sum = emit.binary(BinaryOp::Add, sum, places)?;
+    if let (Some(kinds), Some(table)) = (call.optional(1), call.optional(4)) {
+        let kinds = emit.push(Op::Gather(Gather { axis: 0 }), &[table, kinds])?;
+        sum = emit.binary(BinaryOp::Add, sum, kinds)?;
+    }
+    let y = layer_norm(emit, sum, call.input(5)?, Some(call.input(6)?), call.float("epsilon", 1e-12))?;
+    let lengths = match call.optional(7) {
+        Some(mask) if call.has_output(1) => reduce::over(emit, mask, ReduceOp::Sum, vec![1], false)?,
+        _ => emit.filled(DType::I32, &[batch], 0.0)?,
+    };
+    Ok(vec![y, lengths, sum])
+}

@@ -1,0 +1,25 @@
+//! The types that a file states for its values.
+
+use super::messages::{self, Extent};
+use super::tensor;
+use models::types::{Dim, TensorType};
+
+pub(super) fn has_no_shape(info: &messages::ValueInfo) -> bool {
+    let tensor = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref());
+    tensor.is_none_or(|tensor| tensor.shape.is_none())
+}
+
+/// The type the file states. Dimensions without a number are symbols, those without a name too have an empty one.
+pub(super) fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
+    let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
+        return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());
+    };
+    let dtype = tensor::dtype(tensor.elem_type)?;
+    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
+    let shape = dims.map(|dim| match &dim.value {
+        Some(Extent::Value(extent)) => Dim::Known(*extent),
+        Some(Extent::Symbol(name)) => Dim::Symbol(name.clone()),
+        None => Dim::Symbol(String::new()),
+    });
+    Ok(TensorType { dtype, shape: shape.collect() })
+}
