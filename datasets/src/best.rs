@@ -135,10 +135,16 @@ impl Question {
             && record.median_ns.is_some()
             && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
             && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
-            && model.as_ref().is_none_or(|name| record.model_name.as_ref() == Some(name))
+            && model.as_ref().is_none_or(|name| is_of_model(record, name))
             && threads.is_none_or(|threads| record.threads == Some(threads))
             && host.as_ref().is_none_or(|host| record.host == *host || record.host_class == *host)
     }
+}
+
+/// Whether a record is of the model that a user names, by an alias or in another spelling where it is of the zoo.
+fn is_of_model(record: &Record, name: &str) -> bool {
+    let is_of_zoo = || record.model_source.as_deref() == Some("local");
+    record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical(name))
 }
 
 fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
@@ -254,6 +260,16 @@ mod tests {
             ..Question::default()
         });
         assert_eq!((on_b.len(), on_b[0].median_ns), (1, 10.0));
+        // Networks of the zoo are found by any of their names.
+        let of_zoo = |name: &str| Record {
+            model_source: Some("local".to_owned()),
+            model_name: Some(name.to_owned()),
+            ..record("a", "1", "x", 100.0, None)
+        };
+        for (name, found) in [("mlp", 1), ("MLP", 1), ("resnet", 0)] {
+            let question = Question { model: Some(name.to_owned()), ..Question::default() };
+            assert_eq!(best(&[of_zoo("mlp")], &question, &here).tasks.len(), found, "{name}");
+        }
         for nothing in [
             Question { operator: Some("conv2d".to_owned()), ..Question::default() },
             Question { threads: Some(2), ..Question::default() },

@@ -52,6 +52,21 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
+/// Records of older programs have networks of the zoo under the aliases that users typed.
+#[test]
+fn networks_of_the_zoo_have_one_name() {
+    let (_folder, store) = new_store();
+    let of_model = |number: u64, source: &str, name: &str| Record {
+        model_source: Some(source.to_owned()),
+        model_name: Some(name.to_owned()),
+        ..measured(number)
+    };
+    write(&store, &[of_model(0, "local", "ResNet"), of_model(1, "local", "resnet-18"), of_model(2, "onnx", "ResNet")]);
+    let mut names: Vec<_> = records(&store).into_iter().filter_map(|record| record.model_name).collect();
+    names.sort();
+    assert_eq!(names, ["ResNet", "resnet-18", "resnet-18"]);
+}
+
 #[test]
 fn records_are_there_before_and_after_sealing() {
     let (_folder, store) = new_store();

@@ -208,7 +208,7 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
             OperatorEnsemble { statistics, known, transfer, per_device, choice_classifiers, corrections },
         );
     }
-    Ok(Predictor { about, learned: Ensemble { operators } })
+    Ok(Predictor { about, learned: Ensemble { operators }, this_host: None })
 }
 
 fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {

@@ -8,6 +8,7 @@
 pub mod answers;
 pub mod bundle;
 pub mod correlate;
+pub mod devices;
 mod error;
 pub mod evaluate;
 pub mod exchange;

@@ -8,8 +8,11 @@
 use crate::error::{Error, Result};
 use crate::probe::{self, Timed};
 use crate::queries::{self, Setting};
-use learn::predictor::{Basis, Prediction, Predictor};
+use learn::host_translation::{Distance, HostTranslation};
+use learn::predictor::Predictor;
+use samples::text::read_bounded;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,17 +70,6 @@ pub struct Calibration {
     pub sentinels: Vec<Sentinel>,
 }
 
-/// How far a machine is, in numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Distance {
-    /// Times of this machine over those of the one that was learned from.
-    pub factor: f64,
-    /// 90 % of sentinels should lie between this …
-    pub low: f64,
-    /// … and this.
-    pub high: f64,
-}
-
 impl Sentinel {
     /// Whether its time says something. A median without an interval may be anything.
     pub fn is_known(&self) -> bool {
@@ -124,17 +116,13 @@ impl Calibration {
 
     /// Reads what was written.
     pub fn read(path: &Path) -> Result<Calibration> {
-        use std::io::Read;
         let refuse = |problem: String| {
             Error::Query(format!(
                 "cannot use the calibration `{}`: {problem}; `oppredict adapt --this-host` makes a new one",
                 path.display()
             ))
         };
-        let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
-        let mut text = String::new();
-        let read = file.take(MOST_BYTES).read_to_string(&mut text);
-        read.map_err(|error| refuse(error.to_string()))?;
+        let text = read_bounded(path, MOST_BYTES)?;
         let known: Calibration = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
         let is_sound = |one: &Sentinel| {
             let times = [one.measured_ns, one.predicted_ns];
@@ -158,26 +146,20 @@ impl Calibration {
         Distance { factor: factor.exp(), low: (factor - width).exp(), high: (factor + width).exp() }
     }
 
-    /// The answer for this machine to a question about the one that was learned from.
-    pub fn translate(&self, prediction: &mut Prediction) {
-        let factor = self.log_factor(prediction.bound, None).exp();
-        let extra = self.extra_variance();
-        let widened = |log_width: f64| (log_width.powi(2) + extra).sqrt();
-        let (low, high) = (prediction.low_ns, prediction.high_ns);
-        if prediction.basis != Basis::Bound {
-            let time = prediction.time_ns;
-            prediction.low_ns = time * (-widened((time / low).ln())).exp();
-            prediction.high_ns = time * widened((high / time).ln()).exp();
+    /// Returns what turns answers into those of this machine, which has so many CPUs.
+    pub fn translation(&self, cpus: usize) -> HostTranslation {
+        let factor = |bound: &str| self.log_factor(bound, None).exp();
+        let bounds: BTreeSet<&str> = self.known().map(|one| one.bound.as_str()).collect();
+        HostTranslation {
+            host_class: self.host_class.clone(),
+            learned_on: self.learned_on.clone(),
+            distance: self.distance(),
+            sentinels: self.known().count(),
+            cpus,
+            factors: bounds.into_iter().map(|bound| (bound.to_owned(), factor(bound))).collect(),
+            common_factor: factor(""),
+            extra_variance: self.extra_variance(),
         }
-        let times = [
-            &mut prediction.time_ns,
-            &mut prediction.low_ns,
-            &mut prediction.high_ns,
-            &mut prediction.attainable_ns,
-            &mut prediction.overhead_ns,
-            &mut prediction.reference_ns,
-        ];
-        times.into_iter().for_each(|time| *time *= factor);
     }
 
     /// The factor for what is bound alike, without one of the sentinels.
@@ -238,7 +220,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use learn::predictor::Prediction;
+    use learn::predictor::{Basis, Prediction};
     use samples::features::View;
 
     fn known(ratios: &[(&str, f64)], half_width: f64) -> Calibration {
@@ -276,6 +258,7 @@ mod tests {
             held_out: None,
             basis: Basis::Learned,
             outside: Vec::new(),
+            this_host: None,
         }
     }
 
@@ -285,7 +268,7 @@ mod tests {
         let distance = known.distance();
         assert!([distance.factor, distance.low, distance.high].iter().all(|one| (one - 2.0).abs() < 1e-9));
         let mut prediction = answer("memory");
-        known.translate(&mut prediction);
+        prediction.translate(&known.translation(1));
         assert!((prediction.time_ns - 2000.0).abs() < 1e-6 && (prediction.low_ns - 1800.0).abs() < 1e-6);
         assert!((prediction.attainable_ns - 1000.0).abs() < 1e-6);
     }
@@ -297,7 +280,7 @@ mod tests {
         let known = known(&ratios, 0.1);
         let time = |bound: &'static str| {
             let mut prediction = answer(bound);
-            known.translate(&mut prediction);
+            prediction.translate(&known.translation(1));
             prediction.time_ns / 1000.0
         };
         assert!(time("arithmetic") < 1.2 && time("memory") > 2.4);
@@ -309,10 +292,10 @@ mod tests {
         let ratios: Vec<(&str, f64)> =
             (0..10).map(|place| ("memory", if place % 2 == 0 { 0.5 } else { 2.0 })).collect();
         let mut prediction = answer("memory");
-        known(&ratios, 0.1).translate(&mut prediction);
+        prediction.translate(&known(&ratios, 0.1).translation(1));
         assert!(prediction.low_ns < 0.4 * prediction.time_ns && prediction.high_ns > 2.5 * prediction.time_ns);
         let mut bound = Prediction { basis: Basis::Bound, high_ns: f64::NAN, ..answer("memory") };
-        known(&ratios, 0.1).translate(&mut bound);
+        bound.translate(&known(&ratios, 0.1).translation(1));
         assert!(bound.high_ns.is_nan() && bound.low_ns > 0.0, "what is no more than a bound stays one");
     }
 

@@ -2,10 +2,12 @@
 
 mod common;
 
+use learn::host_translation::HostTranslation;
 use learn::predictor::{About, Basis, Prediction, Predictor, Query};
 use learn::train::{self, TrainOptions};
 use learn::{Learner, adaptation};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
+use predictor::knee::KneeOptions;
 use predictor::queries::{Setting, ThreadsOrigin};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
@@ -104,12 +106,58 @@ fn a_predictor_knows_how_far_off_it_is_for_shapes_that_were_held_out() {
     }
 }
 
+/// A predictor of one device that answers for a host of twice its times.
+fn on_a_host(predictor: &Predictor, cpus: usize) -> Predictor {
+    let mut predictor = predictor.clone();
+    for of in predictor.learned.operators.values_mut() {
+        of.statistics.overheads_ns.retain(|device, _| device == "middle");
+    }
+    let host_class = "slow host".to_owned();
+    predictor.this_host = Some(HostTranslation { host_class, cpus, common_factor: 2.0, ..HostTranslation::default() });
+    predictor
+}
+
+#[test]
+fn whoever_asks_gets_the_times_of_this_host() {
+    let (_, mapping) = common::samples();
+    let predictor = on_a_host(&bundle::from_bytes(common::trained()).expect("the file"), 64);
+    let operators = [queries::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator")];
+    let there = Setting { device: Some("middle".to_owned()), ..Setting::default() };
+    let here = Setting::default();
+    let single = |setting: &Setting| queries::predict(&predictor, &operators, setting).expect("an answer").remove(0);
+    let (learned, answer) = (single(&there).prediction, single(&here).prediction);
+    let is_double = |time_ns: f64| (time_ns / learned.time_ns - 2.0).abs() < 1e-6;
+    assert!(is_double(answer.time_ns), "{answer:?}");
+    assert_eq!((answer.this_host.as_deref(), learned.this_host), (Some("slow host"), None));
+    let model = queries::predict_model(&predictor, &operators, &here).expect("an answer").remove(0).prediction;
+    assert!(is_double(model.time_ns), "{model:?}");
+    let explained = explain::explain_answer(&predictor, &operators[0], &here, None, None).expect("an answer");
+    assert!(is_double(explained.explanation.prediction.time_ns), "{explained:?}");
+    let knee = predictor::knee::find_knee(
+        &predictor,
+        &operators[0],
+        &Setting { extrapolate: true, ..here },
+        "threads",
+        &KneeOptions { most_threads: Some(2), ..KneeOptions::default() },
+    );
+    let at_most = Setting { threads: Some(2.0), extrapolate: true, ..there };
+    let ratio = knee.expect("a curve").curve[1].time_ns / single(&at_most).prediction.time_ns;
+    assert!((ratio - 2.0).abs() < 1e-6, "{ratio}");
+}
+
 #[test]
 fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     let mut predictor = bundle::from_bytes(common::trained()).expect("the file");
     let setting = |threads: Option<f64>| Setting { device: Some("middle".to_owned()), threads, ..Setting::default() };
     let assumed = |predictor: &Predictor, threads: Option<f64>, here: Option<usize>| {
-        let found = queries::assumed_threads(predictor, &setting(threads), here).expect("a device");
+        let found = match here {
+            None => queries::assumed_threads(predictor, &setting(threads)),
+            Some(cpus) => {
+                let setting = Setting { device: None, ..setting(threads) };
+                queries::assumed_threads(&on_a_host(predictor, cpus), &setting)
+            }
+        };
+        let found = found.expect("a device");
         (found.count, found.word, found.from, found.reason)
     };
     let default = ThreadsOrigin::Default;
@@ -397,7 +445,7 @@ fn what_was_never_learned_is_refused() {
     };
     let far = refusal("product:b=1,m=200,n=300,k=90000", "middle");
     assert!(far.contains("`k`: 90000, learned from "), "as the table calls it: {far}");
-    assert!(refusal("product:b=1,m=200,n=300,k=100", "other").contains("is not described"));
+    assert!(refusal("product:b=1,m=200,n=300,k=100", "other").contains("unknown device `other`"));
 }
 
 proptest! {
@@ -525,7 +573,8 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
         queries::Operator { name: "strange".to_owned(), text: "strange".to_owned(), count: 2, ..known.clone() };
     let layers = [known.clone(), strange, far.clone()];
     let setting = queries::Setting { device: Some("middle".to_owned()), ..queries::Setting::default() };
-    assert!(queries::predict(&predictor, &layers, &setting).is_err(), "single questions are refused");
+    let single = queries::predict_each(&predictor, &layers.clone().map(|layer| (layer, setting.clone())));
+    assert!(single[2].is_err(), "single questions outside of what was learned are refused");
 
     let answers = queries::predict_model(&predictor, &layers, &setting).expect("all are answered");
     let bases: Vec<Basis> = answers.iter().map(|one| one.prediction.basis).collect();
@@ -536,6 +585,8 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     );
     assert!(answers[2].prediction.outside[0].contains("`m`: 90000, learned from "), "{answers:?}");
     let bound = &answers[1].prediction;
+    let alone = single[1].as_ref().expect("what was never learned has a bound, alone or in a model");
+    assert_eq!((alone.basis, alone.time_ns), (Basis::Bound, bound.time_ns));
     assert!(bound.outside[0].contains("nothing was learned of `strange`"), "{bound:?}");
     assert!(
         bound.time_ns >= bound.attainable_ns && bound.low_ns == bound.time_ns && bound.high_ns.is_nan(),

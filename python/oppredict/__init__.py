@@ -2,18 +2,20 @@
 
     import oppredict
 
-    predictor = oppredict.load("cpu.opp")
+    predictor = oppredict.load()  # what came with the package; or the name of a file
     predictor.predict("conv2d:ci=64,hw=56,co=64,k=3,p=1", threads=1)
     predictor.predict(frame)  # pandas or polars, with a column `operator`
     predictor.model("resnet-18", batch=8, threads=1)["total"]
 
-A predictor is a file that `oppredict train` wrote. Nothing else needs to be installed.
+A predictor is a file that `oppredict train` wrote. Nothing else needs to be installed. Where `oppredict adapt --this-host` kept
+how far this machine is from the one that was learned from, answers without a device are times of this machine, and name it.
 """
 
 import json as _json
 import os as _os
 from collections.abc import Mapping as _Mapping
 from numbers import Real as _Real
+from pathlib import Path as _Path
 
 from _opcollect import native as _native
 from _opcollect.native import PredictorError as Error
@@ -21,11 +23,14 @@ from _opcollect.native import PredictorError as Error
 __all__ = ["Error", "Predictor", "load"]
 
 
-def load(path, mapping=None):
-    """The predictor in a file.
+def load(path=None, mapping=None):
+    """The predictor in a file; without one that which came with the package, for CPUs, or with a mapping for GPUs.
 
     With a mapping (a TOML file that says what the columns of a foreign table mean), questions use that table's columns.
     """
+    if path is None:
+        package = _Path(_native.__file__).resolve().parent.parent / "opcollect"
+        path = _native.shipped_predictor(package, None, mapping is not None)
     return Predictor(path, mapping)
 
 
@@ -45,6 +50,11 @@ class Predictor:
         """Names of the devices it can be asked about."""
         return self._inner.devices
 
+    @property
+    def this_host(self):
+        """The class of hosts that answers without a device are for, where that is this machine; else `None`."""
+        return self._inner.this_host
+
     def predict(self, questions, *, device=None, threads=None, extrapolate=False):
         """Answers in the form of the questions.
 
@@ -56,7 +66,8 @@ class Predictor:
         A data frame is answered by one of the same kind (and index) with the columns `time_ns`, `low_ns` and `high_ns`
         (90 % of measurements should lie between these), `attainable_ns`, `bound` and `reasons`; a list by a list of
         dictionaries, one question by one dictionary. Where a question lies outside of what was learned there is no time
-        and `reasons` says why; with `extrapolate` there is one all the same.
+        and `reasons` says why; with `extrapolate` there is one all the same. An operator of which nothing was learned has its
+        bound as time. On a machine that was adapted to, `this_host` names it.
         """
         columns = self._inner.predict(_rows(questions), *_setting(device, threads), bool(extrapolate))
         return _in_the_form_of(questions, columns)

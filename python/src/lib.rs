@@ -51,6 +51,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PredictorError", py.get_type::<predictor::Error>())?;
     module.add_class::<store::Records>()?;
     module.add("Error", py.get_type::<Error>())?;
+    module.add_function(wrap_pyfunction!(predictor::shipped_predictor, module)?)?;
     module.add_function(wrap_pyfunction!(set_program_folder, module)?)?;
     module.add_function(wrap_pyfunction!(measuring::collect, module)?)?;
     module.add_function(wrap_pyfunction!(measuring::run_model, module)?)?;

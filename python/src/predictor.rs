@@ -6,8 +6,8 @@
 //! `reasons`.
 
 use models::Choice;
-use predictor::bundle;
 use predictor::queries::{self, Cell, ModelSource, NetworkQuestion, Operator, Run, Setting};
+use predictor::{bundle, published};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
@@ -32,6 +32,7 @@ impl Predictor {
     #[new]
     fn new(path: PathBuf, mapping: Option<PathBuf>) -> PyResult<Predictor> {
         let mut predictor = bundle::read(&path).map_err(refused)?;
+        apply_calibration(&mut predictor).map_err(refused)?;
         let mapping = mapping.as_deref().map(Mapping::read).transpose().map_err(refused)?;
         if let Some(mapping) = &mapping {
             queries::describe_devices(&mut predictor, mapping);
@@ -47,6 +48,12 @@ impl Predictor {
     #[getter]
     fn devices(&self) -> Vec<String> {
         self.predictor.about.devices.keys().cloned().collect()
+    }
+
+    /// The class of hosts that answers are for, where no device is named and that is not the one that was learned from.
+    #[getter]
+    fn this_host(&self) -> Option<String> {
+        self.predictor.this_host.as_ref().map(|host| host.host_class.clone())
     }
 
     #[getter]
@@ -83,6 +90,10 @@ impl Predictor {
         let bounds: Vec<Option<&str>> =
             answers.iter().map(|answer| answer.as_ref().ok().map(|answer| answer.bound)).collect();
         columns.set_item("bound", bounds)?;
+        if self.predictor.this_host.is_some() {
+            let hosts = answers.iter().map(|answer| answer.as_ref().ok().and_then(|answer| answer.this_host.clone()));
+            columns.set_item("this_host", hosts.collect::<Vec<Option<String>>>())?;
+        }
         let reasons: Vec<Vec<String>> = answers
             .into_iter()
             .map(|answer| answer.map_or_else(|error| vec![error.to_string()], |answer| answer.outside))
@@ -114,10 +125,23 @@ impl Predictor {
             let operators = question.operators()?;
             let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
             let total = queries::total(&operators, &layers, &Run::default());
-            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total }).to_string())
+            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total, "this_host": setting.device.is_none().then(|| self.this_host()).flatten() }).to_string())
         })
         .map_err(refused)
     }
+}
+
+/// Makes answers those of this machine, where `oppredict adapt --this-host` kept how far it is from where the predictor learned.
+fn apply_calibration(predictor: &mut learn::predictor::Predictor) -> predictor::Result<()> {
+    let cache = published::cache_folder(|name| std::env::var_os(name));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    published::apply_calibration(predictor, cache.as_deref(), &measure::host::Facts::read().host_class(), cpus)
+}
+
+/// The predictor that came with the programs; `package` is the folder of the package `opcollect`.
+#[pyfunction]
+pub fn shipped_predictor(package: PathBuf, device: Option<String>, is_described: bool) -> PyResult<PathBuf> {
+    published::find(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refused)
 }
 
 /// Converts a cell of a row. The values by which data frames mark missing cells count as absent.

@@ -87,7 +87,7 @@ def alone():
     forced = predictor.predict(FAR, extrapolate=True)
     assert forced["time_ns"] > one["time_ns"] and "90000, learned from" in forced["reasons"][0], forced
     assert "say which device" in predictor.predict(TEXT)["reasons"][0]
-    assert "is not described" in predictor.predict(TEXT, device="other")["reasons"][0]
+    assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 
     # What is no question raises, and says where and why.
     assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")

@@ -5,14 +5,16 @@
 
 #![warn(missing_docs)]
 
+pub mod activity;
 mod number;
 pub mod page;
 mod paper;
+pub mod quantity;
 mod table;
 pub mod terminal;
 mod untrusted;
 
 pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, size, unit};
-pub use paper::Paper;
+pub use paper::{ColorChoice, Paper};
 pub use table::{Cell, Column, Table, figures, words};
-pub use untrusted::{error_text, note_lines, tame};
+pub use untrusted::{error_text, escaped, note_lines, tame};

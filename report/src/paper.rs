@@ -8,6 +8,30 @@ use std::os::fd::AsFd;
 const WITHOUT_TERMINAL: usize = 180;
 const NARROWEST: usize = 20;
 
+/// Who decides whether texts have colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColorChoice {
+    /// What a text goes to, and `NO_COLOR`.
+    #[default]
+    Auto,
+    /// The user, who wants them.
+    Always,
+    /// The user, who does not.
+    Never,
+}
+
+impl ColorChoice {
+    /// Returns the choice of a word.
+    pub fn from_name(name: &str) -> Option<ColorChoice> {
+        match name {
+            "auto" => Some(ColorChoice::Auto),
+            "always" => Some(ColorChoice::Always),
+            "never" => Some(ColorChoice::Never),
+            _ => None,
+        }
+    }
+}
+
 /// The width and colour support of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
@@ -27,10 +51,18 @@ impl Paper {
     ///
     /// `COLUMNS` overrides the terminal's width. Colours need a terminal that is not `dumb`, and no `NO_COLOR`
     /// (<https://no-color.org>).
-    pub fn of(stream: &(impl AsFd + IsTerminal), variable: impl Fn(&str) -> Option<OsString>) -> Paper {
+    pub fn of(
+        stream: &(impl AsFd + IsTerminal),
+        colours: ColorChoice,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Paper {
         let is_terminal = stream.is_terminal();
         let of_terminal = || terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
-        Paper::from_facts(is_terminal, is_terminal.then(of_terminal).flatten(), variable)
+        let paper = Paper::from_facts(is_terminal, is_terminal.then(of_terminal).flatten(), variable);
+        match colours {
+            ColorChoice::Auto => paper,
+            asked => Paper { has_colours: asked == ColorChoice::Always, ..paper },
+        }
     }
 
     fn from_facts(is_terminal: bool, of_terminal: Option<usize>, variable: impl Fn(&str) -> Option<OsString>) -> Paper {
@@ -73,6 +105,7 @@ mod tests {
     #[test]
     fn a_file_is_no_terminal() {
         let file = std::fs::File::open("/dev/null").expect("there is a null device");
-        assert_eq!(Paper::of(&file, |_| None), Paper::plain(180));
+        assert_eq!(Paper::of(&file, ColorChoice::Auto, |_| None), Paper::plain(180));
+        assert!(Paper::of(&file, ColorChoice::Always, |_| None).has_colours);
     }
 }

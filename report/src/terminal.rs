@@ -1,21 +1,61 @@
-//! Prints results, JSON documents and notes. If the reader of standard output is closed, as with `head`, the rest of
-//! the output is dropped without an error.
-#![allow(clippy::print_stderr)]
+//! Standard output and standard error of a program: results, JSON documents, notes and errors.
+//!
+//! A reader that has closed either of them, such as `head`, is no error: the rest of the output is dropped.
 
-use crate::paper::Paper;
-use crate::untrusted::{note_lines, tame};
+use crate::activity;
+use crate::paper::{ColorChoice, Paper};
+use crate::untrusted::{error_text, note_lines, tame};
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// What `--color` says.
+static COLOURS: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Takes `--color WHEN` out of a command line, wherever it stands before `--`, and obeys it from then on. Returns the other
+/// arguments and the choice.
+pub fn take_color_flag(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<(Vec<OsString>, ColorChoice), &'static str> {
+    const PROBLEM: &str = "`--color` takes auto, always or never";
+    let mut arguments = arguments.into_iter();
+    let (mut others, mut choice) = (Vec::new(), ColorChoice::Auto);
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_str();
+        let value = match text {
+            Some("--") => {
+                others.push(argument);
+                others.extend(arguments);
+                break;
+            }
+            Some("--color") => Some(arguments.next().and_then(|value| value.into_string().ok()).unwrap_or_default()),
+            _ => text.and_then(|text| text.strip_prefix("--color=")).map(str::to_owned),
+        };
+        match value {
+            Some(value) => choice = ColorChoice::from_name(&value).ok_or(PROBLEM)?,
+            None => others.push(argument),
+        }
+    }
+    let choice = *COLOURS.get_or_init(|| choice);
+    Ok((others, choice))
+}
+
+fn colours() -> ColorChoice {
+    COLOURS.get().copied().unwrap_or_default()
+}
 
 /// Returns the medium of standard output.
 pub fn paper() -> Paper {
-    Paper::of(&io::stdout(), |name| std::env::var_os(name))
+    Paper::of(&io::stdout(), colours(), |name| std::env::var_os(name))
 }
 
 /// Prints a result and a line break. On a terminal, control characters from file names are replaced.
 pub fn print(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     let text = if is_terminal { tame(text) } else { text.into() };
+    activity::clear();
     write_line(&mut io::stdout().lock(), &text)
 }
 
@@ -26,7 +66,50 @@ pub fn print_json(value: &impl Serialize) -> io::Result<()> {
 
 /// Prints notes of one kind, such as `note` or `warning`, on standard error.
 pub fn print_notes<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) {
-    eprint!("{}", note_lines(kind, notes));
+    print_errors(&note_lines(kind, notes));
+}
+
+/// Prints an error with its hint on standard error, without control characters and of bounded length.
+pub fn print_error(text: &str) {
+    print_errors(&format!("{}\n", error_text(&with_path_hint(text))));
+}
+
+/// Adds a hint to an error about a file that is not there, unless it has one.
+fn with_path_hint(text: &str) -> String {
+    let is_missing =
+        text.contains("(os error 2)") && (text.contains("cannot read `") || text.contains("cannot open `"));
+    match is_missing && !text.contains("hint:") {
+        true => format!("{text}\nhint: check the path; relative paths start in the working folder"),
+        false => text.to_owned(),
+    }
+}
+
+/// Prints a line of progress on standard error.
+pub fn print_progress(line: &str) {
+    activity::clear();
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Prints lines on standard error, those that begin with a word for what they are with that word in its colour.
+fn print_errors(lines: &str) {
+    let paper = Paper::of(&io::stderr(), colours(), |name| std::env::var_os(name));
+    let lines = if paper.has_colours { lines.split_inclusive('\n').map(coloured).collect() } else { lines.to_owned() };
+    activity::clear();
+    // Where nobody reads errors any more, there is nobody to tell.
+    let _ = io::stderr().lock().write_all(lines.as_bytes());
+}
+
+/// Colours what a line is as `clap` does.
+fn coloured(line: &str) -> String {
+    let bold = |colour: AnsiColor| Style::new().bold().fg_color(Some(colour.into()));
+    let styles = [
+        ("error:", bold(AnsiColor::Red)),
+        ("warning:", bold(AnsiColor::Yellow)),
+        ("hint:", Style::new().fg_color(Some(AnsiColor::Green.into()))),
+        ("note:", Style::new().bold()),
+    ];
+    let found = styles.iter().find_map(|(word, style)| line.strip_prefix(word).map(|rest| (word, style, rest)));
+    found.map_or_else(|| line.to_owned(), |(word, style, rest)| format!("{style}{word}{style:#}{rest}"))
 }
 
 fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
@@ -50,6 +133,35 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn the_flag_of_colours_is_taken_out_wherever_it_stands() {
+        let take = |words: &[&str]| take_color_flag(words.iter().map(OsString::from));
+        let others = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(
+            take(&["p", "--color", "never", "list", "--", "--color"]),
+            Ok((others(&["p", "list", "--", "--color"]), ColorChoice::Never))
+        );
+        assert_eq!(take(&["p", "list", "--color=never"]).expect("a choice").0, others(&["p", "list"]));
+        assert!(take(&["p", "--color"]).is_err() && take(&["p", "--color=red"]).is_err());
+    }
+
+    #[test]
+    fn a_missing_file_gets_a_hint() {
+        let missing = "error: cannot read `x`: No such file or directory (os error 2)";
+        assert!(
+            with_path_hint(missing).ends_with("\nhint: check the path; relative paths start in the working folder")
+        );
+        for other in [format!("{missing}\nhint: other"), "error: cannot start `cc`: (os error 2)".to_owned()] {
+            assert_eq!(with_path_hint(&other), other);
+        }
+    }
+
+    #[test]
+    fn what_a_line_is_has_its_colour() {
+        assert_eq!(coloured("error: a\n"), "\x1b[1m\x1b[31merror:\x1b[0m a\n");
+        assert_eq!(coloured("  at b\n"), "  at b\n");
     }
 
     #[test]

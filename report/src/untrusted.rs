@@ -3,23 +3,30 @@
 
 use std::borrow::Cow;
 
-const SHOWN: char = '\u{fffd}';
-
-/// Replaces the control characters of a text, except colours, line breaks and tabs.
+/// Shows the control characters of a text as escapes such as `\u{1b}`, except colours, line breaks and tabs.
 pub fn tame(text: &str) -> Cow<'_, str> {
+    replace(text, colour)
+}
+
+/// Shows all control characters of a text as escapes, except line breaks and tabs: for what has no colours of ours.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    replace(text, |_| None)
+}
+
+/// Shows control characters as escapes, but for those at whose place so many bytes are to stay.
+fn replace(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_command) {
         return Cow::Borrowed(text);
     }
     let mut tamed = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(sign) = rest.chars().next() {
-        if let Some(colour) = colour(rest) {
-            tamed.push_str(&rest[..colour]);
-            rest = &rest[colour..];
-            continue;
+        let bytes = stays(rest);
+        match bytes {
+            None if is_command(sign) => tamed.extend(sign.escape_unicode()),
+            _ => tamed.push_str(&rest[..bytes.unwrap_or(sign.len_utf8())]),
         }
-        tamed.push(if is_command(sign) { SHOWN } else { sign });
-        rest = &rest[sign.len_utf8()..];
+        rest = &rest[bytes.unwrap_or(sign.len_utf8())..];
     }
     Cow::Owned(tamed)
 }
@@ -45,7 +52,7 @@ pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = No
 
 /// Formats an error for a terminal, without control characters and of bounded length.
 pub fn error_text(text: &str) -> String {
-    let lines = tame(text);
+    let lines = escaped(text);
     let shown = lines.lines().take(ERROR_LINES).map(|line| match line.char_indices().nth(ERROR_LINE_CHARS) {
         Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
         None => Cow::Borrowed(line),
@@ -73,14 +80,15 @@ mod tests {
     #[test]
     fn only_colours_reach_a_terminal() {
         assert_eq!(tame("a\tb\nc · µs \x1b[1;31mred\x1b[0m"), "a\tb\nc · µs \x1b[1;31mred\x1b[0m");
-        assert_eq!(tame("\x1b]0;title\x07x"), "\u{fffd}]0;title\u{fffd}x");
-        assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), "\u{fffd}[2Jx\u{fffd}\u{fffd}2J\u{fffd}");
-        assert_eq!(tame("a\u{202e}b\x1b["), "a\u{fffd}b\u{fffd}[");
+        assert_eq!(tame("\x1b]0;title\x07x"), r"\u{1b}]0;title\u{7}x");
+        assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), r"\u{1b}[2Jx\u{d}\u{9b}2J\u{7f}");
+        assert_eq!(tame("a\u{202e}b\x1b["), r"a\u{202e}b\u{1b}[");
+        assert_eq!(escaped("µ\t\x1b[31mred\n"), "µ\t\\u{1b}[31mred\n");
     }
 
     #[test]
     fn notes_are_few_and_short() {
-        assert_eq!(note_lines("note", ["a", "b\x07"]), "note: a\nnote: b\u{fffd}\n");
+        assert_eq!(note_lines("note", ["a", "b\x07"]), "note: a\nnote: b\\u{7}\n");
         assert_eq!(note_lines("note", [""; 0]), "");
         let many = note_lines("warning", vec!["x".repeat(1 << 20); 1000]);
         assert!(many.ends_with("x…\nwarning: and 980 more of this kind\n") && many.len() < 64 << 10, "{}", many.len());
@@ -88,7 +96,7 @@ mod tests {
 
     #[test]
     fn errors_are_short_whatever_they_quote() {
-        assert_eq!(error_text("error: a\n  at b\x07\n"), "error: a\n  at b\u{fffd}");
+        assert_eq!(error_text("error: a\n  at b\x07\n"), "error: a\n  at b\\u{7}");
         let long = error_text(&format!("error: it is wrong\n{}\nhint: µ\n{}", "µ".repeat(1 << 20), "x\n".repeat(1000)));
         assert!(long.contains("hint: µ") && long.len() < 4000, "{}", long.len());
     }

@@ -58,7 +58,12 @@ pub fn agent(path: &Path, before: &[&str], options: &str) -> Server {
     if !before.is_empty() {
         command.arg("--through").arg(before.join(" "));
     }
-    let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().expect("the agent was built");
+    listening(command.stdout(Stdio::piped()))
+}
+
+/// A server that prints where it listens, once it does.
+pub fn listening(command: &mut Command) -> Server {
+    let mut child = command.process_group(0).spawn().expect("the agent was built");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
     let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("`{line}`"));

@@ -177,6 +177,12 @@ pub fn run(command: Command) -> Ran {
     start(command).finish()
 }
 
+/// Removes the lines that a slow machine adds: that a program is still at work.
+fn without_progress(stderr: &str) -> String {
+    let is_progress = |line: &&str| line.starts_with("note: ") && line.ends_with(" s so far\n");
+    stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
+}
+
 fn follow(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -216,7 +222,7 @@ impl Running {
         self.until(|_| None::<()>);
         let status = self.child.wait().expect("a child can be waited for");
         let text = |thread: JoinHandle<String>| thread.join().expect("a reader does not panic");
-        let (stdout, stderr) = (text(self.stdout), text(self.stderr));
+        let (stdout, stderr) = (text(self.stdout), without_progress(&text(self.stderr)));
         Ran { what: self.what, status, stdout, stderr, time: self.began.elapsed(), peak_bytes: self.peak_bytes }
     }
 }

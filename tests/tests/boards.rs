@@ -56,6 +56,21 @@ fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
 }
 
 #[test]
+fn an_emulated_agent_of_another_architecture_stands_in_for_a_board() {
+    let bench = Bench::new();
+    let mut command = bench.opcollect("board serve --port 0 --emulated");
+    let agent = tests::agents::listening(command.stdout(std::process::Stdio::piped()));
+    let ran = collect(&bench, &format!("--target pynq --host 127.0.0.1 --port {} --schedules 2", agent.port));
+    let said = ran.stderr.clone();
+    ran.expect(0);
+    assert!(said.contains("stands in for the arm cores of pynq-z1"), "{said}");
+    for row in rows(&bench) {
+        assert_eq!((&row["source"], &row["target"]), (&"emulated".into(), &"pynq".into()), "{row}");
+        assert_eq!((&row["unit"], &row["outcome"]), (&"arm".into(), &"ok".into()), "{row}");
+    }
+}
+
+#[test]
 fn wrong_keys_architectures_and_places_are_one_clear_error() {
     let (bench, agent) = (Bench::new(), own_agent("--key board"));
     let at = |port: u16| format!("--host 127.0.0.1 --port {port} --board-wait 2");
@@ -71,7 +86,7 @@ fn wrong_keys_architectures_and_places_are_one_clear_error() {
         (format!("--target llvm --tracker 127.0.0.1:{} --key k", agent.port), 3, "greeting the tracker"),
         ("--target pynq".to_owned(), 2, "none was named"),
         ("--target llvm --key k".to_owned(), 2, "is for a board"),
-        ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 3, "cannot reach"),
+        ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 2, "`pynq-z9` is no board"),
         ("--target llvm --tracker nowhere".to_owned(), 2, "HOST:PORT"),
         (format!("--target llvm --key board --cross-cc no-such-linker {}", at(agent.port)), 3, "no-such-linker"),
     ] {

@@ -11,6 +11,7 @@ use tests::workspace::{members, root};
 /// Says what it is asked, and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
 [ "$1" != tree ] || { printf 'a\nb\n'; exit; }
+[ "$1" != --version ] || { [ -e ../toolchain ] || echo "error: no default toolchain" >&2; [ -e ../toolchain ]; exit; }
 echo "$*" >>../asked
 [ ! -e ../messages ] || cat ../messages >&2
 [ ! -e models/broken ] || exit 101
@@ -31,13 +32,13 @@ struct Checkout {
 impl Checkout {
     fn new() -> Checkout {
         let checkout = Checkout { folder: tempfile::tempdir().expect("a temporary folder can be made") };
-        for name in ["build-and-run", "opcollect"] {
+        for name in ["build", "build-and-run", "opcollect", "oppredict", "nightly"] {
             let script = fs::read_to_string(root().join("scripts").join(name)).expect("the script is there");
             checkout.write_program(&format!("root/scripts/{name}"), &script);
         }
         checkout.write_program("root/scripts/setup", "#!/bin/sh\n");
         checkout.write_program("bin/cargo", CARGO);
-        checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.90.0\n");
+        checkout.write("toolchain", "");
         checkout.write("root/Cargo.toml", "[workspace]\nmembers = [\"models\", \"tests\"]\n");
         checkout.write("root/tests/Cargo.toml", "");
         checkout.write("root/Cargo.lock", "lock");
@@ -61,10 +62,14 @@ impl Checkout {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("it can be made a program");
     }
 
+    /// A PATH with this cargo.
+    fn tools(&self) -> String {
+        format!("{}:/usr/bin:/bin", self.path("bin").display())
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(self.path("root/scripts/opcollect"));
-        let tools = format!("{}:/usr/bin:/bin", self.path("bin").display());
-        command.env_clear().env("HOME", self.folder.path()).env("PATH", tools);
+        command.env_clear().env("HOME", self.folder.path()).env("PATH", self.tools());
         command
     }
 
@@ -119,21 +124,12 @@ fn a_change_of_sources_is_built_and_nothing_else() {
 fn what_else_a_build_depends_on_is_seen() {
     let checkout = Checkout::new();
     checkout.expect_built("old config lock", "the first time");
-    checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.91.0\n");
-    checkout.expect_built("old config lock", "another compiler");
     checkout.write("root/.venv-torch/stamp", "wheels");
     checkout.expect_built("old config lock", "another feature");
     checkout.write("root/.venv/stamp-run", "wheels");
     checkout.expect_built("old config lock", "other wheels");
-    checkout.write(".cargo/config.toml", "");
-    checkout.expect_built("old config lock", "settings of cargo");
-    let flagged = || {
-        let mut command = checkout.command();
-        command.env("RUSTFLAGS", "-C target-cpu=native");
-        command
-    };
-    assert!(checkout.start(flagged()).1 && !checkout.start(flagged()).1, "flags of the compiler");
-    checkout.expect_built("old config lock", "no flags again");
+    checkout.write("root/.cargo/config.toml", "");
+    checkout.expect_built("old config lock", "settings of this checkout");
     checkout.write_program("root/target/release/opcollect", "#!/bin/sh\necho by hand\n");
     checkout.expect_built("old config lock", "a program that somebody put there");
     fs::remove_file(checkout.path("root/target/release/opcollect")).expect("it is there");
@@ -146,6 +142,82 @@ fn what_else_a_build_depends_on_is_seen() {
     assert!(checkout.start(elsewhere()).1 && !checkout.start(elsewhere()).1, "another folder");
     assert!(checkout.path("elsewhere/release/opcollect").exists());
     assert!(!checkout.start(checkout.command()).1, "each folder has its own");
+    let mut build = Command::new(checkout.path("root/scripts/build"));
+    build.env_clear().env("HOME", checkout.folder.path()).env("PATH", checkout.tools());
+    assert!(build.status().expect("the script can be started").success());
+    let asked = fs::read_to_string(checkout.path("asked")).expect("cargo was asked");
+    let of_agent = asked.lines().filter(|line| line.contains("--package kernel --package agent"));
+    assert_eq!((asked.lines().count(), of_agent.count()), (2, 1), "{asked}");
+}
+
+/// A built program starts for each of these.
+#[test]
+fn a_built_program_needs_neither_a_toolchain_nor_an_environment() {
+    let checkout = Checkout::new();
+    checkout.expect_built("old config lock", "the first time");
+    checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.91.0\n");
+    checkout.write(".cargo/config.toml", "");
+    let link = checkout.path("linked");
+    symlink(checkout.path("root/scripts/opcollect"), &link).expect("a link can be made");
+    let folder = checkout.path("linked-root");
+    symlink(checkout.path("root"), &folder).expect("a link can be made");
+    let bare = |script: &Path| {
+        let mut command = Command::new(script);
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");
+        command
+    };
+    let script = checkout.path("root/scripts/opcollect");
+    let with = |name: &str, value: &str| {
+        let mut command = checkout.command();
+        command.env(name, value);
+        command
+    };
+    let mut cases = vec![
+        ("an empty environment", bare(&script)),
+        ("a link to the script", bare(&link)),
+        ("a link to the checkout", bare(&folder.join("scripts/opcollect"))),
+        ("another home", with("HOME", "/nonexistent")),
+        ("another compiler", with("CC", "gcc")),
+        ("other flags", with("RUSTFLAGS", "-C target-cpu=native")),
+    ];
+    if nix::unistd::geteuid().is_root() {
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(checkout.folder.path(), open).expect("the folder can be opened");
+        let mut command = bare(&script);
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+        cases.push(("another user", command));
+    }
+    for (case, command) in cases {
+        assert_eq!(checkout.start(command), (Ok("old config lock".to_owned()), false), "{case}");
+    }
+    let nightly = bare(&checkout.path("root/scripts/nightly"));
+    assert_eq!(checkout.start(nightly), (Ok("old config lock".to_owned()), false), "a night under cron");
+}
+
+/// A build that is impossible ends with what is missing and what to do, in a line or two.
+#[test]
+fn a_build_without_a_toolchain_says_what_to_do() {
+    let checkout = Checkout::new();
+    let errors = |command: &mut Command| {
+        let output = command.output().expect("the script can be started");
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        String::from_utf8(output.stderr).expect("messages are text").replace('\n', " ")
+    };
+    let missing = errors(checkout.command().env("PATH", "/usr/bin:/bin"));
+    assert!(missing.starts_with("error: opcollect is not built yet, and cargo is missing; install"), "{missing}");
+    checkout.expect_built("old config lock", "the first time");
+    checkout.write("root/models/src/lib.rs", "new");
+    let missing = errors(checkout.command().env("PATH", "/usr/bin:/bin"));
+    assert!(missing.starts_with("error: the programs of opcollect are older than their sources, and"), "{missing}");
+    fs::remove_file(checkout.path("toolchain")).expect("it is there");
+    let broken = errors(&mut checkout.command());
+    assert!(broken.contains("cargo cannot run: error: no default toolchain hint: HOME (/"), "{broken}");
+    // Cron has no PATH to rustup's folder; the build finds cargo there.
+    checkout.write("toolchain", "");
+    checkout.write_program(".cargo/bin/cargo", CARGO);
+    let mut cron = checkout.command();
+    cron.env("PATH", "/usr/bin:/bin");
+    assert_eq!(checkout.start(cron), (Ok("new config lock".to_owned()), true));
 }
 
 #[test]

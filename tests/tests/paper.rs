@@ -72,3 +72,58 @@ fn tables_of_the_predictor_fit() {
     check(&bench, "oppredict", "eval --data store --max-uncertainty inf --folds 2", "matmul");
     check(&bench, "oppredict", "features", "log2");
 }
+
+/// A reader that closes a pipe early, such as `head`, changes no exit code, whichever of both outputs it reads.
+#[test]
+fn closed_outputs_are_an_ordinary_end() {
+    let bench = Bench::new();
+    let end = |name: &str, words: &str, is_errors: bool| {
+        let mut command = bench.command(&program(name), words);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // Nobody reads from the beginning.
+        drop(reader);
+        let (closed, other) = (std::process::Stdio::from(writer), std::process::Stdio::null());
+        let (stdout, stderr) = if is_errors { (other, closed) } else { (closed, other) };
+        let status = command.stdout(stdout).stderr(stderr).status().expect("the program starts");
+        status.code()
+    };
+    for (name, words) in [
+        ("opcollect", "--help"),
+        ("opcollect", "--version"),
+        ("opcollect", "list"),
+        ("opcollect", "list --json"),
+        ("opcollect", "completions bash"),
+        ("opcollect", "tasks mlp"),
+        ("opcollect", "graph mlp"),
+        ("opcollect", "dataset schema"),
+        ("opcollect-board", "--help"),
+        ("oppredict", "features"),
+        ("oppredict", "devices --json"),
+        ("oppredict", "completions zsh"),
+    ] {
+        assert_eq!(end(name, words, false), Some(0), "{name} {words}");
+    }
+    for (name, words, code) in [
+        ("opcollect", "no-such-model", 2),
+        ("opcollect", "--no-such-flag", 2),
+        ("opcollect-board", "serve --no-such-flag", 2),
+        ("oppredict", "predict", 2),
+        ("oppredict", "predict no-such-model", 2),
+    ] {
+        assert_eq!(end(name, words, true), Some(code), "{name} {words}");
+    }
+}
+
+#[test]
+fn predictions_keep_times_and_intervals_on_80_columns() {
+    let bench = Bench::new();
+    for words in ["predict resnet-18 --threads 1", "predict conv2d:ci=64,hw=56,co=64,k=3,p=1 --threads 1"] {
+        let mut command = bench.command(&program("oppredict"), words);
+        command.env("COLUMNS", "80").env("XDG_CACHE_HOME", bench.path("cache"));
+        let ran = run(command);
+        assert!(ran.code() <= 1 && fits(&ran, 80), "{ran}");
+        let heading = ran.stdout.lines().find(|line| line.contains("90 % between"));
+        let is_timed = |line: &str| line.contains("each") || line.contains("time");
+        assert!(heading.is_some_and(is_timed), "{ran}");
+    }
+}

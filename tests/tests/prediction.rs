@@ -144,7 +144,12 @@ fn a_model_is_answered_as_far_as_it_was_learned() {
     let ran = predict(&bench, "predict --predictor products.opp --model mlp --threads 1 --json").expect(1);
     let total = &ran.json()["models"][0]["total"];
     assert!(total["bounds_ns"].as_f64().expect("a time") > 0.0 && total["high_ns"].is_null(), "{ran}");
-    assert!(ran.stdout.contains("nothing was learned of") && ran.stdout.contains("at least as long"), "{ran}");
+    let told = predict(&bench, "predict --predictor products.opp mlp --threads 1").expect(1);
+    assert!(told.stdout.contains("nothing was learned of") && told.stdout.contains("at least as long"), "{told}");
+    // So it is of one operator.
+    let alone = predict(&bench, "predict --predictor products.opp softmax:shape=64x10 --threads 1 --json").expect(1);
+    assert_eq!(alone.stdout.lines().count(), 1, "{alone}");
+    assert_eq!(alone.json()["operators"][0]["basis"], "bound", "{alone}");
 
     let both = "--op matmul:m=64,n=64,k=128 --op matmul:m=4096,n=64,k=128";
     let ran = predict(&bench, &format!("predict --predictor products.opp {both} --threads 1 --json")).expect(1);
@@ -211,6 +216,13 @@ fn what_came_with_the_program_answers_and_learns_how_far_this_machine_is() {
     assert_eq!(calibrated["this_host"]["distance"]["factor"].as_f64(), Some(factor), "{second}");
     let ratio = calibrated["models"][0]["total"]["time_ns"].as_f64().expect("a time") / time("time_ns");
     assert!(ratio / factor > 0.3 && ratio / factor < 3.0, "{ratio} and {factor}");
+
+    // Planners have the same times, and say whose they are.
+    let planned = ask("plan --model resnet-18 --threads 1 --json").expect(0).json();
+    assert_eq!(planned["this_host"], calibrated["this_host"], "{planned}");
+    let layers = calibrated["models"][0]["total"]["operators_ns"].as_f64().expect("a time");
+    let sequential = planned["plan"]["promise"]["sequential_ns"].as_f64().expect("a time");
+    assert!((sequential / layers - 1.0).abs() < 0.05, "{sequential} and {layers}");
 
     bench.write("other.json", "{}");
     let refused = ask("predict --model resnet-18 --calibration other.json").expect(2);

@@ -99,12 +99,27 @@ fn models_that_are_none() {
         "error: invalid value 'moon' for '--modelsource <SOURCE>'\n  [possible values: local, simple",
     );
     check(
-        "--modelname mlp --store store",
+        "--modelsource local --modelname net.onnx --store store",
         expect![[r#"
-        error: `--modelname` needs `--modelsource`
-        hint: add `--modelsource local` for the zoo
+        error: the zoo has no model `net.onnx`
+        hint: its name is of another source: give `--modelsource onnx`, or leave that flag out
     "#]],
     );
+    check(
+        "datset --store store",
+        expect![[r#"
+        error: `datset` is neither a command nor a model
+        hint: did you mean `dataset`? `opcollect --help` shows all commands, `opcollect list` all models
+    "#]],
+    );
+    check(
+        "zzz-nothing --store store",
+        expect![[r#"
+        error: no source has a model `zzz-nothing`
+        hint: `opcollect list` shows all; `--modelsource` says what a file is
+    "#]],
+    );
+    check_says("mlp --budget soon --store store", "`soon` is no duration; write it as `90`, `30m` or `2h`");
     check(
         "--modelsource simple --modelname conv2d:ci=3,hw=7,k=3 --store store",
         expect![[r#"
@@ -229,7 +244,9 @@ fn settings_out_of_range() {
         expect![[r#"
         error: unexpected argument '--frobnicate' found
 
-        Usage: opcollect --modelsource <SOURCE> --modelname <NAME> --store <DIR>
+          tip: to pass '--frobnicate' as a value, use '-- --frobnicate'
+
+        Usage: opcollect --modelsource <SOURCE> --modelname <NAME> --store <DIR> [MODEL]...
 
         For more information, try '--help'.
     "#]],
@@ -321,6 +338,7 @@ fn configurations_that_are_none() {
         "--config absent.toml",
         expect![[r#"
         error: cannot read `absent.toml`: No such file or directory (os error 2)
+        hint: check the path; relative paths start in the working folder
     "#]],
     );
     check_mlp(

@@ -1,10 +1,10 @@
 //! `opcollect-board`: measures kernels for remote clients, on a board without TVM and Python.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use agent::fabric;
 use agent::front::{self, Options};
 use agent::session::{self, End, OnFabric};
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -46,22 +46,22 @@ fn main() -> ExitCode {
             Err(why) => Err(why),
         },
         ["--version"] => {
-            println!("opcollect-board {}", env!("CARGO_PKG_VERSION"));
+            say(concat!("opcollect-board ", env!("CARGO_PKG_VERSION")));
             Ok(())
         }
         words if words.contains(&"--help") || words.is_empty() => {
-            println!("{HELP}");
+            say(HELP);
             Ok(())
         }
         ["serve", rest @ ..] => match options(rest) {
             Ok(options) => serve(&options),
             Err(why) => {
-                eprintln!("error: {why}\nhint: `opcollect-board --help` says what can be given");
+                warn(&format!("error: {why}\nhint: `opcollect-board --help` says what can be given"));
                 return ExitCode::from(2);
             }
         },
         [other, ..] => {
-            eprintln!("error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is");
+            warn(&format!("error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is"));
             return ExitCode::from(2);
         }
         [] => Ok(()),
@@ -69,10 +69,20 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("error: {why}");
+            warn(&format!("error: {why}"));
             ExitCode::from(3)
         }
     }
+}
+
+/// Prints a line on standard output. Who has closed it wants no more, which is no error.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints a line on standard error, likewise.
+fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn serve(options: &Options) -> Result<(), String> {
@@ -82,14 +92,14 @@ fn serve(options: &Options) -> Result<(), String> {
     }
     let listener = front::listen(options).map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    println!("listening on {address}");
+    say(&format!("listening on {address}"));
     if !options.bind.is_loopback() {
-        eprintln!(
+        warn(&format!(
             "note: {address} is open to the network: the secret is sent as it is, and whoever knows it can run code here; \
              where others listen, use a tunnel"
-        );
+        ));
     }
-    front::serve(listener, options, |news| eprintln!("{news}")).map_err(|error| error.to_string())
+    front::serve(listener, options, |news| warn(&news)).map_err(|error| error.to_string())
 }
 
 /// Runs the session process, whose standard input is the client's connection.

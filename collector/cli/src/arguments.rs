@@ -34,11 +34,16 @@ pub struct Arguments {
     /// What to collect.
     #[command(flatten)]
     pub collect: Collect,
+    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_name = "WHEN", value_parser = ["auto", "always", "never"], default_value = "auto")]
+    pub color: String,
 }
 
-const EXAMPLES: &str = "Example: opcollect --modelsource local --modelname resnet-18 --target llvm";
+const EXAMPLES: &str = "Example: opcollect resnet-18 --target llvm";
 const LONG_EXAMPLES: &str = "\
 Examples:
+  opcollect resnet-18
+  opcollect net.onnx --threads 1 --store runs/net
   opcollect --modelsource local --modelname resnet-18 --target llvm
   opcollect --modelsource local --modelname mlp --modelname resnet-50 --batchsize 1,8 --store runs/tonight
   opcollect --modelsource simple --modelname conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1 --schedules 64 --threads 1
@@ -49,7 +54,7 @@ Examples:
   opcollect --modelsource local --modelname resnet-18 --target pynq --board pynq-z2 --host 192.168.2.99 --store runs/board
 
 Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
-or installation cannot do it; 130 or 143 interrupted, everything so far is in the store.";
+or installation cannot do it; 4 something got slower, with `--fail-on`; 130 or 143 interrupted, everything so far is in the store.";
 
 /// What is done with a whole model.
 #[derive(Debug, Subcommand)]
@@ -181,9 +186,12 @@ pub enum Command {
     Drift(DriftRun),
     /// Show every process that is at work on a store: how far it is, how fast, and what it lost
     Status {
-        /// The store
-        #[arg(value_name = "STORE", default_value = "opcollect-data")]
-        store: PathBuf,
+        /// The store [default: opcollect-data]
+        #[arg(long, value_name = "DIR", conflicts_with = "place")]
+        store: Option<PathBuf>,
+        /// The store, as for `--store`
+        #[arg(value_name = "STORE")]
+        place: Option<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,

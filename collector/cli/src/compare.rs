@@ -4,6 +4,7 @@ use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
 use crate::options::{Models, Sampling, Sweep};
+use crate::values::whole_seconds;
 use clap::Args;
 use engine::campaign::settings::Resolved;
 use engine::compare::{Wanted, Way, describe, make, time};
@@ -49,7 +50,7 @@ pub struct ModelCompare {
     #[arg(long)]
     pub no_check: bool,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     /// Print one JSON document as the last line of stdout
     #[arg(long)]

@@ -4,7 +4,7 @@ use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, revisions, sharing, tell_damage};
 use crate::best::BestQuestion;
-use crate::values::some_seconds;
+use crate::values::{some_seconds, whole_mib};
 use capture::trace::Bounds;
 use clap::Subcommand;
 use datasets::sql::Dialect;
@@ -145,7 +145,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
         seconds: f64,
         /// Memory for rows and answer
-        #[arg(long, value_name = "MIB", default_value_t = 4096)]
+        #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
         memory_mib: u32,
         /// Print one JSON array
         #[arg(long)]

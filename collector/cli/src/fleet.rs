@@ -1,6 +1,7 @@
 //! Trackers and what they lend.
 
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use crate::values::whole_seconds;
 use clap::{Args, Subcommand};
 use engine::failure::Failure;
 use engine::trackers::{self, DrainOptions, DrainReport, StayingDevice, secret, summary};
@@ -45,7 +46,7 @@ pub struct FleetDrain {
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
     /// Wait so long for all sessions to end
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole_seconds::<1, 86_400>)]
     pub wait: u64,
     /// Print one JSON document
     #[arg(long)]

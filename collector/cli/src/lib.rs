@@ -2,7 +2,6 @@
 //!
 //! Results go to standard output, progress and warnings to standard error; with `--json` the last line of standard
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
-#![allow(clippy::print_stderr)]
 
 mod arguments;
 mod artifacts;
@@ -38,16 +37,19 @@ mod trace;
 mod values;
 
 use arguments::{Arguments, Command, ModelCommand};
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
 use engine::programs::has_program;
 use fleet::FleetCommand;
+use models::names;
+use options::Models;
 use pace::Pace;
 use progress::terminal;
-use report::error_text;
-use report::terminal::{paper, print_notes};
+use report::terminal::{paper, print_error, print_notes, take_color_flag};
+use report::{ColorChoice, activity};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Everything was done and gave a time.
@@ -60,25 +62,48 @@ const SLOWER: u8 = 4;
 /// Runs the program.
 pub fn run() -> ExitCode {
     measure::host::memory::bound_process();
-    let arguments = Arguments::parse();
-    match nights::end_with_parent().and_then(|()| dispatch(arguments)) {
+    let arguments = parse();
+    let done = nights::end_with_parent().and_then(|()| dispatch(arguments));
+    activity::end();
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("{}", error_text(&failure.to_string()));
+            print_error(&failure.to_string());
             ExitCode::from(failure.kind().code())
         }
     }
 }
 
+/// The words of a command, each after a blank.
+fn command_name(matches: &ArgMatches) -> String {
+    matches.subcommand().map_or_else(String::new, |(name, inner)| format!(" {name}{}", command_name(inner)))
+}
+
+/// Parses the command line. Ends the process with help or an error, as `clap` does, in the colours that `--color` says.
+fn parse() -> Arguments {
+    let (words, colours) = take_color_flag(std::env::args_os())
+        .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
+    let colours = match colours {
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+        ColorChoice::Always => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+    };
+    let matches = Arguments::command().color(colours).get_matches_from(words);
+    activity::begin(format!("`opcollect{}` is at work", command_name(&matches)));
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 fn dispatch(arguments: Arguments) -> Result<u8> {
     match arguments.command {
-        None if arguments.collect.models.modelname.is_empty() && arguments.collect.models.config.is_none() => {
+        None if arguments.collect.models.names().next().is_none() && arguments.collect.models.config.is_none() => {
             // A closed standard output changes nothing: the error below says that no model was named.
             let _ = Arguments::command().print_help();
-            Err(Failure::usage("no model was named")
-                .with_hint("start with `opcollect --modelsource local --modelname resnet-18`"))
+            Err(Failure::usage("no model was named").with_hint("start with `opcollect resnet-18`"))
         }
-        None => collect::run(&arguments.collect),
+        None => {
+            check_command(&arguments.collect.models)?;
+            collect::run(&arguments.collect)
+        }
         Some(Command::List { json }) => inspect::list(json),
         Some(Command::Graph { models, raw, format, html, onnx, store }) => match onnx {
             Some(file) => inspect::write_onnx(&models, raw, &file),
@@ -100,7 +125,10 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Night(night)) => nights::run(&night),
         Some(Command::Drift(drift)) => drift::run(&drift),
-        Some(Command::Status { store, json }) => status::run(&store, json),
+        Some(Command::Status { store, place, json }) => {
+            let store = store.or(place).unwrap_or_else(|| PathBuf::from("opcollect-data"));
+            status::run(&store, json)
+        }
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
@@ -112,6 +140,19 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Doctor { noise: true, json }) => doctor::measure_noise(json),
         Some(Command::Doctor { noise: false, json }) => doctor::run(json),
         Some(Command::Completions { shell }) => completions(shell),
+    }
+}
+
+/// A word that is neither a command nor a model is more likely a command with a mistake.
+fn check_command(models: &Models) -> Result<()> {
+    let word = models.model.first().filter(|word| models.modelsource.is_none() && zoo::source_of(word).is_none());
+    let Some(word) = word else { return Ok(()) };
+    let commands = Arguments::command();
+    let commands = commands.get_subcommands().map(clap::Command::get_name);
+    match names::nearest(word, commands) {
+        Some(command) => Err(Failure::usage(format!("`{word}` is neither a command nor a model"))
+            .with_hint(format!("{command} `opcollect --help` shows all commands, `opcollect list` all models"))),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What may be typed for nights and for drift.
 
+use crate::values::whole_seconds;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -67,11 +68,11 @@ pub struct NightRun {
     /// Write records to this store, a folder that is made if needed
     #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
     pub store: PathBuf,
-    /// Take at most so many minutes, instead of those of the configuration
-    #[arg(long, value_name = "MINUTES")]
+    /// Take at most so many minutes, or as long as in `2h`, instead of what the configuration has
+    #[arg(long, value_name = "MINUTES", value_parser = report::quantity::minutes)]
     pub minutes: Option<f64>,
     /// Wait so long when another night is under way on this machine, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     #[command(flatten)]
     pub judging: Judging,

@@ -1,6 +1,7 @@
 //! Flags that several commands share. Those of the field's prior art keep their names.
 
 use crate::pace::Pace;
+use crate::values::whole_seconds;
 use clap::Args;
 use engine::campaign::TuneSettings;
 use engine::campaign::choices::ModelSource;
@@ -47,7 +48,7 @@ pub struct BoardFlags {
     #[arg(long, value_name = "NAME")]
     pub bitstream: Option<String>,
     /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole_seconds::<1, 86_400>)]
     pub board_wait: u64,
 }
 
@@ -98,7 +99,7 @@ pub struct Measuring {
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     /// Where standard error is no terminal, say how far the work is each so many seconds, 0 for never; or `json`, a document on
     /// a line of standard error every second, for other programs
@@ -127,7 +128,10 @@ impl Default for Measuring {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Models")]
 pub struct Models {
-    /// Where models come from
+    /// Models, as for `--modelname`
+    #[arg(value_name = "MODEL")]
+    pub model: Vec<String>,
+    /// Source of models [default: by the name: a file ending, the zoo, an operator as text, a transformer]
     #[arg(long, value_parser = choices::<ModelSource>(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
     /// Name of a model in its source; may be given several times
@@ -136,7 +140,7 @@ pub struct Models {
     /// `simple` one operator such as `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file,
     /// for `remoteonnx` a path or a `file://` address, for `transformers` a folder with a `config.json`, a shipped
     /// configuration, or either with changed fields such as `llama-7b:num_hidden_layers=2`.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "model", value_name = "NAME")]
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
     ///
@@ -204,6 +208,13 @@ pub struct Sampling {
     pub stack_offset: Option<u32>,
 }
 
+impl Models {
+    /// Returns all models that are named.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.model.iter().chain(&self.modelname)
+    }
+}
+
 impl Sampling {
     /// Puts what was asked for into a plan.
     pub fn apply(&self, plan: &mut Plan) {
@@ -254,7 +265,7 @@ pub struct ModelRun {
     #[arg(long)]
     pub no_check: bool,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     /// Print one JSON document as the last line of stdout
     #[arg(long)]

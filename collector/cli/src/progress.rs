@@ -5,6 +5,8 @@ use engine::campaign::Event;
 use engine::observer::{self, Observer, StoreStatus};
 use engine::progress::{Meter, ReadingSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::activity;
+use report::terminal::print_progress;
 use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +18,9 @@ struct Terminal {
 
 /// Returns an observer that writes to standard error.
 pub fn terminal(pace: Pace) -> Rc<dyn Observer> {
+    if matches!(pace, Pace::Json | Pace::Seconds(0)) {
+        activity::end();
+    }
     Rc::new(Terminal { pace })
 }
 
@@ -24,7 +29,14 @@ impl Observer for Terminal {
         super::tell(notes);
     }
 
+    fn doing(&self, what: &str) {
+        if !matches!(self.pace, Pace::Json | Pace::Seconds(0)) {
+            activity::begin(what);
+        }
+    }
+
     fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
+        activity::pause(true);
         let is_json = self.pace == Pace::Json;
         let target = if is_json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(attempts as u64), target);
@@ -40,7 +52,7 @@ fn report(pace: Pace) -> Option<ReadingSink> {
     let seconds = match pace {
         Pace::Json => {
             return Some(Box::new(|reading| {
-                eprintln!("{}", serde_json::to_string(&reading.status).unwrap_or_default());
+                print_progress(&serde_json::to_string(&reading.status).unwrap_or_default());
             }));
         }
         Pace::Seconds(0) => return None,
@@ -51,7 +63,7 @@ fn report(pace: Pace) -> Option<ReadingSink> {
     Some(Box::new(move |reading| {
         if !reading.is_last && reading.elapsed >= printed + seconds {
             printed = reading.elapsed;
-            eprintln!("{}", reading.line);
+            print_progress(&reading.line);
         }
     }))
 }
@@ -72,5 +84,6 @@ impl observer::Progress for Progress {
     fn finish(self: Box<Self>) {
         self.meter.finish();
         self.bar.finish_and_clear();
+        activity::pause(false);
     }
 }

@@ -1,6 +1,7 @@
 //! `replay`: one record of a store, or the candidates of saved runs of TVM's tuner, built and measured again.
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, paper, print, print_json, terminal};
+use crate::values::whole_seconds;
 use clap::Args;
 use engine::replay::{TraceReplayOptions, evaluator, replay_record, replay_traces, table};
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ pub struct Replay {
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long)]

@@ -2,11 +2,12 @@
 
 use super::Result;
 use crate::options::{Models, Sweep, Tuning};
+use engine::campaign::choices::ModelSource;
 use engine::campaign::settings::Resolved;
 use engine::campaign::{CoRun, ModelEntry, Settings};
 use engine::failure::Failure;
 use job::space::Filter;
-use models::Choice;
+use models::{Choice, names};
 use std::collections::BTreeMap;
 
 /// Returns the configuration of a command that measures or builds, and searches nothing.
@@ -47,7 +48,7 @@ fn merge(models: &Models, sweep: &Sweep) -> Result<Settings> {
         ..file
     };
     if models.modelsource.is_some() && settings.models.is_empty() {
-        return Err(Failure::usage("`--modelsource` needs `--modelname`").with_hint("see `opcollect list`"));
+        return Err(Failure::usage("`--modelsource` needs a model").with_hint("see `opcollect list`"));
     }
     sweep.sampling.apply(&mut settings.measure);
     settings.limits.builders = sweep.builders.unwrap_or(settings.limits.builders);
@@ -57,27 +58,45 @@ fn merge(models: &Models, sweep: &Sweep) -> Result<Settings> {
 
 /// Returns the models that flags name, if any.
 fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
-    if models.modelname.is_empty() {
+    if models.names().next().is_none() {
         if !models.shape.is_empty() || models.skip_unsupported {
-            let message = "`--shape` and `--skip-unsupported` need `--modelname`";
+            let message = "`--shape` and `--skip-unsupported` need a model";
             return Err(Failure::usage(message).with_hint("in a configuration, give `shapes` and `skip_unsupported`"));
         }
         return Ok(None);
     }
-    let source = models.modelsource.ok_or_else(|| {
-        Failure::usage("`--modelname` needs `--modelsource`").with_hint("add `--modelsource local` for the zoo")
-    })?;
     let sizes = sizes(&models.shape)?;
-    let of_name = |name: &String| {
-        let entry = |shapes: &BTreeMap<String, Vec<i64>>| ModelEntry {
+    let mut entries = Vec::new();
+    for name in models.names() {
+        let source = source(models.modelsource, name)?;
+        entries.extend(sizes.iter().map(|shapes| ModelEntry {
             source: source.name().to_owned(),
             name: name.clone(),
             shapes: shapes.clone(),
             skip_unsupported: models.skip_unsupported,
-        };
-        sizes.iter().map(entry).collect::<Vec<_>>()
-    };
-    Ok(Some(models.modelname.iter().flat_map(of_name).collect()))
+        }));
+    }
+    Ok(Some(entries))
+}
+
+/// Returns the source of a model: the one that was given, or what its name says.
+fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
+    let said = zoo::source_of(name).and_then(ModelSource::from_name);
+    match (given, said) {
+        (Some(ModelSource::Local), Some(said)) if said != ModelSource::Local => {
+            let hint =
+                format!("its name is of another source: give `--modelsource {}`, or leave that flag out", said.name());
+            Err(Failure::usage(format!("the zoo has no model `{name}`")).with_hint(hint))
+        }
+        (Some(given), _) => Ok(given),
+        (None, Some(said)) => Ok(said),
+        (None, None) => {
+            let near = names::nearest(name, zoo::list().iter().map(|entry| entry.name));
+            let hint =
+                near.unwrap_or_else(|| "`opcollect list` shows all; `--modelsource` says what a file is".to_owned());
+            Err(Failure::usage(format!("no source has a model `{name}`")).with_hint(hint))
+        }
+    }
 }
 
 /// Shapes by name, once for each size: an input that is named several times has as many.

@@ -12,7 +12,11 @@ use capture::tpu::loss::Losses;
 use capture::tpu::summary::summarise;
 use capture::tpu::view::Outputs;
 use clap::{Args, Subcommand};
+use datasets::Output;
+use engine::failure::Failure;
+use engine::stores::failed;
 use engine::tpu::{self, ImportOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What can be done with captures of TPU cards.
@@ -145,6 +149,9 @@ pub struct TpuCompare {
     /// Clock of the tensor unit in MHz, instead of the captures' own
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
+    /// Write a page with all changes to this file, to open in a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -220,11 +227,16 @@ fn import(arguments: &TpuImport) -> Result<u8> {
 }
 
 fn compare(arguments: &TpuCompare) -> Result<u8> {
+    let mut html = arguments.html.as_ref().map(|path| Output::create(path).map_err(failed)).transpose()?;
     let (comparison, losses) = tpu::diff(&arguments.before, &arguments.after, arguments.tiu_freq)?;
     let share = arguments.threshold / 100.0;
     let mut code = losses.iter().map(tell_losses).max().unwrap_or(DONE);
     if arguments.fail_on == Some(FailOn::Slower) && comparison.is_slower(share) {
         code = SLOWER;
+    }
+    if let Some(mut output) = html.take() {
+        output.write_all(comparison.page(share).as_bytes()).map_err(Failure::environment)?;
+        output.keep().map_err(failed)?;
     }
     if arguments.json {
         print_json(&comparison.document(share))?;
@@ -243,7 +255,7 @@ fn take(arguments: &TpuCapture) -> Result<u8> {
         // Several captures get a folder each; a single one takes the folder itself.
         let is_single = taken.captures.len() == 1;
         let folder = if is_single { out.clone() } else { out.join(path.file_name().unwrap_or_default()) };
-        eprintln!("note: viewing `{}` in `{}`", path.display(), folder.display());
+        tell(&[format!("viewing `{}` in `{}`", path.display(), folder.display())]);
         code = code.max(view(path, &folder, outputs)?);
     }
     Ok(code)

@@ -11,6 +11,7 @@ use bench::{Bench, Versions};
 use datasets::best::{Answer, Best, Question, best};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
+use job::space::Schedule;
 use measure::host::Facts;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
@@ -135,6 +136,13 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     }
 }
 
+/// Returns the knobs of a schedule, or the beginning of its hash where this program cannot read it.
+fn schedule(best: &Best) -> String {
+    let read = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
+    let hash = || best.schedule_hash.as_deref().map_or_else(String::new, |hash| hash.chars().take(8).collect());
+    read.map_or_else(hash, |schedule| schedule.describe())
+}
+
 /// Returns the sum of the best times of a model's tasks, or None if a task has no count.
 fn total_ns(tasks: &[Best]) -> Option<f64> {
     let mut fastest: Vec<(&str, f64, i64)> = Vec::new();
@@ -170,14 +178,13 @@ impl BestTimes {
             figures("median"),
             figures("±"),
             figures("schedules"),
-            words("by").drops(2),
-            words("host").drops(1),
+            words("schedule").least(20).drops(1),
+            words("host").drops(2),
         ];
         let versions = has_versions.then(|| words("versions").least(16));
         let mut table = Table::new(columns.into_iter().chain(versions));
         for best in &self.tasks {
             let half = best.interval_ns.map(|(low, high)| (high - low) / 2.0 / best.median_ns);
-            let schedule = best.schedule_hash.as_deref().map(|hash| &hash[..hash.len().min(8)]);
             let row = [
                 best.task.clone(),
                 or_unknown(best.count, |count| count.to_string()),
@@ -185,7 +192,7 @@ impl BestTimes {
                 duration(best.median_ns),
                 or_unknown(half, report::percent),
                 best.schedules.to_string(),
-                schedule.unwrap_or_default().to_owned(),
+                schedule(best),
                 best.host.clone(),
             ];
             table.row(row.into_iter().chain(has_versions.then(|| best.versions.clone())));

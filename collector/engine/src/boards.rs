@@ -193,11 +193,19 @@ pub fn look(
         return Err(Failure::usage("`--bitstream` is for a core on a board's fabric, and this is about its processor")
             .with_hint("leave it out, or give `--unit fpga`"));
     }
+    // A board that does not exist is refused before anything is connected to.
+    let named = config.kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
+    let name = wanted.board.or(config.kind().default_board()).unwrap_or("a board");
     // The first free board represents all boards of its key; boards that differ from it are not
     // used.
     let device = Device::open(access).map_err(trackers::unreachable)?;
     let devices = trackers::devices(access)?;
-    let own = target_of(&device, access, wanted.board, config, bench)?;
+    let stand_in = named.as_ref().and_then(|board| stand_in(board, name, &device));
+    let own = match named {
+        Some(board) if stand_in.is_none() => board,
+        Some(_) => target_of(HOST, &device, bench)?,
+        None => target_of(&config.target, &device, bench)?,
+    };
     let facts = facts_of(&device, &own);
     check(&device, &own, &facts)?;
     let cpus = match (&device.told, device.threads) {
@@ -219,7 +227,7 @@ pub fn look(
         )
     })?;
     let why_emulated = match &device.told {
-        Some(told) => told.emulated.clone(),
+        Some(told) => stand_in.or_else(|| told.emulated.clone()),
         None if wanted.on_hardware => None,
         None => Some("the server cannot say whether it runs on hardware; `--on-hardware` says so".to_owned()),
     };
@@ -299,19 +307,20 @@ pub fn look_at_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
+/// Returns why times are emulated if a machine with another processor stands in for a board.
+///
+/// Only an agent that was told to be an emulator does so; any other of the wrong architecture is refused.
+fn stand_in(board: &Target, name: &str, device: &Device) -> Option<String> {
+    let told = device.told.as_ref()?;
+    let (is, wanted) = (&told.facts.architecture, targets::architecture(&board.text));
+    let why = told.emulated.as_ref().filter(|_| *is != wanted)?;
+    Some(format!("{why}, and an {is} processor stands in for the {wanted} cores of {name}"))
+}
+
 /// Returns the target of a board's code.
-fn target_of(
-    device: &Device,
-    access: &Access,
-    named: Option<&str>,
-    config: &Config,
-    bench: &mut dyn Bench,
-) -> Result<Target> {
-    if let Some(target) = config.kind().board_target(named, &access.key) {
-        return target.map_err(Failure::usage);
-    }
-    if config.target != HOST {
-        let asked = machine::target(&config.target, bench)?;
+fn target_of(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
+    if asked != HOST {
+        let asked = machine::target(asked, bench)?;
         let architecture = targets::architecture(&asked.text);
         let like = targets::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
         return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
@@ -375,5 +384,8 @@ fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
         "wrong architecture: the target is for {wanted}, and {} is {}",
         device.address, facts.architecture
     ))
-    .with_hint("give the board that it is by `--board`, or `--target llvm` for whatever it has"))
+    .with_hint(
+        "give the board that it is by `--board`, or `--target llvm` for whatever it has; to try boards out without one, \
+         start the agent by `opcollect board serve --emulated`",
+    ))
 }

@@ -8,6 +8,9 @@ pub trait Observer {
     /// Receives notes of one kind for the user, in addition to the result.
     fn notes(&self, notes: &[String]);
 
+    /// Receives what is done from now on, where that takes long and nothing else shows it.
+    fn doing(&self, _what: &str) {}
+
     /// Receives a single note.
     fn note(&self, note: String) {
         self.notes(&[note]);

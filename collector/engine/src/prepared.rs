@@ -10,7 +10,7 @@ use crate::campaign::graphs::{self, LoadedModels};
 use crate::failure::{Failure, chain};
 use crate::given::{self, InputFiles};
 use crate::network::record::Attempt;
-use crate::network::simulated::Simulator;
+use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Best, Comparison, Made, NetworkError};
 use crate::observer::Observer;
 use crate::runs::{After, Runs};
@@ -266,6 +266,7 @@ impl PreparedModel {
             Ok(BuildJob::new(&task, &target, &network::default_schedule(&one.task, &target)))
         };
         let tasks = self.plan.tasks.iter().map(|one| Ok((one, job(one)?))).collect::<Result<Vec<_>>>()?;
+        self.runs.observer.doing(&format!("simulating a call of each of {} tasks by {}", tasks.len(), simulated::NAME));
         let folder = self.runs.path("simulated");
         fs::create_dir(&folder).map_err(Failure::environment)?;
         let cpus = self.runs.cpus.clone();

@@ -38,6 +38,14 @@ impl Records {
     }
 }
 
+/// Gives a network the one name it has in the zoo: older records have aliases as users typed them.
+fn fold_name(record: &mut Record) {
+    if record.model_source.as_deref() == Some("local") {
+        let name = record.model_name.as_deref().and_then(zoo::canonical);
+        record.model_name = name.or(record.model_name.take());
+    }
+}
+
 impl Batches for Chosen {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next()
@@ -48,6 +56,10 @@ impl Iterator for Records {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {
-        self.rows.next()
+        let mut record = self.rows.next()?;
+        if let Ok(record) = &mut record {
+            fold_name(record);
+        }
+        Some(record)
     }
 }

@@ -20,6 +20,7 @@ mod resnet;
 pub mod safetensors;
 mod shufflenet;
 pub mod simple;
+mod sources;
 mod squeezenet;
 pub mod transformers;
 mod vgg;
@@ -31,6 +32,7 @@ use models::graph::{Graph, ValueId};
 use models::names;
 use net::Net;
 use resnet::Bottleneck;
+pub use sources::source_of;
 use video::Time;
 
 pub struct Entry {
@@ -157,6 +159,17 @@ pub fn build(name: &str, batch: i64) -> Result<Graph> {
     let input = entry.input_of(change).map_err(refused)?;
     // The image may be too small for later layers.
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
+}
+
+/// The name that records have for a model, in place of an alias or another spelling: `resnet-18:hw=160` for `ResNet:hw=160`. None
+/// where the name is that already, or of no model here.
+pub fn canonical(name: &str) -> Option<String> {
+    let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
+    if MODELS.iter().any(|entry| entry.name == base) {
+        return None;
+    }
+    let entry = find(base).ok()?;
+    Some(change.map_or_else(|| entry.name.to_owned(), |change| format!("{}:{change}", entry.name)))
 }
 
 pub fn find(name: &str) -> Result<&'static Entry> {

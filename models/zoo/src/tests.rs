@@ -105,3 +105,17 @@ fn networks_for_images_take_images_of_another_size() {
     assert_eq!(says("lstm:hw=64"), "model `lstm:hw=64`: its input is always 16x128");
     assert!(says("inception-v3:hw=16").starts_with("model `inception-v3:hw=16`"), "{}", says("inception-v3:hw=16"));
 }
+
+#[test]
+fn other_spellings_have_one_name_in_records() {
+    for (name, expected) in [
+        ("MLP", Some("mlp")),
+        ("ResNet", Some("resnet-18")),
+        ("resnet18:hw=160", Some("resnet-18:hw=160")),
+        ("resnet-18:hw=160", None),
+        ("mlp", None),
+        ("no-such-model", None),
+    ] {
+        assert_eq!(canonical(name).as_deref(), expected, "{name}");
+    }
+}

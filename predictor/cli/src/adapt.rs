@@ -2,13 +2,13 @@
 
 use crate::installation::{cache_folder, collector, shipped_predictor};
 use crate::loading::load_samples_from;
-use crate::options::Filter;
-use crate::predict::describe_distance;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::options::{Filter, whole_seconds};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::adaptation;
 use predictor::this_host::Calibration;
 use predictor::{Error, Result, bundle, published};
+use report::terminal::print_notes;
 use report::{Cell, Table, UNKNOWN, duration, figures, words};
 use serde_json::json;
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ Examples:
 /// How to correct.
 #[derive(Clone, Debug, Args)]
 pub struct Adapt {
-    /// File that `train` wrote; with --this-host the one that came with the program is the default
-    #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
+    /// File that `train` wrote [default: the one that came with the program: for GPUs with --mapping, else for CPUs]
+    #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Measure ten fixed operators on this machine with `opcollect`, about 20 seconds, and keep how far it is from where the
-    /// predictor learned; `predict` then speaks of this machine
+    /// predictor learned; all commands, `serve` and Python then predict for this machine
     #[arg(long, conflicts_with = "data")]
     pub this_host: bool,
     /// File of records or table of others, or a store, measured on the device; rows of devices that were learned from are not
@@ -44,9 +44,9 @@ pub struct Adapt {
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
     /// Seconds that --this-host may take
-    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = clap::value_parser!(u64).range(10..=3600))]
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds)]
     pub seconds: u64,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -56,11 +56,11 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     if arguments.this_host {
         return this_host(arguments);
     }
-    let (Some(predictor), Some(path)) = (&arguments.predictor, &arguments.out) else {
-        return Err(Error::Query("say what to correct and where to write it: --predictor and --out".to_owned()));
+    let Some(path) = &arguments.out else {
+        return Err(Error::Query("say where to write the corrected predictor: --out".to_owned()));
     };
     let out = begin(Some(path))?;
-    let mut predictor = bundle::read(predictor)?;
+    let mut predictor = bundle::read(&predictor_file(arguments)?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt(&mut predictor, samples)?;
     finish(out, || bundle::to_bytes(&predictor))?;
@@ -85,20 +85,28 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
             after,
         ]);
     }
-    print(&format!(
-        "{}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
-        table.on(&paper()),
-        path.display()
-    ))?;
+    print_text(
+        arguments.json,
+        &format!(
+            "{}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
+            table.on(&paper()),
+            path.display()
+        ),
+    )?;
     if arguments.json {
         print_json(&json!({ "out": path, "changes": changes }))?;
     }
     Ok(DONE)
 }
 
+fn predictor_file(arguments: &Adapt) -> Result<PathBuf> {
+    let shipped = || shipped_predictor(None, arguments.mapping.is_some());
+    arguments.predictor.clone().map_or_else(shipped, Ok)
+}
+
 /// Measures how far this machine is, and keeps it.
 fn this_host(arguments: &Adapt) -> Result<u8> {
-    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(|| shipped_predictor(None, false), Ok)?)?;
+    let predictor = bundle::read(&predictor_file(arguments)?)?;
     let host_class = measure::host::Facts::read().host_class();
     let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
     let problem = "there is no folder for what is kept, as HOME is not set: say where with --out FILE";
@@ -131,12 +139,13 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
             if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
         ]);
     }
-    print(&table.on(&paper()))?;
+    print_text(arguments.json, &table.on(&paper()))?;
     let disturbed = known.sentinels.len() - known.known().count();
     if disturbed > 0 {
-        eprintln!("warning: {disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+        let warning = format!("{disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+        print_notes("warning", [warning]);
     }
-    print(&format!("{}\nkept in `{}`", describe_distance(&known), kept.display()))?;
+    print_text(arguments.json, &format!("{}\nkept in `{}`", known.translation(1).note(), kept.display()))?;
     if arguments.json {
         print_json(&json!({ "out": kept, "distance": known.distance(), "calibration": known }))?;
     }

@@ -3,6 +3,7 @@
 use crate::adapt::{ADAPT_EXAMPLES, Adapt};
 use crate::correlate::Correlate;
 use crate::cotune::{COTUNE_EXAMPLES, CotuneArguments};
+use crate::devices::Devices;
 use crate::eval::{EVAL_EXAMPLES, Eval};
 use crate::explain::Explain;
 use crate::in_place::{IN_PLACE_EXAMPLES, InPlaceArguments};
@@ -27,7 +28,8 @@ Examples:
   oppredict eval --data opcollect-data --protocol P1 --html errors.html
   oppredict serve --predictor cpu.opp
 
-Exit codes: 0 all done; 1 done, with losses that are named; 2 bad use or input; 3 this machine or installation cannot do it.";
+Exit codes: 0 all done; 1 done, with losses that are named; 2 bad use or input; 3 this machine or
+installation cannot do it; 4 worse than before, with `eval --gate`.";
 
 /// Predict operator times from a dataset, and say how sure the prediction is.
 #[derive(Debug, Parser)]
@@ -36,6 +38,9 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_name = "WHEN", value_parser = ["auto", "always", "never"], default_value = "auto")]
+    pub color: String,
 }
 
 /// What to do.
@@ -85,6 +90,8 @@ pub enum Command {
     Serve(Serve),
     /// Write a predictor's trees as XGBoost's JSON, or take them from there
     Xgboost(Xgboost),
+    /// List the values of `--device` and what is known of each device
+    Devices(Devices),
     /// List the features, their units and sources
     Features,
     /// Print a script that completes commands in a shell

@@ -3,7 +3,7 @@
 use crate::csv::quoted;
 use crate::loading::load_samples;
 use crate::options::Data;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use predictor::correlate::{Correlation, Part, correlate};
 use predictor::{Result, pages};
@@ -25,7 +25,7 @@ pub struct Correlate {
     /// Write a heat map for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -66,7 +66,7 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
             table.row(cells);
         }
     }
-    print(&table.on(&paper()))?;
+    print_text(arguments.json, &table.on(&paper()))?;
     if arguments.json {
         print_json(&found)?;
     }

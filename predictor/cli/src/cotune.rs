@@ -2,8 +2,8 @@
 
 use crate::installation::collector;
 use crate::loading::read_times;
-use crate::options::TimesFlags;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::options::{TimesFlags, whole_seconds};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
@@ -44,12 +44,12 @@ pub struct CotuneArguments {
     #[arg(long, value_name = "FILE", requires = "measure")]
     pub opcollect: Option<PathBuf>,
     /// Seconds that measuring may take
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure")]
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure", value_parser = whole_seconds)]
     pub deadline: u64,
     /// Write both ways for `opcollect race`
     #[arg(long, value_name = "FILE")]
     pub choice: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -59,7 +59,7 @@ pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = begin(arguments.choice.as_deref())?;
     let found = question.choose(&read_times(&arguments.times, true)?)?;
-    print(&describe(&found))?;
+    print_text(arguments.json, &describe(&found))?;
     let choice = found.choice();
     finish(file, || choice.to_string().into_bytes())?;
     let measured = match arguments.measure {
@@ -71,7 +71,7 @@ pub fn run(arguments: &CotuneArguments) -> Result<u8> {
         false => None,
     };
     if let Some(measured) = &measured {
-        print(&describe_measurement(measured))?;
+        print_text(arguments.json, &describe_measurement(measured))?;
     }
     if arguments.json {
         let texts = |way: &str| -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use crate::loading::{load_samples, load_unmeasured_samples};
 use crate::options::{Data, saved};
-use crate::{DONE, WORSE, begin, finish, paper, print, print_json};
+use crate::{DONE, WORSE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
@@ -78,7 +78,7 @@ pub struct Eval {
     /// Write a page for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -100,7 +100,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     if eval.curve {
         evaluation.curve = curve(&samples, &plan)?;
     }
-    print(&overview(&evaluation))?;
+    print_text(eval.json, &overview(&evaluation))?;
     finish(page, || pages::evaluation(&evaluation).into_bytes())?;
     let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
     if !worse.is_empty() {

@@ -1,18 +1,18 @@
 //! `oppredict explain`.
 
-use crate::loading::{load_samples_from, read_described, read_predictor};
-use crate::options::Filter;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::loading::{load_samples_from, read_predictor};
+use crate::options::{Filter, PredictorFlags};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use datasets::output::Output;
 use predictor::explain::{self, Change, Effect, Explanation, Limits, Neighbour};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
-use report::{Table, duration, figures, words};
+use report::{Table, activity, duration, figures, words};
 use samples::Samples;
 use samples::features::FEATURES;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Features in a table on the screen; files and documents hold all.
 const SHOWN: usize = 12;
@@ -20,11 +20,11 @@ const SHOWN: usize = 12;
 /// What to explain.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
-    /// File that `train` wrote
-    #[arg(long, value_name = "FILE", required_unless_present = "data")]
-    pub predictor: Option<PathBuf>,
+    /// The predictor.
+    #[command(flatten)]
+    pub asked: PredictorFlags,
     /// Operator whose answer is taken apart
-    #[arg(long, value_name = "TEXT", requires = "predictor")]
+    #[arg(long, value_name = "TEXT", required_unless_present = "data")]
     pub op: Option<String>,
     /// Measured data, repeatable. With --op: the nearest rows, and with --vary the effect over all rows. With --predictor
     /// alone: what each feature does over many rows. Alone: what mixing up each feature costs on held-out shapes
@@ -51,7 +51,7 @@ pub struct Explain {
     /// Write what each feature does over many rows for the browser
     #[arg(long, value_name = "FILE", requires_all = ["predictor", "data"], conflicts_with = "op")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -63,18 +63,17 @@ pub fn run(arguments: &Explain) -> Result<u8> {
         true => None,
         false => Some(load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
     };
-    match (&arguments.predictor, &arguments.op, samples) {
-        (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
-        (Some(path), None, Some(samples)) => summaries(path, &samples, page, arguments.json),
-        (None, _, Some(samples)) => importances(&samples, arguments.json),
-        (_, _, None) => {
-            Err(Error::Query("say --predictor and --op to explain an answer, or --data to see what matters".to_owned()))
-        }
+    match (&arguments.op, samples) {
+        (Some(op), samples) => prediction(op, samples.as_ref(), arguments),
+        (None, Some(samples)) if arguments.asked.predictor.is_some() => summaries(&samples, page, arguments),
+        (None, Some(samples)) => importances(&samples, arguments.json),
+        (None, None) => Err(Error::Query("give --op to explain an answer, or --data to see what matters".to_owned())),
     }
 }
 
-fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
-    let (predictor, mapping) = read_described(path, arguments.mapping.as_deref())?;
+fn prediction(text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
+    let (predictor, mapping) =
+        read_predictor(&arguments.asked, arguments.device.as_deref(), arguments.mapping.as_deref())?;
     let operator = queries::operator(text, mapping.as_ref())?;
     let mut setting = Setting {
         device: arguments.device.clone(),
@@ -85,13 +84,13 @@ fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Ex
     setting.set_knobs(&arguments.knob)?;
     let vary = arguments.vary.as_deref();
     let answer = explain::explain_answer(&predictor, &operator, &setting, samples, vary)?;
-    print(&format!("{}\n{}", answer.operator, answer_text(&answer.explanation, &answer.limits)))?;
-    print(&improvement_lines(&answer.improvements))?;
+    print_text(arguments.json, &format!("{}\n{}", answer.operator, answer_text(&answer.explanation, &answer.limits)))?;
+    print_text(arguments.json, &improvement_lines(&answer.improvements))?;
     if !answer.neighbours.is_empty() {
-        print(&neighbour_table(&answer.neighbours))?;
+        print_text(arguments.json, &neighbour_table(&answer.neighbours))?;
     }
     if let Some(feature) = vary {
-        print(&variation_tables(feature, &answer.varied, &answer.effects))?;
+        print_text(arguments.json, &variation_tables(feature, &answer.varied, &answer.effects))?;
     }
     if arguments.json {
         print_json(&json!(answer))?;
@@ -208,8 +207,9 @@ fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> Str
 }
 
 /// What each feature does over many rows of each operator.
-fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool) -> Result<u8> {
-    let found = explain::summaries(&read_predictor(path)?, samples)?;
+fn summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
+    let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
+    let found = explain::summaries(&predictor, samples)?;
     let mut table = Table::new([words("operator"), figures("rows"), words("feature"), figures("typically ×")]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
@@ -217,21 +217,22 @@ fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool
             table.row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
         }
     }
-    print(&table.on(&paper()))?;
+    print_text(arguments.json, &table.on(&paper()))?;
     finish(page, || pages::swarms(&found).into_bytes())?;
-    if as_json {
+    if arguments.json {
         print_json(&found)?;
     }
     Ok(DONE)
 }
 
 fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
+    activity::begin(format!("learning, and mixing up each of {} features", samples.names.len()));
     let found = explain::importance(samples, 0)?;
     let mut table = Table::new([words("operator"), words("feature"), figures("MAPE + points")]);
     for one in found.iter().take(3 * SHOWN) {
         table.row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
     }
-    print(&table.on(&paper()))?;
+    print_text(as_json, &table.on(&paper()))?;
     if as_json {
         print_json(&found)?;
     }

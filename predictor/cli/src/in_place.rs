@@ -2,7 +2,7 @@
 
 use crate::loading::print_reasons;
 use crate::options::Filter;
-use crate::{DONE, DONE_WITH_LOSSES, paper, print, print_json};
+use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
 use clap::Args;
 use predictor::in_place::PlacedNetworks;
 use predictor::{Error, Result};
@@ -28,7 +28,7 @@ pub struct InPlaceArguments {
     /// Show each operator, too
     #[arg(long)]
     pub operators: bool,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -45,11 +45,11 @@ pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
                 .to_owned(),
         ));
     }
-    print(&network_table(networks).on(&paper()))?;
+    print_text(arguments.json, &network_table(networks).on(&paper()))?;
     if arguments.operators {
         for network in networks {
-            print(&format!("\n{}", network.name))?;
-            print(&operator_table(network).on(&paper()))?;
+            print_text(arguments.json, &format!("\n{}", network.name))?;
+            print_text(arguments.json, &operator_table(network).on(&paper()))?;
         }
     }
     if arguments.json {

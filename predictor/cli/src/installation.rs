@@ -5,9 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// Returns the predictor that came with this program, for a device where one is named.
 pub fn shipped_predictor(device: Option<&str>, is_described: bool) -> Result<PathBuf> {
+    published::find(&program()?, device, is_described)
+}
+
+/// Returns all predictors that came with this program.
+pub fn shipped_predictors() -> Result<Vec<PathBuf>> {
+    published::all(&program()?)
+}
+
+fn program() -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
-    let program = program.map_err(|error| Error::io("find", Path::new("oppredict"), error))?;
-    published::find(&program, device, is_described)
+    program.map_err(|error| Error::io("find", Path::new("oppredict"), error))
 }
 
 /// Returns the program `opcollect` beside this one, else the first on the search path.
@@ -18,6 +26,5 @@ pub fn collector() -> PathBuf {
 
 /// Returns the user's cache; None where the environment names neither a cache nor a home.
 pub fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))
+    published::cache_folder(|name| std::env::var_os(name))
 }

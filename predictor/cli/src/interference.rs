@@ -1,11 +1,12 @@
 //! `oppredict interference`.
 
 use crate::loading::print_left_out;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use planners::interference::Machine;
 use predictor::planning::{coruns::Scores, interference::RecordedSlowdowns};
 use predictor::{Result, pages};
+use report::terminal::print_notes;
 use report::{Table, figures, words};
 use serde_json::json;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub struct InterferenceArguments {
     /// Write a heat map of all slowdowns for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -46,9 +47,9 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let scores = read.scores(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {
-        eprintln!("note: {} slowdowns left out: not known to 5 %", coruns.left_out);
+        print_notes("note", [format!("{} slowdowns left out: not known to 5 %", coruns.left_out)]);
     }
-    print(&describe(&scores, machine))?;
+    print_text(arguments.json, &describe(&scores, machine))?;
     finish(page, || pages::slowdowns(coruns, &scores).into_bytes())?;
     if arguments.json {
         let partners = &coruns.partners;

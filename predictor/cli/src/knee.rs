@@ -2,7 +2,8 @@
 
 use crate::installation::collector;
 use crate::loading::read_predictor;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::options::{PredictorFlags, whole_seconds};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
 use predictor::queries::{self, Operator, Setting};
@@ -15,9 +16,9 @@ use std::time::Duration;
 /// Where to look for a knee.
 #[derive(Clone, Debug, Args)]
 pub struct KneeArguments {
-    /// File that `train` wrote
-    #[arg(long, value_name = "FILE")]
-    pub predictor: PathBuf,
+    /// The predictor.
+    #[command(flatten)]
+    pub asked: PredictorFlags,
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
     #[arg(long, value_name = "TEXT")]
     pub op: String,
@@ -43,7 +44,7 @@ pub struct KneeArguments {
     #[arg(long, value_name = "FILE", requires = "probe")]
     pub opcollect: Option<PathBuf>,
     /// Seconds that one measurement may take
-    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe")]
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe", value_parser = whole_seconds)]
     pub deadline: u64,
     /// Answer outside of what was learned, and say so
     #[arg(long)]
@@ -51,7 +52,7 @@ pub struct KneeArguments {
     /// Write the curves for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -59,7 +60,7 @@ pub struct KneeArguments {
 /// Prints each curve and its turning point.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
-    let predictor = read_predictor(&arguments.predictor)?;
+    let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let operator = queries::operator(&arguments.op, None)?;
     let mut usual = Setting {
         device: arguments.device.clone(),
@@ -78,7 +79,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let mut knees = Vec::new();
     for over in &arguments.over {
         let found = find_knee(&predictor, &operator, &usual, over, &options)?;
-        print(&overview(&operator, &found))?;
+        print_text(arguments.json, &overview(&operator, &found))?;
         knees.push(found);
     }
     finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;

@@ -1,15 +1,14 @@
 //! The command line: arguments, notes and tables.
 //!
-//! Results go to standard output, notes to standard error; with `--json` the last line of standard output is one JSON
-//! document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
+//! Results go to standard output, notes to standard error; with `--json` standard output is one JSON document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
 //! Files are tried before the work that fills them.
-#![allow(clippy::print_stderr)]
 
 mod adapt;
 mod arguments;
 mod correlate;
 mod cotune;
 mod csv;
+mod devices;
 mod eval;
 mod explain;
 mod features;
@@ -28,10 +27,11 @@ mod train;
 mod xgboost;
 
 use arguments::{Arguments, Command};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use datasets::output::Output;
 use predictor::{Error, Result};
-use report::terminal::paper;
+use report::terminal::{paper, print_error, take_color_flag};
+use report::{ColorChoice, activity};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,13 +46,31 @@ const WORSE: u8 = 4;
 /// Runs the program.
 pub fn run() -> ExitCode {
     measure::host::memory::bound_process();
-    match dispatch(Arguments::parse()) {
+    let done = dispatch(parse());
+    activity::end();
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {}", report::error_text(&error.to_string()));
+            print_error(&format!("error: {error}"));
             ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
         }
     }
+}
+
+/// Parses the command line. Ends the process with help or an error, as `clap` does, in the colours that `--color` says.
+fn parse() -> Arguments {
+    let (words, colours) = take_color_flag(std::env::args_os())
+        .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
+    let colours = match colours {
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+        ColorChoice::Always => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+    };
+    let matches = Arguments::command().color(colours).get_matches_from(words);
+    if let Some(name) = matches.subcommand_name() {
+        activity::begin(format!("`oppredict {name}` is at work"));
+    }
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8> {
@@ -73,6 +91,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Command::Cotune(cotune) => cotune::run(&cotune),
         Command::Serve(serve) => serve::run(&serve),
         Command::Xgboost(xgboost) => xgboost::run(&xgboost),
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Features => features::run(),
         Command::Completions { shell } => completions(shell),
     }
@@ -89,6 +108,11 @@ fn completions(shell: clap_complete::Shell) -> Result<u8> {
 /// Prints a result.
 fn print(text: &str) -> Result<()> {
     report::terminal::print(text).map_err(unprintable)
+}
+
+/// Prints a result for people, unless a document was asked for in its place.
+fn print_text(as_json: bool, text: &str) -> Result<()> {
+    if as_json { Ok(()) } else { print(text) }
 }
 
 /// Prints one JSON document on one line.

@@ -1,10 +1,13 @@
 //! Samples and predictors from files, with notes about what was left out.
 
-use crate::options::{Data, TimesFlags};
+use crate::installation::{cache_folder, shipped_predictor};
+use crate::options::{Data, PredictorFlags, TimesFlags};
 use learn::predictor::Predictor;
 use predictor::origin::Origin;
 use predictor::planning::{Host, KnownTimes, RecordChoice};
-use predictor::{Result, bundle, queries};
+use predictor::this_host::{self, Calibration};
+use predictor::{Error, Result, bundle, published, queries};
+use report::activity;
 use report::terminal::print_notes;
 use samples::Samples;
 use samples::records::{self, Policy};
@@ -23,7 +26,8 @@ pub fn print_reasons(left_out: &BTreeMap<String, u64>) {
 /// Reports the number of records that were left out because of their versions.
 pub fn print_left_out(count: usize) {
     if count > 0 {
-        eprintln!("note: {count} records of other versions are left out; `--all-versions` uses them, too");
+        let note = format!("{count} records of other versions are left out; `--all-versions` uses them, too");
+        print_notes("note", [note]);
     }
 }
 
@@ -40,6 +44,8 @@ pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
 
 /// Reads records, or a table of others through a mapping, and says what was left out.
 pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
+    let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+    activity::begin(format!("reading {}", names.join(", ")));
     let samples = match mapping {
         Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
         None => records::samples(paths, &policy)?,
@@ -48,24 +54,62 @@ pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Poli
     print_notes("warning", &samples.warnings);
     let hints = samples.filter_hints.iter();
     print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine medians are better known")));
+    activity::begin(format!("working on {} samples", samples.rows.len()));
     Ok(samples)
 }
 
-/// Reads a predictor that answers, and says where it learned from other code than these programs make.
-pub fn read_predictor(path: &Path) -> Result<Predictor> {
-    let predictor = bundle::read(path)?;
+/// Reads the predictor that flags name, or the one that came with the program, and the mapping whose operators and devices can be
+/// asked about. Its answers are for this machine where that was adapted to and no device is named; a note says whose times they are.
+pub fn read_predictor(
+    flags: &PredictorFlags,
+    device: Option<&str>,
+    mapping: Option<&Path>,
+) -> Result<(Predictor, Option<Mapping>)> {
+    let shipped = || shipped_predictor(device, mapping.is_some());
+    let file = flags.predictor.clone().map_or_else(shipped, Ok)?;
+    let mut predictor = bundle::read(&file)?;
     print_notes("note", Origin::of(&predictor.about).note());
-    Ok(predictor)
-}
-
-/// Reads a predictor and a mapping, whose devices can then be asked about.
-pub fn read_described(path: &Path, mapping: Option<&Path>) -> Result<(Predictor, Option<Mapping>)> {
-    let mut predictor = read_predictor(path)?;
     let mapping = mapping.map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
     }
+    apply_calibration(&mut predictor, flags, device)?;
     Ok((predictor, mapping))
+}
+
+/// Makes answers those of this machine, where it is known how far that is, and prints a note about it.
+fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: Option<&str>) -> Result<()> {
+    if device.is_some() {
+        return match flags.calibration {
+            Some(_) => Err(Error::Query(
+                "--device names whose times are asked for, and --calibration makes them those of this machine; leave one out"
+                    .to_owned(),
+            )),
+            None => Ok(()),
+        };
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let here = measure::host::Facts::read().host_class();
+    match &flags.calibration {
+        Some(path) => predictor.this_host = Some(Calibration::read_for(path, predictor)?.translation(cpus)),
+        None => published::apply_calibration(predictor, cache_folder().as_deref(), &here, cpus)?,
+    }
+    let note = match (&predictor.this_host, this_host::learned_on(predictor)) {
+        (Some(known), _) => known.note(),
+        // A predictor that was named, or learned from several devices, speaks of what the user knows.
+        (None, _) if flags.predictor.is_some() => return Ok(()),
+        (None, Err(_)) => return Ok(()),
+        (None, Ok(learned_on)) if here == learned_on => format!(
+            "the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one is, \
+             `oppredict adapt --this-host` finds out in about 20 s"
+        ),
+        (None, Ok(learned_on)) => format!(
+            "the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
+             `{here}`: how far it is, `oppredict adapt --this-host` finds out in about 20 s"
+        ),
+    };
+    print_notes("note", [note]);
+    Ok(())
 }
 
 /// Reads times of operators from records, a predictor or both, and says what was left out.
@@ -73,7 +117,14 @@ pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> 
     let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
     let host = flags.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
     print_left_out(host.as_ref().map_or(0, |host| host.left_out));
-    let predictor = flags.predictor.as_ref().map(|path| read_predictor(path)).transpose()?;
     let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
+    // Beside measured times, another machine's predictions are only added where they are asked for.
+    let predictor = match host.is_none() || flags.predictor.is_some() {
+        true => {
+            let flags = PredictorFlags { predictor: flags.predictor.clone(), calibration: None };
+            Some(read_predictor(&flags, device.as_deref(), None)?.0)
+        }
+        false => None,
+    };
     KnownTimes::new(host, predictor, device)
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 pub struct Data {
     /// File of records or table of others, or a store; repeatable
-    #[arg(long, required = true, value_name = "PATH")]
+    #[arg(long, alias = "store", required = true, value_name = "PATH")]
     pub data: Vec<PathBuf>,
     /// TOML file that says what the columns of a foreign table mean
     #[arg(long, value_name = "FILE")]
@@ -48,13 +48,26 @@ pub struct Filter {
     pub default_only: bool,
 }
 
+/// The predictor that is asked.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PredictorFlags {
+    /// File that `train` wrote [default: the one for CPUs that came with the program; with a GPU's --device, or with --mapping, the
+    /// one for GPUs]
+    #[arg(long, value_name = "FILE")]
+    pub predictor: Option<PathBuf>,
+    /// How far this machine is from where the predictor learned: the file that `adapt --this-host --out` wrote [default: what
+    /// `adapt --this-host` kept of this machine for this predictor]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+}
+
 /// Where times of operators come from.
 #[derive(Clone, Debug, Args)]
 pub struct TimesFlags {
     /// Store with records of this machine, at every number of threads up to --threads; what was measured is not predicted
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "store", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// File that `train` wrote, for what was not measured
+    /// File that `train` wrote, for what was not measured [default: without --data, the one that came with the program]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Class of hosts, where the store has several; without --data, the predictor's device
@@ -66,6 +79,12 @@ pub struct TimesFlags {
     /// Device of the predictor beside --data; may be left out where it learned from only one
     #[arg(long, value_name = "NAME", requires_all = ["predictor", "data"])]
     pub device: Option<String>,
+}
+
+/// A time in whole seconds.
+pub fn whole_seconds(text: &str) -> std::result::Result<u64, String> {
+    let seconds = report::quantity::seconds(text)?.ceil();
+    if (1.0..=86_400.0).contains(&seconds) { Ok(seconds as u64) } else { Err("give 1 s to 24 h".to_owned()) }
 }
 
 /// A positive share; `inf` is no limit.

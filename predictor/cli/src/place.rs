@@ -1,14 +1,16 @@
 //! `oppredict place`.
 
-use crate::loading::read_predictor;
+use crate::installation::shipped_predictor;
 use crate::options::model_source;
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use planners::placement::{Edge, Placement};
+use predictor::origin::Origin;
 use predictor::planning::placing::{PlacementOptions, place, times_of_network};
 use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
-use predictor::{Error, Result, pages};
+use predictor::{Error, Result, bundle, pages};
+use report::terminal::print_notes;
 use report::{Cell, Table, duration, figures, number, words};
 use serde_json::json;
 use std::path::PathBuf;
@@ -25,18 +27,18 @@ pub struct PlaceArguments {
     #[arg(long = "times", value_name = "FILE", conflicts_with_all = ["model", "predictor"])]
     pub table: Option<PathBuf>,
     /// Neural network whose operators wait for each other
-    #[arg(long, value_name = "NAME", requires = "predictor")]
+    #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: Option<String>,
-    /// Where --model comes from: the zoo, configurations of transformers, or a file
-    #[arg(long, value_parser = model_source(), default_value = "local", value_name = "SOURCE")]
-    pub modelsource: ModelSource,
+    /// Source of --model [default: by its name: a file ending, the zoo, a transformer]
+    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
+    pub modelsource: Option<ModelSource>,
     /// Tokens of a transformer's sequence
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
     /// Batch size
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
-    /// File that `train` wrote, from records of all devices
+    /// File that `train` wrote, from records of all devices [default: the one for GPUs that came with the program]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
     /// Device of the predictor, repeatable; all of them if left out
@@ -60,7 +62,7 @@ pub struct PlaceArguments {
     /// Write what each operator pays on each device for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -81,7 +83,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
         found.promise(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
-    print(&describe(&table, &found, promised))?;
+    print_text(arguments.json, &describe(&table, &found, promised))?;
     finish(page, || pages::placement(&table, &instance, &found).into_bytes())?;
     if arguments.json {
         let report = json!({
@@ -98,13 +100,14 @@ fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
         return Ok((tables::read(path)?, Vec::new()));
     }
-    let (Some(model), Some(path)) = (&arguments.model, &arguments.predictor) else {
-        let problem = "nothing to place: give --times FILE, or --model and a --predictor of each --device";
-        return Err(Error::Query(problem.to_owned()));
+    let Some(model) = &arguments.model else {
+        return Err(Error::Query("nothing to place: give --times FILE, or --model and each --device".to_owned()));
     };
-    let predictor = read_predictor(path)?;
+    let file = arguments.predictor.clone().map_or_else(|| shipped_predictor(None, true), Ok)?;
+    let predictor = bundle::read(&file)?;
+    print_notes("note", Origin::of(&predictor.about).note());
     let question = NetworkQuestion {
-        source: arguments.modelsource,
+        source: ModelSource::of(arguments.modelsource, model),
         name: model,
         batch: arguments.batchsize,
         tokens: arguments.sequence,

@@ -2,9 +2,10 @@
 
 use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source};
-use crate::{DONE, begin, finish, paper, print, print_json};
+use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use datasets::output::Output;
+use learn::host_translation::HostTranslation;
 use predictor::pages::MeasuredLanes;
 use predictor::planning::Planned;
 use predictor::planning::network::BARRIER_NS;
@@ -24,11 +25,11 @@ Examples:
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
     /// Neural network: a name of the zoo such as `inception-v3`, or what --modelsource says
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: String,
-    /// Where --model comes from: the zoo, configurations of transformers, or a file
-    #[arg(long, value_parser = model_source(), default_value = "local", value_name = "SOURCE")]
-    pub modelsource: ModelSource,
+    /// Source of --model [default: by its name: a file ending, the zoo, a transformer]
+    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
+    pub modelsource: Option<ModelSource>,
     /// Tokens of a transformer's sequence
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
@@ -53,7 +54,7 @@ pub struct PlanArguments {
     /// Draw beside them what `opcollect model run --plan FILE --json` printed into this file
     #[arg(long, value_name = "FILE", requires = "html")]
     pub measured: Option<PathBuf>,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -62,23 +63,23 @@ pub struct PlanArguments {
 pub fn run(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
-    let (found, versions) = planned(arguments)?;
-    print(&answer(&found, &versions))?;
-    keep(arguments, (&found, &versions), page, out)
+    let planned = planned(arguments)?;
+    print_text(arguments.json, &answer(&planned))?;
+    keep(arguments, &planned, page, out)
 }
 
 /// The stages of a model, one a line.
 pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
-    let (found, versions) = planned(arguments)?;
-    print(&list(&found, &versions))?;
-    keep(arguments, (&found, &versions), page, out)
+    let planned = planned(arguments)?;
+    print_text(arguments.json, &list(&planned))?;
+    keep(arguments, &planned, page, out)
 }
 
 fn keep(
     arguments: &PlanArguments,
-    (found, versions): (&Planned, &[String]),
+    PlanOfTimes { found, versions, this_host }: &PlanOfTimes,
     page: Option<Output>,
     out: Option<Output>,
 ) -> Result<u8> {
@@ -86,26 +87,37 @@ fn keep(
     finish(page, || pages::lanes(found, measured.as_ref()).into_bytes())?;
     finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
-        print_json(&json!({ "plan": found, "stages": found.stages.stages, "versions": versions }))?;
+        print_json(
+            &json!({ "plan": found, "stages": found.stages.stages, "versions": versions, "this_host": this_host }),
+        )?;
     }
     Ok(DONE)
 }
 
-/// Returns the plan and the versions of the measured times.
-fn planned(arguments: &PlanArguments) -> Result<(Planned, Vec<String>)> {
+/// A plan and where its times come from.
+struct PlanOfTimes {
+    found: Planned,
+    /// Versions of the measured times.
+    versions: Vec<String>,
+    /// The host that predicted times are for, where that is not the device that was learned from.
+    this_host: Option<HostTranslation>,
+}
+
+fn planned(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let known = read_times(&arguments.times, false)?;
     let question = NetworkQuestion {
-        source: arguments.modelsource,
+        source: ModelSource::of(arguments.modelsource, &arguments.model),
         name: &arguments.model,
         batch: arguments.batchsize,
         tokens: arguments.sequence,
     };
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
     let found = known.plan(&question, arguments.threads as usize, barrier_ns)?;
-    Ok((found, known.host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect()))
+    let versions = known.host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
+    Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned() })
 }
 
-fn answer(found: &Planned, versions: &[String]) -> String {
+fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     let Planned { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
@@ -131,11 +143,13 @@ fn answer(found: &Planned, versions: &[String]) -> String {
         if found.is_exact { ", nothing left out" } else { ", along a beam" }
     ));
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
-    lines.push(format!("  times       {} measured{by}, the rest predicted", percent(found.measured_share)));
+    let of_host = this_host.as_ref().map_or(String::new(), |host| format!(" for this machine, `{}`", host.host_class));
+    lines.push(format!("  times       {} measured{by}, the rest predicted{of_host}", percent(found.measured_share)));
     lines.join("\n")
 }
 
-fn list(found: &Planned, versions: &[String]) -> String {
+fn list(planned: &PlanOfTimes) -> String {
+    let found = &planned.found;
     let mut table =
         Table::new([figures("stage"), figures("time"), figures("cores"), figures("calls"), words("of them")]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
@@ -150,5 +164,5 @@ fn list(found: &Planned, versions: &[String]) -> String {
             table.row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
         }
     }
-    format!("{}\n{}", table.on(&paper()), answer(found, versions))
+    format!("{}\n{}", table.on(&paper()), answer(planned))
 }

@@ -1,8 +1,9 @@
 //! `oppredict suggest`.
 
+use crate::installation::shipped_predictor;
 use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
-use crate::{DONE, paper, print, print_json};
+use crate::{DONE, paper, print_json, print_text};
 use clap::Args;
 use learn::adaptation;
 use predictor::{Result, bundle};
@@ -17,23 +18,24 @@ Examples:
 /// What to measure.
 #[derive(Clone, Debug, Args)]
 pub struct Suggest {
-    /// File that `train` wrote
+    /// File that `train` wrote [default: the one that came with the program: for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
-    pub predictor: PathBuf,
+    pub predictor: Option<PathBuf>,
     /// The shapes to choose among; their times are not looked at
     #[command(flatten)]
     pub data: Data,
     /// Shapes of each operator
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub count: std::num::NonZeroUsize,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
 
 /// Says which shapes to measure on a new device.
 pub fn run(arguments: &Suggest) -> Result<u8> {
-    let predictor = bundle::read(&arguments.predictor)?;
+    let shipped = || shipped_predictor(None, arguments.data.mapping.is_some());
+    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(shipped, Ok)?)?;
     let suggestions =
         adaptation::suggest(&predictor, load_unmeasured_samples(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
@@ -43,9 +45,12 @@ pub fn run(arguments: &Suggest) -> Result<u8> {
             let sizes = one.sizes.iter().map(|(_, size)| size.to_string());
             table.row([one.operator.clone()].into_iter().chain(sizes));
         }
-        print(&table.on(&paper()))?;
+        print_text(arguments.json, &table.on(&paper()))?;
     }
-    print("the most telling first; measure them on the new device, then give them to `oppredict adapt`")?;
+    print_text(
+        arguments.json,
+        "the most telling first; measure them on the new device, then give them to `oppredict adapt`",
+    )?;
     if arguments.json {
         print_json(&json!({ "suggestions": suggestions }))?;
     }

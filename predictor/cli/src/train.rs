@@ -2,7 +2,7 @@
 
 use crate::loading::load_samples;
 use crate::options::{Data, saved};
-use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print, print_json};
+use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::predictor::Predictor;
 use learn::train::{TrainOptions, few_shapes};
@@ -31,7 +31,7 @@ pub struct Train {
     /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
     #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
@@ -45,24 +45,30 @@ pub fn run(train: &Train) -> Result<u8> {
         learn::train::train(&samples, &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss })?;
     finish(out, || bundle::to_bytes(&predictor))?;
     let operators: Vec<_> = predictor.learned.operators.keys().cloned().collect();
-    print(&format!(
-        "learned {} operators from {} samples ({} features); wrote `{}`",
-        operators.len(),
-        predictor.about.rows,
-        samples.names.len(),
-        train.out.display()
-    ))?;
+    print_text(
+        train.json,
+        &format!(
+            "learned {} operators from {} samples ({} features); wrote `{}`",
+            operators.len(),
+            predictor.about.rows,
+            samples.names.len(),
+            train.out.display()
+        ),
+    )?;
     for (device, learned) in &predictor.about.in_place {
         let use_of_it = if learned.is_worth_it() { "" } else { ", so it is not used" };
-        print(&format!(
-            "in their places, {} operators of {} networks on {device}: held out, {:.1} % off where times alone are {:.1} % off{use_of_it}",
-            learned.operators,
-            learned.networks,
-            100.0 * learned.error_learned,
-            100.0 * learned.error_alone
-        ))?;
+        print_text(
+            train.json,
+            &format!(
+                "in their places, {} operators of {} networks on {device}: held out, {:.1} % off where times alone are {:.1} % off{use_of_it}",
+                learned.operators,
+                learned.networks,
+                100.0 * learned.error_learned,
+                100.0 * learned.error_alone
+            ),
+        )?;
     }
-    print(&held_out(&predictor))?;
+    print_text(train.json, &held_out(&predictor))?;
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         let warning = format!(

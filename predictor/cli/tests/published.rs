@@ -110,7 +110,14 @@ fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
         (document, said.into_owned(), noted)
     };
     let host_class = manifest()["host_class"].as_str().expect("a class of hosts").to_owned();
+    let text = |flags: &[&str]| {
+        let command = ["predict", "--op", "max_pool2d:c=64,hw=56,k=3,s=2,p=1"];
+        let asked = installed.command().args(command).args(flags).env("XDG_CACHE_HOME", cache.path()).output();
+        String::from_utf8_lossy(&asked.expect("the program runs").stdout).into_owned()
+    };
     let (document, said, noted) = ask(&[]);
+    assert_eq!(said.lines().count(), 1, "with --json there is nothing else: {said}");
+    let said = text(&[]);
     let threads = &document["threads"];
     assert_eq!((&threads["count"], &threads["from"]), (&2.0.into(), &"default".into()), "{document}");
     assert!(said.contains(&format!("on 2 threads (default: all of `{host_class}`)")), "{said}");
@@ -118,7 +125,8 @@ fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
     let held_out = &manifest()["predictors"]["cpu.opp"]["held_out"]["max_pool"]["sizes"];
     assert_eq!(&document["operators"][0]["held_out"], held_out, "{document}");
     assert_eq!(held_out.is_null(), noted.contains("is not recorded in its file"), "{noted}");
-    let (document, said, _) = ask(&["--threads", "1"]);
+    let (document, _, _) = ask(&["--threads", "1"]);
+    let said = text(&["--threads", "1"]);
     assert_eq!((&document["threads"]["from"], &document["operators"][0]["threads"]), (&"flag".into(), &1.0.into()));
     assert!(said.contains("on 1 thread (--threads)"), "{said}");
 }
@@ -175,15 +183,35 @@ fn whole_networks_on_gpus_are_answered_by_what_tables_have_for_their_operators()
 }
 
 #[test]
-fn a_device_that_none_of_them_knows_is_looked_for_among_cpus() {
+fn devices_are_listed_and_found_by_words_of_their_names() {
+    let installed = Installed::new();
+    let listed = installed.command().args(["devices", "--json"]).output().expect("the program runs");
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("one document");
+    let names: Vec<&str> = listed["devices"]
+        .as_array()
+        .expect("devices")
+        .iter()
+        .filter_map(|one| one["known"]["device"].as_str())
+        .collect();
+    assert!(names.contains(&"Tesla T4") && names.len() >= 8, "{names:?}");
+    let ask = |device: &str| {
+        let words = ["predict", "--model", "mlp", "--json", "--device", device];
+        installed.command().args(words).output().expect("the program runs")
+    };
+    assert_eq!(ask("t4").stdout, ask("Tesla T4").stdout);
+    let refused = String::from_utf8_lossy(&ask("NVIDIA").stderr).into_owned();
+    assert!(refused.starts_with("error: ") && !refused.contains("described"), "{refused}");
+}
+
+#[test]
+fn a_device_that_nobody_knows_has_the_nearest_names() {
     let asked = Installed::new()
         .command()
         .args(["predict", "--op", "max_pool2d:c=64,hw=56,k=3,s=2,p=1", "--device", "Tesla T5"])
         .output()
         .expect("the program runs");
     let said = String::from_utf8_lossy(&asked.stderr);
-    let host_class = manifest()["host_class"].as_str().expect("a class of hosts").to_owned();
-    assert!(!asked.status.success() && said.contains(&host_class), "{said}");
+    assert!(!asked.status.success() && said.contains("`Tesla T4`") && said.contains("oppredict devices"), "{said}");
 }
 
 /// Some operators are enough to see that learning gives what was shipped, and take seconds.

@@ -12,6 +12,7 @@ pub mod ensemble;
 mod error;
 mod forest;
 pub mod gaussian_process;
+pub mod host_translation;
 pub mod in_place;
 mod linear;
 mod neighbours;

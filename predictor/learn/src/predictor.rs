@@ -3,6 +3,7 @@
 use super::boosted::BoostingParameters;
 use super::cross_validation::{CrossValidatedError, CrossValidatedErrors};
 use super::ensemble::Ensemble;
+use super::host_translation::HostTranslation;
 use super::in_place::InPlace;
 use super::operator::OperatorEnsemble;
 use super::operator_statistics::OperatorStatistics;
@@ -56,6 +57,9 @@ impl About {
 pub struct Predictor {
     pub about: About,
     pub learned: Ensemble,
+    /// What makes answers those of this machine, where a question names no device; None where they are those of the device that was
+    /// learned from.
+    pub this_host: Option<HostTranslation>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +112,31 @@ pub struct Prediction {
     pub basis: Basis,
     /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
+    /// The class of hosts that the time is for, where that is not the device that was learned from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub this_host: Option<String>,
+}
+
+impl Prediction {
+    /// Turns an answer about the machine that was learned from into one about another host.
+    pub fn translate(&mut self, host: &HostTranslation) {
+        let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
+        if self.basis != Basis::Bound {
+            self.low_ns = time * (-host.widened((time / low).ln())).exp();
+            self.high_ns = time * host.widened((high / time).ln()).exp();
+        }
+        let factor = host.factor(self.bound);
+        let times = [
+            &mut self.time_ns,
+            &mut self.low_ns,
+            &mut self.high_ns,
+            &mut self.attainable_ns,
+            &mut self.overhead_ns,
+            &mut self.reference_ns,
+        ];
+        times.into_iter().for_each(|time| *time *= factor);
+        self.this_host = Some(host.host_class.clone());
+    }
 }
 
 impl Predictor {
@@ -200,6 +229,7 @@ impl Predictor {
                     )
                 }
             }],
+            this_host: None,
         })
     }
 
@@ -366,6 +396,7 @@ impl ResolvedQuery<'_> {
             held_out: self.held_out,
             basis: self.basis,
             outside: std::mem::take(&mut self.outside),
+            this_host: None,
         }
     }
 }

@@ -66,7 +66,7 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
         held_out,
         provenance: samples.provenance.clone(),
     };
-    Ok(Predictor { about, learned })
+    Ok(Predictor { about, learned, this_host: None })
 }
 
 fn stand_ins(samples: &Samples, learned: &Ensemble) -> BTreeMap<String, Vec<StandIn>> {

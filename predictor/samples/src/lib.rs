@@ -14,6 +14,7 @@ pub mod schedules;
 pub mod stand_in;
 pub mod statistics;
 pub mod table;
+pub mod text;
 
 pub use error::{Error, Result};
 pub use samples::{FilterHints, Network, RawSample, Sample, Samples, SamplesBuilder, Timing, shape};

@@ -11,15 +11,13 @@ use crate::queries::{
     self, AssumedThreads, HeldOutErrors, InPlaceTotal, NetworkQuestion, Operator, OperatorPrediction, Run, Setting,
     Total,
 };
-use crate::this_host::Calibration;
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// A predictor, the setting that questions are asked in, and the distance of this machine from the one that was learned from.
+/// A predictor and the setting that questions are asked in.
 pub struct Conditions<'a> {
     predictor: &'a Predictor,
     setting: Setting,
-    calibration: Option<&'a Calibration>,
     /// How many threads answers are for.
     pub threads: AssumedThreads,
 }
@@ -51,22 +49,11 @@ pub struct NetworkAnswer {
 }
 
 impl<'a> Conditions<'a> {
-    /// Completes a setting with the threads that answers are for. Where times are those of this machine, threads are at most its CPUs.
-    pub fn new(
-        predictor: &'a Predictor,
-        setting: Setting,
-        calibration: Option<&'a Calibration>,
-    ) -> Result<Conditions<'a>> {
-        let cpus_here = calibration.and_then(|_| std::thread::available_parallelism().ok()).map(usize::from);
-        let threads = queries::assumed_threads(predictor, &setting, cpus_here)?;
+    /// Completes a setting with the threads that answers are for.
+    pub fn new(predictor: &'a Predictor, setting: Setting) -> Result<Conditions<'a>> {
+        let threads = queries::assumed_threads(predictor, &setting)?;
         let setting = Setting { threads: Some(threads.count), ..setting };
-        Ok(Conditions { predictor, setting, calibration, threads })
-    }
-
-    /// Turns times of the machine that was learned from into times of this one.
-    fn translate(&self, predictions: &mut [OperatorPrediction]) {
-        let Some(calibration) = self.calibration else { return };
-        predictions.iter_mut().for_each(|one| calibration.translate(&mut one.prediction));
+        Ok(Conditions { predictor, setting, threads })
     }
 }
 
@@ -86,7 +73,6 @@ pub fn predict_operators(
             Err(error) => refused.push(Refusal { operator: text, reason: error.to_string() }),
         }
     }
-    conditions.translate(&mut answered);
     (answered, refused)
 }
 
@@ -98,8 +84,7 @@ pub fn predict_network(
 ) -> Result<NetworkAnswer> {
     let Conditions { predictor, setting, .. } = conditions;
     let operators = question.operators()?;
-    let mut layers = queries::predict_model(predictor, &operators, setting)?;
-    conditions.translate(&mut layers);
+    let layers = queries::predict_model(predictor, &operators, setting)?;
     Ok(NetworkAnswer {
         model: question.name.to_owned(),
         batch: question.batch,

@@ -52,7 +52,7 @@ pub fn rank_schedules(
         return Err(none());
     }
     let device = queries::device(predictor, setting)?;
-    let threads = queries::assumed_threads(predictor, setting, None)?;
+    let threads = queries::assumed_threads(predictor, setting)?;
     let mut ranked = Vec::new();
     let mut held_out = None;
     for schedule in &schedules {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use learn::Learner;
 use learn::predictor::Predictor;
 use models::Choice;
+use samples::text::read_bounded;
 use std::path::Path;
 
 /// What our errors are compared with.
@@ -28,7 +29,9 @@ impl Gate {
             }
             return Ok(Gate::Predictor(Box::new(bundle::read(path)?)));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        /// More than an evaluation of any data takes.
+        const BYTES_MAX: u64 = 64 << 20;
+        let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
         let before: Evaluation = serde_json::from_str(last)
             .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;

@@ -55,6 +55,7 @@ pub fn explain_answer(
         (Some(feature), Some(samples)) => effects(predictor, samples, &operator.name, feature)?,
         _ => Vec::new(),
     };
+    let (explanation, limits) = translate_to_host(predictor, &setting, explanation, limits);
     Ok(ExplainedAnswer {
         operator: operator.text,
         explanation,
@@ -64,6 +65,21 @@ pub fn explain_answer(
         varied,
         effects,
     })
+}
+
+/// Turns all times into those of this machine, where answers are for it: each by the factor of the answer itself.
+fn translate_to_host(
+    predictor: &Predictor,
+    setting: &Setting,
+    explanation: Explanation,
+    limits: Limits,
+) -> (Explanation, Limits) {
+    let before_ns = explanation.prediction.time_ns;
+    let prediction = queries::translate_to_host(predictor, setting, explanation.prediction);
+    let factor = prediction.time_ns / before_ns;
+    let bound_ns = factor * explanation.bound_ns;
+    let (arithmetic_ns, memory_ns) = (factor * limits.arithmetic_ns, factor * limits.memory_ns);
+    (Explanation { prediction, bound_ns, ..explanation }, Limits { arithmetic_ns, memory_ns, ..limits })
 }
 
 /// Returns what each feature does over many rows of each operator that a predictor learned, the operator with most rows first.

@@ -265,7 +265,8 @@ mod tests {
             held_out: BTreeMap::new(),
             provenance: None,
         };
-        Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
+        let learned = Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) };
+        Predictor { about, learned, this_host: None }
     }
 
     #[test]

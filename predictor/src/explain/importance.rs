@@ -8,6 +8,7 @@ use learn::{Fitted, by_operator};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use samples::Samples;
 use serde::Serialize;
 
@@ -29,23 +30,26 @@ pub fn importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     let fitted = ensemble::fit(samples, &fold.train, &|_| BoostingParameters::usual(), seed, Purpose::Known)?;
     let mut found = Vec::new();
     for (operator, rows) in by_operator(samples, &fold.test) {
+        // Only the rows that are asked about are copied for each feature.
+        let asked = samples.select(&rows);
+        let rows: Vec<usize> = (0..rows.len()).collect();
         let mape = |samples: &Samples| {
             let times = fitted.predict(samples, &rows);
-            let errors =
-                rows.iter().zip(times).map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs());
+            let errors = samples.rows.iter().zip(times).map(|(row, time)| 100.0 * (time / row.time_ns - 1.0).abs());
             errors.sum::<f64>() / rows.len() as f64
         };
-        let whole = mape(samples);
-        for (column, name) in samples.names.iter().enumerate() {
-            let mut mixed = samples.clone();
-            let mut order = rows.clone();
-            order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let whole = mape(&asked);
+        let mut order = rows.clone();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let cost = |(column, name): (usize, &String)| {
+            let mut mixed = asked.clone();
             rows.iter()
                 .zip(&order)
-                .for_each(|(row, other)| mixed.features.set(*row, column, samples.features.row(*other)[column]));
+                .for_each(|(row, other)| mixed.features.set(*row, column, asked.features.row(*other)[column]));
             let operator = samples.operators[operator as usize].clone();
-            found.push(Importance { operator, feature: name.clone(), cost: mape(&mixed) - whole });
-        }
+            Importance { operator, feature: name.clone(), cost: mape(&mixed) - whole }
+        };
+        found.extend(samples.names.par_iter().enumerate().map(cost).collect::<Vec<_>>());
     }
     found.sort_by(|one, two| two.cost.total_cmp(&one.cost));
     Ok(found)

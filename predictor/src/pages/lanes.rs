@@ -8,10 +8,9 @@ use crate::planning::network::Alternative;
 use models::Choice;
 use report::page::chart::{Scale, svg, ticks};
 use report::{between, duration, number};
+use samples::text::read_bounded;
 use serde::Deserialize;
 use std::fmt::Write;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 const WIDTH: f64 = 1120.0;
@@ -33,9 +32,7 @@ impl MeasuredLanes {
     pub fn read(path: &Path) -> Result<MeasuredLanes> {
         /// More than the lanes of any model take.
         const BYTES_MAX: u64 = 64 << 20;
-        let mut text = String::new();
-        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
-        file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+        let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
         let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
             Error::table(

@@ -4,6 +4,7 @@ use super::network::{Planned, plan};
 use super::times::{Host, Times};
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
+use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
 
@@ -27,6 +28,12 @@ impl KnownTimes {
     /// Returns the host that was measured.
     pub fn host(&self) -> Option<&Host> {
         self.host.as_ref()
+    }
+
+    /// Returns the host that predicted times are for, where that is not the device that was learned from.
+    pub fn this_host(&self) -> Option<&HostTranslation> {
+        let predictor = self.predictor.as_ref().filter(|_| self.setting.device.is_none())?;
+        predictor.this_host.as_ref()
     }
 
     /// Plans a whole network on this many cores; starting groups side by side and waiting for them takes `barrier_ns`.

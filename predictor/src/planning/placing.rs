@@ -1,6 +1,7 @@
 //! Operators on devices: the times of a network by a predictor, and what links and energy cost.
 
 use super::tables::TimesTable;
+use crate::devices::resolve;
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
 use learn::predictor::Predictor;
@@ -33,16 +34,13 @@ pub fn times_of_network(
     question: &NetworkQuestion<'_>,
     devices: &[String],
 ) -> Result<(TimesTable, Vec<Edge>)> {
-    let known: Vec<&str> = predictor.about.devices.keys().map(String::as_str).collect();
-    if let Some(device) = devices.iter().find(|device| !known.contains(&device.as_str())) {
-        return Err(Error::Query(format!(
-            "no predictor for the device `{device}`; this one knows {}",
-            known.join(", ")
-        )));
-    }
-    let devices = match devices.is_empty() {
-        true => known.into_iter().map(str::to_owned).collect(),
-        false => devices.to_vec(),
+    let known = || predictor.about.devices.keys().map(String::as_str);
+    let devices: Vec<String> = match devices.is_empty() {
+        true => known().map(str::to_owned).collect(),
+        false => {
+            let named = devices.iter().map(|name| resolve(known(), name).map(str::to_owned));
+            named.collect::<Result<_>>()?
+        }
     };
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = question.graph()?;

@@ -1,7 +1,7 @@
 //! Times that somebody else has, as a small table: an operator a line, a device a column.
 
 use crate::error::{Error, Result};
-use std::io::Read;
+use samples::text::read_bounded;
 use std::path::Path;
 
 /// More than a table of operators takes.
@@ -20,10 +20,7 @@ pub struct TimesTable {
 
 /// Reads `operator,DEVICE,DEVICE…` and lines below it.
 pub fn read(path: &Path) -> Result<TimesTable> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| Error::io("read", path, error))?;
-    file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
-    parse(&text).map_err(|problem| Error::table(path, problem))
+    parse(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table(path, problem))
 }
 
 fn parse(text: &str) -> std::result::Result<TimesTable, String> {

@@ -4,10 +4,11 @@ mod networks;
 mod threads;
 mod totals;
 
-pub use networks::{ModelSource, NetworkQuestion};
+pub use networks::{ModelSource, NetworkQuestion, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
 pub use totals::{HeldOutErrors, InPlaceTotal, Run, Total, held_out_errors, in_place_total, total};
 
+use crate::devices;
 use crate::error::{Error, Result};
 use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
@@ -237,7 +238,7 @@ pub fn predict(predictor: &Predictor, operators: &[Operator], setting: &Setting)
 }
 
 /// Answers for the operators of a whole model at their default schedules: what lies outside of what was learned is
-/// extrapolated, and what nothing was learned of is answered by its bound. Both say so.
+/// extrapolated, and says so.
 pub fn predict_model(
     predictor: &Predictor,
     operators: &[Operator],
@@ -248,42 +249,45 @@ pub fn predict_model(
             "knobs name a schedule of one operator; a model's operators are asked about at their default ones";
         return Err(Error::Query(problem.to_owned()));
     }
-    let device = device(predictor, setting)?;
-    let is_known = |operator: &Operator| predictor.learned_as(&operator.name, &operator.work).is_some();
-    let (known, others): (Vec<&Operator>, Vec<&Operator>) = operators.iter().partition(|operator| is_known(operator));
-    let setting = Setting { extrapolate: true, ..setting.clone() };
-    let known: Vec<Operator> = known.into_iter().cloned().collect();
-    let mut learned = predict(predictor, &known, &setting)?.into_iter();
-    let mut bounds = others.into_iter().map(|operator| {
-        let (threads, extras) = (setting.threads, &setting.extras);
-        predictor.bound(&Query { operator: &operator.name, work: &operator.work, device, threads, extras })
-    });
-    let answered = |operator: &Operator| match is_known(operator) {
-        true => Ok(learned.next().expect("all that are known were asked")),
-        false => {
-            let prediction = bounds.next().expect("all others have a bound")?;
-            Ok(OperatorPrediction { operator: operator.text.clone(), count: operator.count, prediction })
-        }
-    };
-    operators.iter().map(answered).collect()
+    predict(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
 }
 
 /// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
-/// as in the default schedule.
+/// as in the default schedule. An operator of which nothing was learned is answered by its bound, and says so.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
+    // Of knobs something must be known.
+    let is_unlearned = |(operator, setting): &(Operator, Setting)| {
+        setting.extras.is_empty() && predictor.learned_as(&operator.name, &operator.work).is_none()
+    };
     let asked = |(operator, setting): &(Operator, Setting)| {
         let operator = operator.as_learned(predictor);
         let setting = setting.asked(predictor, &operator)?;
         Ok((operator, setting))
     };
-    let mut answers = predict_some(predictor, questions.iter().map(asked).collect());
-    for (answer, (operator, _)) in answers.iter_mut().zip(questions) {
+    let learned = questions.iter().filter(|question| !is_unlearned(question)).map(asked).collect();
+    let mut learned = predict_some(predictor, learned).into_iter();
+    let answer = |question: &(Operator, Setting)| {
+        let (operator, setting) = question;
+        if is_unlearned(question) {
+            let bound = predictor.bound(&to_query(predictor, operator, setting)?)?;
+            return Ok(translate_to_host(predictor, setting, bound));
+        }
+        let mut answer = learned.next().expect("all others were asked")?;
         let learned_as = operator.as_learned(predictor).name;
-        if let (Ok(answer), true) = (answer, learned_as != operator.name) {
+        if learned_as != operator.name {
             answer.learned_as = Some(learned_as);
         }
+        Ok(answer)
+    };
+    questions.iter().map(answer).collect()
+}
+
+/// An answer for this machine, where it is known how far that is and no other was named.
+pub(crate) fn translate_to_host(predictor: &Predictor, setting: &Setting, mut prediction: Prediction) -> Prediction {
+    if let (Some(host), None) = (&predictor.this_host, &setting.device) {
+        prediction.translate(host);
     }
-    answers
+    prediction
 }
 
 /// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
@@ -310,7 +314,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         let (operator, setting) = question?;
         let prediction = prediction.expect("what is a question was asked")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
-            None => Ok(prediction),
+            None => Ok(translate_to_host(predictor, &setting, prediction)),
             Some(_) => Err(Error::Query(format!(
                 "`{}` is outside of what was learned ({}); measure something like it, or ask to extrapolate",
                 operator.text,
@@ -331,7 +335,7 @@ pub(crate) fn to_query<'a>(
         operator: &operator.name,
         work: &operator.work,
         device: device(predictor, setting)?,
-        threads: setting.threads,
+        threads: setting.threads.or_else(|| threads::default_threads(predictor, setting)),
         extras: &setting.extras,
     })
 }
@@ -343,10 +347,14 @@ pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
     }
 }
 
-/// The device a setting names, or the only one that was learned from.
-pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a str> {
+/// The device a setting names, in any spelling, or the only one that was learned from.
+pub fn device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str> {
     if let Some(device) = &setting.device {
-        return Ok(device);
+        let known = &predictor.about.devices;
+        return match known.get_key_value(device) {
+            Some((device, _)) => Ok(device),
+            None => devices::resolve(known.keys().map(String::as_str), device),
+        };
     }
     let mut known: Vec<&String> =
         predictor.learned.operators.values().flat_map(|operator| operator.statistics.overheads_ns.keys()).collect();

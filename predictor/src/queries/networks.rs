@@ -2,6 +2,7 @@
 
 use super::{Operator, of_graph};
 use crate::error::{Error, Result};
+use models::Choice;
 use std::path::Path;
 use zoo::transformers;
 
@@ -19,6 +20,19 @@ models::choice! {
         /// A file of PyTorch's exporter
         Torch = "torch",
     }
+}
+
+impl ModelSource {
+    /// Returns the source of a network: the one that was given, or what its name says.
+    pub fn of(given: Option<ModelSource>, name: &str) -> ModelSource {
+        let said = || zoo::source_of(name).and_then(ModelSource::from_name);
+        given.or_else(said).unwrap_or(ModelSource::Local)
+    }
+}
+
+/// Whether a text names one operator with its sizes, and no network.
+pub fn is_operator(text: &str) -> bool {
+    zoo::source_of(text) == Some("simple")
 }
 
 /// A neural network that is asked about.

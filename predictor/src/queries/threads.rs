@@ -28,19 +28,31 @@ pub enum ThreadsOrigin {
     Default,
 }
 
+/// CPUs of this machine, where answers in a setting are for it.
+fn cpus_here(predictor: &Predictor, setting: &Setting) -> Option<f64> {
+    let host = predictor.this_host.as_ref().filter(|_| setting.device.is_none())?;
+    Some(host.cpus as f64)
+}
+
+/// How many threads answers are for where none are given; None for a device that is not described.
+pub(super) fn default_threads(predictor: &Predictor, setting: &Setting) -> Option<f64> {
+    let most = predictor.default_threads(device(predictor, setting).ok()?)?;
+    Some(cpus_here(predictor, setting).map_or(most, |here| most.min(here)))
+}
+
 /// How many threads answers in a setting are for. Where times are those of this machine, no more than it has CPUs.
-pub fn assumed_threads(predictor: &Predictor, setting: &Setting, cpus_here: Option<usize>) -> Result<AssumedThreads> {
+pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<AssumedThreads> {
     if let Some(count) = setting.threads {
         let reason = "--threads".to_owned();
         return Ok(AssumedThreads { count, word: "thread", from: ThreadsOrigin::Flag, reason });
     }
+    let here = cpus_here(predictor, setting).unwrap_or(f64::INFINITY);
     let device = device(predictor, setting)?;
     let described = predictor.about.devices.get(device);
     let (Some(units), Some(most)) = (described.map(|device| device.units), predictor.default_threads(device)) else {
         let known = predictor.about.devices.keys().map(String::as_str);
         return Err(Error::unknown("device", device, known));
     };
-    let here = cpus_here.map_or(f64::INFINITY, |cpus| cpus as f64);
     let count = most.min(here);
     let mut reason = match () {
         () if count < most => format!("default: all CPUs of this machine, where `{device}` has {units}"),

@@ -180,6 +180,7 @@ mod tests {
                 held_out: None,
                 basis: Basis::Learned,
                 outside: Vec::new(),
+                this_host: None,
             };
             let operator = Operator { name, text: String::new(), work, count: *count };
             (operator, OperatorPrediction { operator: String::new(), count: *count, prediction })

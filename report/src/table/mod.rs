@@ -3,8 +3,9 @@
 //! If a table is too wide, text columns wrap first. Then droppable columns are dropped in the order of `drops`, and a
 //! line under the table lists them. Finally, rows are stacked with one line per column. Numbers never wrap.
 
-use crate::Paper;
+use crate::{Paper, escaped, page};
 use anstyle::{AnsiColor, Style};
+use std::borrow::Cow;
 use textwrap::core::display_width;
 
 const GAP: usize = 2;
@@ -58,7 +59,12 @@ impl Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
-        Cell { text: text.into(), tone: Tone::Plain }
+        let text = text.into();
+        let text = match escaped(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(escaped) => escaped,
+        };
+        Cell { text, tone: Tone::Plain }
     }
 }
 
@@ -118,6 +124,16 @@ impl Table {
         assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
         row.resize(self.columns.len(), Cell::default());
         self.rows.push(row);
+    }
+
+    /// The table as an element of a page.
+    pub fn html(&self) -> String {
+        let headings: String =
+            self.columns.iter().map(|column| format!("<th>{}</th>", page::escaped(&column.heading))).collect();
+        let cell = |cell: &Cell| format!("<td>{}</td>", page::escaped(&cell.text));
+        let row = |row: &Vec<Cell>| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>());
+        let rows: String = self.rows.iter().map(row).collect();
+        format!("<table>\n<tr>{headings}</tr>\n{rows}</table>\n")
     }
 
     /// Formats the table for an output medium, without a final line end.

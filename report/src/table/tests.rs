@@ -199,3 +199,11 @@ proptest! {
         prop_assert!(texts.iter().all(|(_, many, _, _)| text.contains(many.as_str())), "{text}");
     }
 }
+
+#[test]
+fn a_page_has_the_same_cells() {
+    let mut table = Table::new([words("name"), figures("time")]);
+    table.row(["<a>", "1 µs"]);
+    let wanted = "<table>\n<tr><th>name</th><th>time</th></tr>\n<tr><td>&lt;a&gt;</td><td>1 µs</td></tr>\n</table>\n";
+    assert_eq!(table.html(), wanted);
+}

@@ -2,22 +2,36 @@
 
 use super::compare::{Change, Comparison};
 use super::operators::Operator;
-use report::{Cell, Paper, Table, duration, figures, number, words};
+use report::{Cell, Paper, Table, duration, figures, number, page, words};
 use serde_json::{Value, json};
 
 impl Comparison {
     /// Formats up to `limit` changes of each kind. An operator counts as slower if its time grew by more than `share`.
     pub fn text(&self, share: f64, limit: usize, paper: &Paper) -> String {
+        let (table, lines) = self.shown(share, limit);
+        table.map(|table| table.on(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Describes all changes as a page for the browser.
+    pub fn page(&self, share: f64) -> String {
+        let (table, lines) = self.shown(share, usize::MAX);
+        let table = table.map_or_else(String::new, |table| table.html());
+        let lines: String = lines.iter().map(|line| format!("<p>{}</p>\n", page::escaped(line))).collect();
+        page::page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
+    }
+
+    /// The operators that changed, and what else there is to say.
+    fn shown(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
         let (before, after) = self.spans_ns;
         if self.is_equal() {
             let (count, time) = (self.changes.len(), duration(before as f64));
-            return format!("nothing differs: {count} operators, each as often and as long in both captures of {time}");
+            let equal =
+                format!("nothing differs: {count} operators, each as often and as long in both captures of {time}");
+            return (None, vec![equal]);
         }
         let (changed, equal): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.differs());
+        let table = (!changed.is_empty()).then(|| table(&changed[..changed.len().min(limit)], share));
         let mut lines = Vec::new();
-        if !changed.is_empty() {
-            lines.push(table(&changed[..changed.len().min(limit)], share).on(paper));
-        }
         for (what, list) in [("only before", &self.gone), ("only after", &self.new)] {
             let line = |(operator, time): &(Operator, i64)| {
                 format!("{what}: {} ({})", operator.text(), duration(*time as f64))
@@ -40,7 +54,7 @@ impl Comparison {
             duration(after as f64),
             self.ratio()
         ));
-        lines.join("\n")
+        (table, lines)
     }
 
     pub fn document(&self, share: f64) -> Value {

@@ -4,7 +4,7 @@ mod serve;
 mod trace;
 
 use super::Result;
-use crate::board::serve::BoardServe;
+use crate::board::serve::{BOARD_SERVE_EXAMPLES, BoardServe};
 use crate::board::trace::{BOARD_TRACE_EXAMPLES, BoardTrace};
 use clap::Subcommand;
 
@@ -18,7 +18,7 @@ pub enum BoardCommand {
     #[command(after_help = BOARD_TRACE_EXAMPLES)]
     Trace(Box<BoardTrace>),
     /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
-    #[command(after_help = "Example: opcollect board serve --port 9090")]
+    #[command(after_help = BOARD_SERVE_EXAMPLES)]
     Serve(BoardServe),
 }
 

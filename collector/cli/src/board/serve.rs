@@ -7,11 +7,16 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+pub const BOARD_SERVE_EXAMPLES: &str = "\
+Examples, the second in another shell:
+  opcollect board serve --port 9099 --emulated
+  opcollect --modelsource local --modelname mlp --target pynq --host 127.0.0.1 --port 9099";
+
 /// How a board is served.
 #[derive(Clone, Debug, Args)]
 pub struct BoardServe {
     /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, visible_alias = "address", value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: String,
     /// Port to listen on; 0 takes any
     #[arg(long, value_name = "N", default_value_t = 9090)]
@@ -34,7 +39,7 @@ pub struct BoardServe {
     /// Serve a core on the fabric, too: `devmem` by its registers (not run on hardware), `simulated` computes and times nothing
     #[arg(long, value_name = "KIND", value_parser = ["none", "devmem", "simulated"], default_value = "none")]
     pub fpga: String,
-    /// Say that this machine is an emulator
+    /// Say that this machine is an emulator: it may then stand in for a board of another architecture, and records say `emulated`
     #[arg(long)]
     pub emulated: bool,
 }
@@ -64,5 +69,5 @@ pub fn run(asked: &BoardServe) -> Result<u8> {
     }
     let error = command.exec();
     Err(Failure::environment(format!("cannot start `{}`: {error}", program.display()))
-        .with_hint("build it with `cargo build -p agent`"))
+        .with_hint("in a checkout `scripts/build` builds it; the wheel brings it, so install that anew"))
 }

@@ -1,7 +1,7 @@
 //! Flags of `profile`.
 
 use crate::options::{Given, Models};
-use crate::values::some_seconds;
+use crate::values::{some_seconds, whole_mib, whole_seconds};
 use clap::{Args, Subcommand};
 use engine::flags::choices;
 use engine::profile::{DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB};
@@ -67,7 +67,7 @@ pub struct ProfileRun {
     #[arg(long, help_heading = "Running")]
     pub no_check: bool,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = "Running")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>, help_heading = "Running")]
     pub wait: u64,
     #[command(flatten)]
     pub table: ProfileTable,
@@ -157,7 +157,7 @@ pub struct ProfilePictures {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// How long each trace may get before it is packed, in MiB; the rest is left out, with a mark
-    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_TRACE_MIB, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_TRACE_MIB, value_parser = whole_mib)]
     pub trace_mib: u32,
 }
 

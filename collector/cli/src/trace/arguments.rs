@@ -1,6 +1,6 @@
 //! What can be said to `trace`.
 
-use super::super::values::some_seconds;
+use super::super::values::{some_seconds, whole_mib};
 use capture::events::convert::Align;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -83,7 +83,7 @@ pub struct Query {
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
     pub seconds: f64,
     /// How much memory trace and answer may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print a JSON array of rows
     #[arg(long)]
@@ -111,7 +111,7 @@ pub struct Top {
     #[arg(long)]
     pub group_by_scope: bool,
     /// How much memory the trace may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Write a page for the browser, too: operators, time line, flame view, memory
     #[arg(long, value_name = "FILE")]
@@ -142,7 +142,7 @@ pub struct Import {
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// How much memory the trace may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print one JSON document
     #[arg(long)]
@@ -155,7 +155,7 @@ pub struct Check {
     /// The trace
     pub file: PathBuf,
     /// How much memory the trace may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print one JSON document
     #[arg(long)]
@@ -180,10 +180,10 @@ pub struct Convert {
 #[derive(Args, Clone, Copy, Debug)]
 pub struct WriteBounds {
     /// How long the written trace may get before it is packed, in MiB; the rest is left out, with a mark
-    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
     pub max_mib: u32,
     /// How much memory each trace that is read may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
 }
 

@@ -11,6 +11,7 @@ use capture::events::Found;
 use capture::trace::Bounds;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
 use profile::averages::Grouping;
+use report::terminal::print_notes;
 use std::path::Path;
 use std::time::Duration;
 
@@ -117,7 +118,8 @@ fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u
     if written.left_out == 0 {
         return Ok(DONE);
     }
-    eprintln!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
+    let left_out = format!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
+    print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
 }
 
@@ -127,11 +129,11 @@ fn tell_found(found: &Found) -> u8 {
 
 /// Reports what was skipped of a file, and returns the exit code that says whether anything was.
 pub fn tell_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
-    eprint!("{}", report::note_lines("skipped", examples.iter().map(ToString::to_string)));
+    print_notes("skipped", examples.iter().map(ToString::to_string));
     match count {
         0 => DONE,
         count => {
-            eprintln!("{count} {what}");
+            print_notes("note", [format!("{count} {what}")]);
             DONE_WITH_LOSSES
         }
     }

@@ -35,6 +35,15 @@ impl Arguments {
         }
     }
 
+    /// A key whose value is 0 and may not be, where there is one.
+    pub(super) fn zero(&self) -> Option<&str> {
+        let may_be_zero = |key: &str| ["p", "axis", "bias"].contains(&key);
+        self.values
+            .iter()
+            .find(|(key, value)| !may_be_zero(key) && value.split('x').any(|one| one == "0"))
+            .map(|(key, _)| key.as_str())
+    }
+
     pub(super) fn text(&self, key: &'static str) -> Option<&str> {
         self.asked.borrow_mut().insert(key);
         self.values.get(key).map(String::as_str)

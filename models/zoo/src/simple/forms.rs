@@ -608,9 +608,22 @@ fn only(op: Op, inputs: Vec<TensorType>) -> Made {
 }
 
 fn spatial(a: &Arguments, rank: usize) -> Result<Vec<i64>, String> {
+    if rank == 2 && (a.has("h") || a.has("w")) {
+        return match (a.has("h"), a.has("w"), a.has("hw") || a.has("size")) {
+            (true, true, false) => Ok(vec![a.integer("h")?, a.integer("w")?]),
+            (_, _, true) => Err("`h` and `w` say the same as `hw` and `size`; give one of them".to_owned()),
+            _ => Err("`h` and `w` stand together; `hw` says both at once, such as `hw=56`".to_owned()),
+        };
+    }
     match (a.has("hw"), a.has("size")) {
         (true, true) => Err("`hw` and `size` say the same thing; give one of them".to_owned()),
         (true, false) => Ok(vec![a.integer("hw")?; rank]),
-        _ => a.per_axis("size", rank, None),
+        (false, true) => a.per_axis("size", rank, None),
+        (false, false) => {
+            let each = vec!["56"; rank].join("x");
+            Err(format!(
+                "`hw` is missing, one extent for every spatial axis, or `size` with each of them, such as `size={each}`"
+            ))
+        }
     }
 }

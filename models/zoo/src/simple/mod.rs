@@ -9,11 +9,11 @@ mod forms;
 use arguments::Arguments;
 use models::builder::GraphBuilder;
 use models::error::{Error, Result};
-use models::graph::{Const, Graph, ValueId};
+use models::graph::{Const, Graph, Value, ValueId};
 use models::names;
 use models::operators::{BiasAdd, Op};
 use models::task::{Operand, Task};
-use models::types::TensorType;
+use models::types::{Dim, TensorType};
 
 /// A short form.
 pub struct Form {
@@ -39,7 +39,14 @@ pub fn build(text: &str) -> Result<Graph> {
     let parts =
         (form.make)(&arguments).map_err(|reason| in_words(format!("{reason}; for example `{}`", form.example)))?;
     arguments.check_all_used().map_err(in_words)?;
-    parts.graph(form.name)
+    let graph = parts.graph(form.name)?;
+    let is_empty = |value: &Value| value.ty.shape.contains(&Dim::Known(0));
+    if graph.values.iter().any(is_empty) {
+        let reason =
+            arguments.zero().map_or_else(|| "a tensor has no elements".to_owned(), |key| format!("`{key}` is 0"));
+        return Err(in_words(format!("{reason}, so there is nothing to compute; for example `{}`", form.example)));
+    }
+    Ok(graph)
 }
 
 /// Builds the graph of a task as an independent model.

@@ -54,7 +54,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=3,stride=2",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `hw`, `k`, `n`, `p`, `s`, `size`"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `h`, `hw`, `k`, `n`, `p`, `s`, `size`, `w`"
         ],
     );
     check(
@@ -209,4 +209,20 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
+    for (text, said) in [
+        ("conv2d:ci=3,co=64,k=3", "`hw` is missing, one extent for every spatial axis, or `size` with each of them"),
+        ("conv2d:ci=3,h=56,co=64,k=3", "`hw` says both at once, such as `hw=56`"),
+        ("conv2d:ci=3,h=56,w=56,hw=56,co=64,k=3", "give one of them"),
+        ("matmul:m=0,n=8,k=8", "`m` is 0, so there is nothing to compute"),
+        ("relu:shape=4x0", "`shape` is 0, so there is nothing to compute"),
+    ] {
+        let Err(refused) = build(text) else { panic!("{text} is refused") };
+        let refused = refused.to_string();
+        assert!(refused.contains(said), "{text}: {refused}");
+    }
+    build("conv2d:ci=3,h=56,w=28,co=64,k=3,p=0").expect("both extents");
 }

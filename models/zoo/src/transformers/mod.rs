@@ -194,6 +194,11 @@ pub fn list() -> &'static [Entry] {
     SHIPPED
 }
 
+/// Whether a name is that of a shipped configuration or of a family of architectures.
+pub fn is_known(name: &str) -> bool {
+    find(name).is_ok() || FAMILIES.iter().any(|family| family.name == name)
+}
+
 /// Formats a model with its phase and tokens: `gpt2 prefill 64`.
 pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())

@@ -1,17 +1,14 @@
 //! `oppredict predict`.
 
-mod calibration;
 mod schedules;
 mod table;
 mod texts;
 
-pub use calibration::describe_distance;
-
-use crate::installation::shipped_predictor;
-use crate::loading::read_described;
-use crate::options::model_source;
-use crate::{DONE, DONE_WITH_LOSSES, print, print_json};
+use crate::loading::read_predictor;
+use crate::options::{PredictorFlags, model_source};
+use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
+use learn::predictor::Basis;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network, predict_operators};
 use predictor::origin::Origin;
 use predictor::queries::{self, ModelSource, NetworkQuestion, Operator, Run, Setting};
@@ -22,7 +19,8 @@ use std::path::PathBuf;
 
 pub const PREDICT_EXAMPLES: &str = "\
 Examples:
-  oppredict predict --model resnet-18
+  oppredict predict resnet-18
+  oppredict predict net.onnx matmul:m=512,n=512,k=512 --threads 1
   oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --threads 2
   oppredict predict --predictor cpu.opp --model resnet-18 --batchsize 4 --threads 1
   oppredict predict --predictor cpu.opp --modelsource transformers --model gpt2 --sequence 64
@@ -32,25 +30,24 @@ Examples:
 /// What to predict.
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
-    /// File that `train` wrote [default: the one for CPUs that came with the program]
-    #[arg(long, value_name = "FILE")]
-    pub predictor: Option<PathBuf>,
-    /// How far this machine is from where the predictor learned: the file that `adapt --this-host --out` wrote [default: what
-    /// `adapt --this-host` kept of this machine, for the predictor that came with the program]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "space", "device", "mapping"])]
-    pub calibration: Option<PathBuf>,
+    /// The predictor.
+    #[command(flatten)]
+    pub asked: PredictorFlags,
+    /// Models and operators, as for `--model` and `--op`
+    #[arg(value_name = "MODEL", conflicts_with_all = ["data", "space"])]
+    pub named: Vec<String>,
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with --mapping, `bmm:B=8,M=128,N=128,K=64`; repeatable
     #[arg(long, value_name = "TEXT")]
     pub op: Vec<String>,
     /// Neural network, whose operators are added up: a name of the zoo such as `resnet-18` or `resnet-18:hw=160`, or what
     /// --modelsource says; repeatable
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: Vec<String>,
-    /// Where --model comes from: the zoo, configurations of transformers, or a file
-    #[arg(long, value_parser = model_source(), default_value = "local", value_name = "SOURCE", requires = "model")]
-    pub modelsource: ModelSource,
+    /// Source of models [default: by their names: a file ending, the zoo, a transformer]
+    #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
+    pub modelsource: Option<ModelSource>,
     /// Tokens of a transformer's sequence
-    #[arg(long, default_value_t = 128, value_name = "N", requires = "model")]
+    #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
     /// CSV table whose rows are all answered: columns `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping
     #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
@@ -66,11 +63,11 @@ pub struct Predict {
     #[arg(long, default_value_t = 1)]
     pub batchsize: i64,
     /// Microseconds that whatever runs the whole model takes for each operator beside the operator's own time
-    #[arg(long, default_value_t = 0.0, value_name = "TIME", requires = "model")]
+    #[arg(long, default_value_t = 0.0, value_name = "TIME")]
     pub dispatch_us: f64,
     /// Share of starting operators that is hidden behind those that run, from 0 (each is waited for, as on a CPU) to 1 (a
     /// queue that is always full)
-    #[arg(long, default_value_t = 0.0, value_name = "SHARE", requires = "model")]
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub overlap: f64,
     /// Mapping whose operators and devices can be asked about
     #[arg(long, value_name = "FILE")]
@@ -87,16 +84,25 @@ pub struct Predict {
     /// Answer questions outside of what was learned, and say so; operators of --model are always answered
     #[arg(long)]
     pub extrapolate: bool,
-    /// End with one JSON document
+    /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
 
 /// Answers and prints.
 pub fn run(predict: &Predict) -> Result<u8> {
-    let shipped = || shipped_predictor(predict.device.as_deref(), predict.mapping.is_some());
-    let file = predict.predictor.clone().map_or_else(shipped, Ok)?;
-    let (predictor, mapping) = read_described(&file, predict.mapping.as_deref())?;
+    let mut predict = predict.clone();
+    let is_sourced = predict.modelsource.is_some();
+    let is_operator = |text: &String| !is_sourced && queries::is_operator(text);
+    let (operators, models): (Vec<String>, Vec<String>) =
+        std::mem::take(&mut predict.named).into_iter().partition(is_operator);
+    predict.op.extend(operators);
+    predict.model.extend(models);
+    answer(&predict)
+}
+
+fn answer(predict: &Predict) -> Result<u8> {
+    let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
     if let Some(path) = &predict.data {
         return table::run(&predictor, path, mapping.as_ref(), predict);
     }
@@ -104,10 +110,11 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return schedules::run(&predictor, path, predict);
     }
     if predict.op.is_empty() && predict.model.is_empty() {
-        return Err(Error::Query("say what to predict: --op, --model or --data".to_owned()));
+        return Err(Error::Query(
+            "say what to predict, as in `oppredict predict resnet-18`: --model, --op or --data".to_owned(),
+        ));
     }
-    let calibration = calibration::find(predict, &predictor)?;
-    let conditions = Conditions::new(&predictor, setting(predict)?, calibration.as_ref())?;
+    let conditions = Conditions::new(&predictor, setting(predict)?)?;
     let operators: Vec<Operator> =
         predict.op.iter().map(|text| queries::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
     let (predictions, refused) = predict_operators(&conditions, operators);
@@ -119,21 +126,24 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return Err(Error::Query("--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned()));
     }
     if !predictions.is_empty() {
-        print(&format!("{}\n{}", texts::operator_table(&predictions), texts::on_threads(&conditions.threads)))?;
+        print_text(
+            predict.json,
+            &format!("{}\n{}", texts::operator_table(&predictions), texts::on_threads(&conditions.threads)),
+        )?;
     }
     print_notes("warning", refused.iter().map(|one| &one.reason));
     let networks =
         predict.model.iter().map(|name| network(name, &conditions, &run, predict)).collect::<Result<Vec<_>>>()?;
-    let has_bounds = networks.iter().any(|network| network.total.bounds_ns > 0.0);
+    let has_bounds = networks.iter().any(|network| network.total.bounds_ns > 0.0)
+        || predictions.iter().any(|one| one.prediction.basis == Basis::Bound);
     let has_losses = has_bounds || !refused.is_empty();
     if predict.json {
         let mut document = json!({
             "operators": predictions, "refused": refused, "models": networks, "threads": conditions.threads,
             "learned_from": Origin::of(&predictor.about),
         });
-        if let Some(known) = &calibration {
-            document["this_host"] =
-                json!({ "host_class": known.host_class, "learned_on": known.learned_on, "distance": known.distance() });
+        if let Some(host) = &predictor.this_host {
+            document["this_host"] = json!(host);
         }
         print_json(&document)?;
     }
@@ -142,13 +152,14 @@ pub fn run(predict: &Predict) -> Result<u8> {
 
 /// Answers for a whole network and prints.
 fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict) -> Result<NetworkAnswer> {
-    let Predict { modelsource: source, batchsize: batch, sequence: tokens, .. } = *predict;
+    let Predict { modelsource, batchsize: batch, sequence: tokens, .. } = *predict;
+    let source = ModelSource::of(modelsource, name);
     let answer = predict_network(conditions, &NetworkQuestion { source, name, batch, tokens }, run)?;
     let heading = format!("{name}, batch {batch}, {}", texts::on_threads(&conditions.threads));
-    print(&texts::network_table(&heading, &answer.layers, &answer.total))?;
-    print(&texts::held_out_text(answer.held_out.as_ref()))?;
+    print_text(predict.json, &texts::network_table(&heading, &answer.layers, &answer.total))?;
+    print_text(predict.json, &texts::held_out_text(answer.held_out.as_ref()))?;
     if let Some(in_place) = &answer.in_place {
-        print(&texts::in_place_text(in_place))?;
+        print_text(predict.json, &texts::in_place_text(in_place))?;
     }
     Ok(answer)
 }

@@ -2,7 +2,7 @@
 
 use super::texts::{NOT_RECORDED, error_text, on_threads};
 use super::{Predict, setting};
-use crate::{DONE, paper, print, print_json};
+use crate::{DONE, paper, print_json, print_text};
 use learn::predictor::Predictor;
 use predictor::answers::rank_schedules;
 use predictor::{Error, Result};
@@ -27,7 +27,7 @@ pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> 
     let errors = ranked
         .held_out
         .map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", error_text(&error)));
-    print(&format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&ranked.threads)))?;
+    print_text(predict.json, &format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&ranked.threads)))?;
     if predict.json {
         print_json(&json!(ranked))?;
     }

@@ -3,9 +3,10 @@
 use super::{Predict, setting};
 use crate::csv::quoted;
 use crate::{DONE, DONE_WITH_LOSSES, print, print_json};
-use learn::predictor::Predictor;
+use learn::predictor::{Basis, Predictor};
 use predictor::Result;
-use predictor::answers::{TableAnswers, answer_table};
+use predictor::answers::{RowAnswer, TableAnswers, answer_table};
+use report::terminal::print_notes;
 use samples::table::Mapping;
 use serde_json::json;
 use std::fmt::Write;
@@ -23,9 +24,11 @@ pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predic
     }
     let TableAnswers { rows, refused } = &answers;
     if *refused > 0 {
-        eprintln!("note: {refused} of {} rows have no time; their reasons say why", rows.len());
+        print_notes("note", [format!("{refused} of {} rows have no time; their reasons say why", rows.len())]);
     }
+    let is_bound = |row: &RowAnswer| row.answer.as_ref().is_some_and(|answer| answer.basis == Basis::Bound);
     Ok(match *refused {
+        0 if rows.iter().any(is_bound) => DONE_WITH_LOSSES,
         0 => DONE,
         some if some < rows.len() => DONE_WITH_LOSSES,
         _ => NOTHING_ANSWERED,
@@ -37,10 +40,9 @@ fn csv(answers: &TableAnswers) -> String {
     for (number, row) in (1..).zip(&answers.rows) {
         let (numbers, known) = row.answer.as_ref().map_or((",,".to_owned(), ",".to_owned()), |answer| {
             let held_out = answer.held_out.map_or(String::new(), |error| error.median_percent.to_string());
-            (
-                format!("{},{},{}", answer.time_ns, answer.low_ns, answer.high_ns),
-                format!("{},{held_out}", answer.threads),
-            )
+            // Of a bound the high end is not known.
+            let high = if answer.high_ns.is_finite() { answer.high_ns.to_string() } else { String::new() };
+            (format!("{},{},{high}", answer.time_ns, answer.low_ns), format!("{},{held_out}", answer.threads))
         });
         let _ = write!(text, "\n{number},{},{numbers},{},{known}", quoted(&row.operator), quoted(&row.reasons));
     }

@@ -44,10 +44,10 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
 
 pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
     let mut table = Table::new([
-        words("operator").least(20),
+        words("operator"),
         figures("time"),
         figures("90 % between"),
-        figures("held out, off by"),
+        figures("held out, off by").drops(3),
         figures("at best").drops(2),
         words("bound by").least(6).drops(1),
         words("remarks"),
@@ -70,13 +70,13 @@ pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
 /// The layers of a model that are alike are one line; in the order of the graph.
 pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
-        words("layer").least(20),
+        words("layer"),
         figures("×"),
-        figures("each").drops(3),
-        figures("90 % between").drops(2),
-        figures("held out, off by").drops(4),
+        figures("each"),
+        figures("90 % between"),
+        figures("held out, off by").drops(3),
         figures("all"),
-        figures("share"),
+        figures("share").drops(2),
         words("bound by").least(6).drops(1),
         words("remarks"),
     ]);

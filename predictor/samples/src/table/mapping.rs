@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
 use crate::samples::RawSample;
 use crate::stand_in::StandIn;
+use crate::text::read_bounded;
 use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,8 +119,9 @@ pub(super) struct Shape {
 impl Mapping {
     /// Reads a mapping file.
     pub fn read(path: &Path) -> Result<Mapping> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-        Mapping::parse(&text, path)
+        /// More than a mapping of any table takes.
+        const BYTES_MAX: u64 = 4 << 20;
+        Mapping::parse(&read_bounded(path, BYTES_MAX)?, path)
     }
 
     /// The mapping of a text; its file is only named in errors.

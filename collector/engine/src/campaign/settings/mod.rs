@@ -164,7 +164,7 @@ pub struct SweepSettings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub seed: Option<u64>,
     /// Stop after this many seconds
-    #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS"))]
+    #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::seconds))]
     pub budget_seconds: Option<f64>,
 }
 

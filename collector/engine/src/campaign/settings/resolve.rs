@@ -23,6 +23,13 @@ pub struct Resolved {
 }
 
 impl ModelEntry {
+    /// Returns the name that records have for it: of the aliases and spellings of the zoo always the same.
+    fn canonical_name(&self) -> String {
+        let is_of_zoo = self.source == ModelSource::Local.name();
+        let other = is_of_zoo.then(|| zoo::canonical(&self.name)).flatten();
+        other.unwrap_or_else(|| self.name.clone())
+    }
+
     /// Checks that every option of the entry has an effect.
     fn check(&self) -> Result<(), ConfigError> {
         let is_file = ![ModelSource::Local, ModelSource::Simple, ModelSource::Transformers]
@@ -108,7 +115,7 @@ impl Settings {
             });
             runs.map(|(batch, tokens, sequence)| ModelRequest {
                 source: entry.source.clone(),
-                name: entry.name.clone(),
+                name: entry.canonical_name(),
                 batch,
                 shapes: entry.shapes.clone(),
                 skip_unsupported: entry.skip_unsupported,

@@ -160,3 +160,13 @@ fn what_cannot_be_searched_is_refused() {
         ],
     );
 }
+
+#[test]
+fn models_of_the_zoo_have_their_own_names_whatever_was_typed() {
+    let settings: Settings =
+        toml::from_str(r#"models = [{ source = "local", name = "MLP" }, { source = "local", name = "mlp" }]"#)
+            .expect("settings");
+    let names: Vec<String> =
+        settings.resolve(2).expect("sound").config.models.into_iter().map(|model| model.name).collect();
+    assert_eq!(names, ["mlp", "mlp"]);
+}

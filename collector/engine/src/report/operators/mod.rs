@@ -229,6 +229,8 @@ fn best_row(
     })
 }
 
+/// Ratios below this are shown as less than 1.
+const EVEN: f64 = 0.995;
 /// Share of the attainable rate below which an operator is likely to have potential.
 const SLOW: f64 = 0.25;
 
@@ -254,6 +256,17 @@ fn above_roofline(summary: &Summary) -> String {
         text.push_str(&format!("\nroofline above 100 % in {others}: not all counted bytes must move"));
     }
     text
+}
+
+/// Why some default schedules have a lower median than the best.
+fn beaten_by_default(summary: &Summary) -> String {
+    let is_beaten = |row: &&Row| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
+    match summary.rows.iter().filter(is_beaten).count() {
+        0 => String::new(),
+        count => {
+            format!("\ndefault below 1× in {count}: its median is lower, and not known well enough to be called best")
+        }
+    }
 }
 
 /// Formats the summary as a table.
@@ -295,6 +308,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
             false => "\nbest: the interval of the median ends lowest",
         });
     }
+    text.push_str(&beaten_by_default(summary));
     text.push_str(&above_roofline(summary));
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
@@ -304,6 +318,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
 
 fn cells(row: &Row) -> [Cell; 11] {
     let spread = Cell::from(or_unknown(row.spread, percent));
+    let default = Cell::from(or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")));
     let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));
     [
         row.task.as_str().into(),
@@ -315,7 +330,7 @@ fn cells(row: &Row) -> [Cell; 11] {
         if row.roofline.is_some_and(|part| part < SLOW) { roofline.bad() } else { roofline },
         percent(row.share).into(),
         or_unknown(row.share_spread, percent).into(),
-        or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")).into(),
+        if row.default_over_best.is_some_and(|ratio| ratio < EVEN) { default.uncertain() } else { default },
         row.difference.as_str().into(),
     ]
 }

@@ -173,3 +173,11 @@ fn a_rate_above_the_peak_has_its_reason() {
     assert!(record.saves_products());
     assert!(!Record::default().saves_products());
 }
+
+#[test]
+fn a_default_that_is_faster_than_the_best_gets_a_remark() {
+    let mut summary = summary();
+    summary.rows[0].default_over_best = Some(0.97);
+    let text = render(&summary, &Paper::plain(180));
+    assert!(text.contains("0.97×") && text.contains("default below 1× in 1: its median is lower"), "{text}");
+}

@@ -1,0 +1,37 @@
+//! Files of text with a bound on their length.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Reads a text of at most so many bytes. A longer one is an error: a part of it might say something else.
+pub fn read_bounded(path: &Path, most: u64) -> Result<String> {
+    let failed = |error| Error::io("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > most {
+        return Err(Error::table(
+            path,
+            format!("it has more than {} MiB, the most that such a file takes", most >> 20),
+        ));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("text");
+        std::fs::write(&path, vec![b'a'; 1 << 20]).expect("written");
+        assert_eq!(read_bounded(&path, 1 << 20).expect("as long as it may be").len(), 1 << 20);
+        std::fs::write(&path, vec![b'a'; (1 << 20) + 1]).expect("written");
+        let refused = read_bounded(&path, 1 << 20).expect_err("longer").to_string();
+        assert!(refused.contains("more than 1 MiB"), "{refused}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Devices by the names that people have for them, and what predictors know of them.
+
+use crate::error::{Error, Result};
+use learn::predictor::Predictor;
+use models::names;
+use serde::Serialize;
+
+/// What a predictor knows of a device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KnownDevice {
+    /// Its name.
+    pub device: String,
+    /// Single words that mean it, too.
+    pub aliases: Vec<String>,
+    /// Operators that were learned on it; 0 where only its figures are known.
+    pub learned_operators: usize,
+    /// Multiprocessors of a GPU, cores of a CPU.
+    pub units: f64,
+    /// Operations in a nanosecond on all units.
+    pub gflops: f64,
+    /// Main memory bandwidth in GB/s.
+    pub bandwidth_gb_per_s: f64,
+    /// The cache that all units share, in bytes.
+    pub cache_bytes: f64,
+}
+
+/// Returns the device that a name means: its own, in any spelling, or words of it that no other device has, such as `T4`.
+pub fn resolve<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(exact) = known.iter().find(|device| **device == name) {
+        return Ok(exact);
+    }
+    let is_spelled = |device: &&&str| !name.is_empty() && names::bare(device) == names::bare(name);
+    if let Some(spelled) = known.iter().find(is_spelled) {
+        return Ok(spelled);
+    }
+    let asked = words(name);
+    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| words(device).contains(word));
+    match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
+        [only] => Ok(only),
+        [] => {
+            let near = names::nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
+            Err(Error::Query(format!("unknown device `{name}`; {near}`oppredict devices` lists all")))
+        }
+        ref several => Err(Error::Query(format!(
+            "`{name}` may be any of {}; name one of them",
+            several.iter().map(|device| format!("`{device}`")).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+fn words(name: &str) -> Vec<String> {
+    let words = name.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+/// Returns what a predictor knows of each of its devices.
+pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
+    let devices = &predictor.about.devices;
+    let all = || devices.keys().map(String::as_str);
+    let is_alias = |word: &String, name: &str| word != name && resolve(all(), word).is_ok_and(|device| device == name);
+    let learned = |name: &str| predictor.learned.operators.values().filter(|of| of.statistics.has_seen(name)).count();
+    let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
+        device: name.clone(),
+        // Words of a class of hosts such as `c4` say little.
+        aliases: words(name).into_iter().filter(|word| word.len() > 1 && is_alias(word, name)).take(2).collect(),
+        learned_operators: learned(name),
+        units: device.units,
+        gflops: device.flops_per_ns(),
+        bandwidth_gb_per_s: device.bandwidth_gb_per_s,
+        cache_bytes: device.cache_bytes,
+    };
+    devices.iter().map(known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_by_any_spelling_and_by_words_of_its_own() {
+        let known = ["Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "intel-xeon-c2"];
+        let ask = |name: &str| resolve(known, name).map_err(|error| error.to_string());
+        for name in ["Tesla T4", "tesla-t4", "T4", "t4"] {
+            assert_eq!(ask(name).as_deref(), Ok("Tesla T4"), "{name}");
+        }
+        assert_eq!(ask("a100 80gb").as_deref(), Ok("NVIDIA A100-SXM4-80GB"));
+        let several = ask("NVIDIA").expect_err("there are two");
+        assert!(several.contains("may be any of `NVIDIA A100-SXM4-80GB`, `NVIDIA L4`"), "{several}");
+        let near = ask("Tesla T5").expect_err("there is none");
+        assert!(near.contains("did you mean `Tesla T4`? `oppredict devices` lists all"), "{near}");
+        assert!(ask("").is_err() && ask("---").is_err());
+    }
+}

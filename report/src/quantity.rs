@@ -1,0 +1,89 @@
+//! Durations and sizes as people type them: a number alone, or with a unit.
+
+/// Units of time with their seconds.
+const DURATIONS: [(&str, f64); 9] = [
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("sec", 1.0),
+    ("m", 60.0),
+    ("min", 60.0),
+    ("h", 3600.0),
+    ("d", 86_400.0),
+    ("hours", 3600.0),
+    ("minutes", 60.0),
+];
+/// Units of memory with their bytes.
+const SIZES: [(&str, f64); 10] = [
+    ("b", 1.0),
+    ("k", 1024.0),
+    ("kib", 1024.0),
+    ("kb", 1e3),
+    ("m", 1_048_576.0),
+    ("mib", 1_048_576.0),
+    ("mb", 1e6),
+    ("g", 1_073_741_824.0),
+    ("gib", 1_073_741_824.0),
+    ("gb", 1e9),
+];
+
+/// Reads a duration: a number of seconds, or one with a unit such as `90s`, `30m` or `2h`.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    quantity(text, 1.0, &DURATIONS).ok_or_else(|| format!("`{text}` is no duration; write it as `90`, `30m` or `2h`"))
+}
+
+/// Reads a duration in minutes: a number of minutes, or one with a unit.
+pub fn minutes(text: &str) -> Result<f64, String> {
+    let seconds = quantity(text, 60.0, &DURATIONS);
+    seconds.map(|seconds| seconds / 60.0).ok_or_else(|| {
+        format!("`{text}` is no duration; write it as `90` for minutes, or with a unit as in `30m` or `2h`")
+    })
+}
+
+/// Reads a size in MiB: a number of them, or one with a unit such as `512MiB` or `2GiB`.
+pub fn mebibytes(text: &str) -> Result<f64, String> {
+    const MIB: f64 = 1_048_576.0;
+    let bytes = quantity(text, MIB, &SIZES);
+    bytes.map(|bytes| bytes / MIB).ok_or_else(|| {
+        format!("`{text}` is no size; write it as `512` for MiB, or with a unit as in `512MiB` or `2GiB`")
+    })
+}
+
+/// Reads a number that is not negative and times its unit, or the usual one.
+fn quantity(text: &str, usual: f64, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = match unit.as_str() {
+        "" => usual,
+        unit => units.iter().find(|(name, _)| *name == unit)?.1,
+    };
+    number.parse::<f64>().ok().map(|number| number * factor).filter(|value| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_may_be_left_out() {
+        assert_eq!(
+            [seconds("90"), seconds("1.5m"), seconds("2h"), seconds("500 ms")].map(Result::unwrap),
+            [90.0, 90.0, 7200.0, 0.5]
+        );
+        assert_eq!([minutes("5"), minutes("2h"), minutes("30s")].map(Result::unwrap), [5.0, 120.0, 0.5]);
+        assert_eq!(
+            [mebibytes("512"), mebibytes("2GiB"), mebibytes("1048576B")].map(Result::unwrap),
+            [512.0, 2048.0, 1.0]
+        );
+    }
+
+    #[test]
+    fn what_is_no_quantity_says_how_one_is_written() {
+        for text in ["", "h", "-1", "2 weeks", "1e999", "nan", "1.2.3"] {
+            let refused = seconds(text).expect_err("it is none");
+            assert!(refused.contains("write it as `90`, `30m` or `2h`"), "{refused}");
+        }
+        assert!(mebibytes("2h").is_err() && minutes("2GiB").is_err());
+    }
+}
