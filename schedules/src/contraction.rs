@@ -185,6 +185,11 @@ pub fn may_be_columns(columns: i64, width: i64) -> bool {
     columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
 }
 
+/// Returns whether tiles of a product may have so many rows: those that divide all, and few others.
+pub fn may_be_rows(rows: i64, height: i64) -> bool {
+    rows % height == 0 || height <= MOST_PAST.min(rows)
+}
+
 /// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
 fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;

@@ -147,7 +147,6 @@ fn what_is_planned_is_run_and_nothing_else() {
     refused(run_of("missing.plan"), "cannot read the plan `missing.plan`");
     refused(opcollect(&format!("model compare {SQUEEZENET} --variant plan")), "`--variant plan` needs a plan");
 
-    refused(oppredict("plan --model squeezenet-1.1:hw=32 --threads 2"), "no times: give --data");
     refused(oppredict("plan --model mlp --data times --threads 1"), "no time of `");
     refused(oppredict(&format!("plan {asked} --hardware elsewhere")), "unknown hardware `elsewhere`");
     refused(

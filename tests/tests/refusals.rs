@@ -119,7 +119,10 @@ fn models_that_are_none() {
         hint: `opcollect list` shows all; `--modelsource` says what a file is
     "#]],
     );
-    check_says("mlp --budget soon --store store", "`soon` is no duration; write it as `90`, `30m` or `2h`");
+    check_says(
+        "mlp --budget soon --store store",
+        "error: invalid value 'soon' for '--budget <SECONDS>': `soon` is no duration; write it as `90`, `30m` or `2h`",
+    );
     check(
         "--modelsource simple --modelname conv2d:ci=3,hw=7,k=3 --store store",
         expect![[r#"
@@ -151,7 +154,7 @@ fn settings_out_of_range() {
     check_mlp(
         "--sequence 128",
         expect![[r#"
-        error: `sequence` is [128]; only models from `transformers` have it
+        error: `sequence` is [128]; only models from `transformers` and ONNX files have it
     "#]],
     );
     check(

@@ -8,7 +8,7 @@ use super::device::Device;
 use super::work::{Form, Work};
 use schedules::axes::{SPLIT_R, TILE_X, UNROLL, VECTOR, winograd_tile};
 use schedules::choices::SumOrder;
-use schedules::contraction::{ORDER, may_be_columns};
+use schedules::contraction::{ORDER, may_be_columns, may_be_rows};
 use schedules::{Domain, LoopNest, Settings, Walk, dots};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -107,8 +107,10 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
     let columns = domain.extents[domain.columns()];
     match knob {
         "tile_c" => reaches(domain.extents[domain.channels()]),
-        "tile_x" if is_whole || domain.form == schedules::Form::Product => reaches(columns),
-        "tile_x" => divides(columns) || (setting.fract() == 0.0 && may_be_columns(columns, setting as i64)),
+        "tile_x" if is_whole => divides(columns),
+        "tile_x" if setting.fract() != 0.0 => false,
+        "tile_x" if domain.form == schedules::Form::Product => may_be_rows(columns, setting as i64),
+        "tile_x" => may_be_columns(columns, setting as i64),
         "tile_y" => reaches((0..work.rank).find(|&place| domain.is_rows(place)).map_or(1, |rows| domain.extents[rows])),
         "split_r" => (work.depth / work.taps.max(1.0)).round() * work.groups % setting == 0.0,
         _ => true,
