@@ -125,7 +125,7 @@ fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
     for (knob, part) in [
         ("tile_x=nan", "learned for these sizes: "),
         ("tile_x=9999", "learned for these sizes: "),
-        ("tile_x=3", "learned for these sizes: "),
+        ("tile_x=24", "learned for these sizes: "),
         ("tile_x=wide", "learned for these sizes: "),
         ("vectorize=maybe", "yes"),
         ("tile_q=4", "its knobs are block, "),
