@@ -241,7 +241,7 @@ fn a_first_build_shows_its_progress_and_all_messages() {
     checkout
         .write("messages", "   Compiling a v1\nwarning: a is old\n   Compiling b v1\n    Finished `release` profile\n");
     let output = checkout.command().output().expect("the script can be started");
-    let errors = "building opcollect for the first time: 2 crates, 5 to 10 minutes on two cores\nwarning: a is old\n";
+    let errors = "building opcollect for the first time: 2 crates, 4 to 8 minutes on two cores\nwarning: a is old\n";
     assert_eq!(String::from_utf8_lossy(&output.stderr), errors);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old config lock \n");
     // Later builds are short, and show what they compile.
