@@ -68,10 +68,10 @@ pub struct NightRun {
     /// Write records to this store, a folder that is made if needed
     #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
     pub store: PathBuf,
-    /// Take at most so many minutes, or as long as in `2h`, instead of what the configuration has
+    /// Stop after this time, in minutes or with a unit as in `2h`, instead of the time in the configuration
     #[arg(long, value_name = "MINUTES", value_parser = report::quantity::minutes)]
     pub minutes: Option<f64>,
-    /// Wait so long when another night is under way on this machine, instead of refusing
+    /// Wait this long for another nightly run on this machine to end, instead of refusing
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
     pub wait: u64,
     #[command(flatten)]

@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
         let loaded = loaded.ok_or("it uses micro-operations that were not loaded")?;
-        // So many steps must repeat indices; no generator produces that.
+        // A loop with more steps repeats indices, which no generator produces.
         if count(steps) > 1 << 24 {
             return Err(format!("it has {} steps", count(steps)));
         }

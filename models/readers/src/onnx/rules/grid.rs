@@ -73,7 +73,7 @@ pub(super) fn sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.reshape(y, &shape)?])
 }
 
-/// Numbers from -1 to 1 as places among so many elements.
+/// Converts coordinates from -1 to 1 into positions along an axis.
 fn denormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
@@ -144,7 +144,7 @@ fn cubic(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId>
     Ok(sum)
 }
 
-/// One where a place is among so many elements, else zero.
+/// Returns 1 where a position lies within an axis, else 0.
 fn inside(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let dtype = emit.dtype(place)?;
     let (first, last) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, extent as f64 - 1.0)?);

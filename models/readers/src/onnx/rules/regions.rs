@@ -69,7 +69,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.transpose(pooled, &[0, 3, 1, 2])?])
 }
 
-/// Where a region is sampled along an axis of so many elements.
+/// Returns the sampling positions of a region along an axis.
 fn samples(
     emit: &mut Emit<'_>,
     call: &Call<'_>,

@@ -14,7 +14,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 /// Matrices and lists made here have at most this many elements.
 const MAX_MADE: i64 = 1 << 24;
 
-/// A constant of so many rows and columns.
+/// Adds a constant matrix.
 fn table(
     emit: &mut Emit<'_>,
     dtype: DType,

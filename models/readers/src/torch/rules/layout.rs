@@ -331,7 +331,7 @@ pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     push(call, Op::Tile(Tile { repeats }), &[x])
 }
 
-/// Each element of a dimension so many times in a row.
+/// Repeats each element of a dimension.
 pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     if !call.arguments.contains_key("self") {
         return repeated_numbers(call);
@@ -363,7 +363,7 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     own(call.emit.reshape(wide, &extents)?)
 }
 
-/// The number of each repeat, so many times.
+/// Returns the index of the source element of each repeated element.
 fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
     let numbers = call.emit.known_integers(call.tensor("repeats")?, "repeats")?;
     let places = repeated(&numbers)?;

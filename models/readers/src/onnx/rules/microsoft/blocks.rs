@@ -101,7 +101,7 @@ impl Blocks {
         Ok(Blocks { bits, size })
     }
 
-    /// Bytes of so many numbers.
+    /// Returns the size in bytes of a number of packed elements.
     fn bytes(&self, numbers: i64) -> Outcome<i64> {
         match numbers.checked_mul(self.bits) {
             Some(bits) => Ok(bits / 8 + i64::from(bits % 8 != 0)),
