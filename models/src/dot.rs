@@ -33,9 +33,9 @@ impl Graph {
     }
 }
 
-/// A text in quotes; Graphviz knows these three escapes. What a terminal would not show or would obey is written out.
+/// Quotes a text for Graphviz, which knows these three escapes. Unprintable characters become escapes first.
 fn quote(text: &str) -> String {
-    let is_plain = |c: char| c == '\n' || c.is_ascii_graphic() || c == ' ' || c.escape_debug().count() == 1;
+    let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };
     let text: String = text.chars().map(shown).collect();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))

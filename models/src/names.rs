@@ -86,6 +86,11 @@ fn quoted(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
 
+/// Returns whether a terminal prints a character as it is: no control character, no change of text direction.
+pub fn is_printable(c: char) -> bool {
+    c.is_ascii_graphic() || c.escape_debug().count() == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

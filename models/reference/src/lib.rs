@@ -105,7 +105,7 @@ fn made(values: &[Option<Array>], id: ValueId) -> &Array {
     values[id.0 as usize].as_ref().expect("a checked graph makes a value before it is used")
 }
 
-/// Computes an operator, if its family knows it.
+/// Computes an operator and returns true, or returns false if it belongs to another family.
 type Family = fn(&Op, &[&Array], &mut Array) -> bool;
 
 const FAMILIES: &[Family] = &[

@@ -5,7 +5,7 @@ use crate::pairs::AttentionMask;
 
 /// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]` and perhaps a mask that is added and broadcasts to `[b, h, s, t]`; each of
 /// the `g` heads of keys serves `h / g` neighbouring heads of queries. The query of row `i` stands at place `i + t - s`: with
-/// `causal` it sees no later place, with `window` only the last so many up to its own. With `softcap` scores become
+/// `causal` it sees no later place, with `window` only the last `window` places up to its own. With `softcap` scores become
 /// `softcap · tanh(score / softcap)` before the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
@@ -26,7 +26,7 @@ impl Attention {
         Attention { causal: true, ..Attention::of_width(width) }
     }
 
-    /// The mask that the attributes make for so many queries and places.
+    /// Returns the mask that the attributes define for these counts of queries and places.
     pub fn mask(&self, queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: self.causal, window: self.window }
     }

@@ -41,17 +41,17 @@ impl Work {
     }
 }
 
-/// Work of so many operations.
+/// Returns the work of `flops` operations.
 pub(super) fn flops(flops: u64) -> Work {
     Work { flops, ..Work::default() }
 }
 
-/// Work of so many operations per element of the output.
+/// Returns the work of `each` operations per element of the output.
 pub(super) fn pointwise(output: &TensorType, each: u64) -> Result<Work> {
     Ok(flops(elements(output)?.saturating_mul(each)))
 }
 
-/// Work of so many multiply-adds.
+/// Returns the work of `macs` multiply-adds.
 pub(super) fn contraction(macs: u64) -> Work {
     Work { macs, ..flops(macs.saturating_mul(2)) }
 }

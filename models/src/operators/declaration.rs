@@ -95,7 +95,7 @@ pub trait Operator {
     /// Counts negative axes from the front, the one form that is stored. The rank is that of the first input.
     fn count_axes_from_front(&mut self, _rank: usize) {}
 
-    /// The windows it slides; none where it has none, or finds them from extents.
+    /// Returns the sliding window, or None for an operator without one, or a pool whose window follows from extents.
     fn window(&self) -> Option<ConvWindow<'_>> {
         None
     }

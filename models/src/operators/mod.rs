@@ -1,8 +1,8 @@
-//! Every operator we can measure, each declared in a file of its own.
+//! Every operator, each declared in a file of its own.
 //!
-//! The table below is the only list of all operators, with their texts: `Op` dispatches to what an operator declares of itself.
-//! Inputs are tensors, attributes live in the variant. Biases and activations are operators of their own; fusing them into an anchor is the business
-//! of a pass.
+//! The table below is the only list of operators, with examples; `Op` dispatches to their declarations. Inputs are tensors;
+//! attributes are the fields of the operator's struct. Biases and activations are separate operators; a pass fuses them into an
+//! anchor.
 
 #![allow(missing_docs, reason = "fields are attributes, which the operator they belong to describes")]
 

@@ -15,15 +15,11 @@ impl Operator for Pad {
     }
 
     fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        let (x, pads, value) = (inputs[0], &self.pads, self.value);
-        let rank = x.rank();
-        if pads.len() != 2 * rank {
-            return Err(format!("{rank} dimensions need {} pads, got {}", 2 * rank, pads.len()));
+        let output = padded(inputs[0], &self.pads)?;
+        if !self.value.is_finite() {
+            return Err(format!("the pad value {} must be finite", self.value));
         }
-        if !value.is_finite() {
-            return Err(format!("the pad value {value} must be finite"));
-        }
-        padded(x, pads)
+        Ok(output)
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
@@ -37,7 +33,7 @@ impl Operator for Pad {
     }
 }
 
-/// The type with so many elements more at each side.
+/// Returns the type with `pads` added, all heads and then all tails.
 pub(super) fn padded(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
     let rank = x.rank();
     if pads.len() != 2 * rank {

@@ -41,7 +41,7 @@ impl PoolMode {
         }
     }
 
-    /// Operations that reduce so many elements to so many results.
+    /// Returns the operations that reduce `reads` elements to `results`.
     pub(super) fn work(self, reads: u64, results: u64) -> Work {
         flops(match self {
             PoolMode::Max => reads.saturating_sub(results),

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Each dimension so many times.
+/// Each dimension repeated as often as its entry in `repeats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tile {
     pub repeats: Vec<i64>,

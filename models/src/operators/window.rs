@@ -10,7 +10,7 @@ pub(super) const MAX_ATTRIBUTE: i64 = 1 << 31;
 /// The attributes of a sliding window. Spatial attributes have one entry per spatial dimension (1 to 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvWindow<'a> {
-    /// Extents of a window; none where its weight has them.
+    /// Extents of a window; empty if the operator's weight has them.
     pub kernel: &'a [i64],
     /// Elements from one window to the next.
     pub strides: &'a [i64],

@@ -64,11 +64,11 @@ impl Graph {
     }
 }
 
-/// A text as JSON has it, with escapes also for what a terminal would not show or would obey.
+/// Quotes a text as JSON; unprintable characters become escapes, too.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     for c in serde_json::Value::from(text).to_string().chars() {
-        if c.is_ascii_graphic() || c == ' ' || c.escape_debug().count() == 1 {
+        if crate::names::is_printable(c) {
             quoted.push(c);
         } else {
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| quoted.push_str(&format!("\\u{unit:04x}")));

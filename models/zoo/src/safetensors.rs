@@ -52,11 +52,7 @@ pub fn folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
 pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| Error::Unreadable { file: name.clone(), reason: error.to_string() };
-    // Opening a pipe waits for its writer.
-    if !path.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(std::io::Error::other("it is not a file")));
-    }
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut file = crate::files::open(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
     let malformed = |reason: String| Error::Malformed { file: name.clone(), place: "header".to_owned(), reason };
     let mut start = [0; 8];

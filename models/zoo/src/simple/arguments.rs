@@ -35,12 +35,15 @@ impl Arguments {
         }
     }
 
-    /// A key whose value is 0 and may not be, where there is one.
+    /// Returns the first key of an extent that is 0.
     pub(super) fn zero(&self) -> Option<&str> {
-        let may_be_zero = |key: &str| ["p", "axis", "bias"].contains(&key);
+        const EXTENTS: [&str; 19] = [
+            "at", "b", "c", "ci", "co", "d", "e", "h", "hw", "k", "m", "mask", "n", "other", "s", "shape", "size", "t",
+            "w",
+        ];
         self.values
             .iter()
-            .find(|(key, value)| !may_be_zero(key) && value.split('x').any(|one| one == "0"))
+            .find(|(key, value)| EXTENTS.contains(&key.as_str()) && value.split('x').any(|extent| extent == "0"))
             .map(|(key, _)| key.as_str())
     }
 

@@ -1,7 +1,7 @@
 //! The table of short forms.
 //!
 //! Keys: `n` batch, `ci` input channels, `co` output channels, `c` unchanged channels, `hw` the extent of every spatial
-//! axis or `size` each of them, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g`
+//! axis or `size` each of them, `h` and `w` the two extents of an image, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g`
 //! groups, `shape` all extents.
 
 use super::{Arguments, Form, Parts};
@@ -611,12 +611,12 @@ fn spatial(a: &Arguments, rank: usize) -> Result<Vec<i64>, String> {
     if rank == 2 && (a.has("h") || a.has("w")) {
         return match (a.has("h"), a.has("w"), a.has("hw") || a.has("size")) {
             (true, true, false) => Ok(vec![a.integer("h")?, a.integer("w")?]),
-            (_, _, true) => Err("`h` and `w` say the same as `hw` and `size`; give one of them".to_owned()),
-            _ => Err("`h` and `w` stand together; `hw` says both at once, such as `hw=56`".to_owned()),
+            (_, _, true) => Err("`h` and `w` cannot be combined with `hw` or `size`; give one of them".to_owned()),
+            _ => Err("`h` and `w` must both be given; `hw=56` sets both".to_owned()),
         };
     }
     match (a.has("hw"), a.has("size")) {
-        (true, true) => Err("`hw` and `size` say the same thing; give one of them".to_owned()),
+        (true, true) => Err("`hw` and `size` set the same extents; give one of them".to_owned()),
         (true, false) => Ok(vec![a.integer("hw")?; rank]),
         (false, true) => a.per_axis("size", rank, None),
         (false, false) => {
